@@ -147,6 +147,46 @@ def shortened(text: str, longest: int = 200) -> str:
     return text if len(text) <= longest else f"{text[:longest]} …"
 
 
+def correction(name: str, candidates: Iterable[str]) -> str | None:
+    """Returns the known name of which an unknown one is a misspelling, if there is one.
+
+    That is one letter too many, too few, another or two exchanged; two of them in names of six
+    letters or more.
+
+    Example:
+        >>> correction("weigth_decay", ["lr", "weight_decay"])
+        'weight_decay'
+        >>> correction("lr_scale", ["lr", "weight_decay"]) is None
+        True
+
+    Args:
+        name: The unknown name.
+        candidates: The names that there are.
+    """
+    distances = {known: _edits(name.lower(), known.lower()) for known in sorted(candidates)}
+    # One letter is another one after one edit.
+    near = {
+        known: distance
+        for known, distance in distances.items()
+        if len(known) > 1 and distance <= (1 if len(known) < 6 else 2)
+    }
+    return min(near, key=near.__getitem__) if near else None
+
+
+def _edits(first: str, second: str) -> int:
+    """The number of letters to insert, delete, replace or exchange with the next one."""
+    before: list[int] = []
+    row = list(range(len(second) + 1))
+    for i, letter in enumerate(first, 1):
+        earlier, before, row = before, row, [i]
+        for j, other in enumerate(second, 1):
+            edits = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == second[j - 2] and first[i - 2] == other:
+                edits = min(edits, earlier[j - 2] + 1)
+            row.append(edits)
+    return row[-1]
+
+
 def nearest(name: str, candidates: Iterable[str], likeness: float = 0.5) -> str:
     """Returns a hint with the known name closest to ``name``, or a list of known names.
 

@@ -40,7 +40,8 @@ def content(value: object) -> object:
         case list() | tuple():
             return tuple(map(content, value))
         case _ if is_dataclass(value):
-            return type(value), *(content(getattr(value, each.name)) for each in fields(value))
+            compared = (each.name for each in fields(value) if each.compare)
+            return type(value), *(content(getattr(value, name)) for name in compared)
     raise TypeError(f"no key of {type(value).__name__} is known")
 
 

@@ -102,7 +102,7 @@ def test_a_rejected_group_leaves_no_trace() -> None:
     ):
         with pytest.raises(ClosedFormError, match="param group 1"):
             optimizer.add_param_group(group)
-        assert len(optimizer.param_groups) == len(optimizer._scheduled) == 1
+        assert len(optimizer.param_groups) == len(optimizer._group_sources) == 1
         assert list(optimizer.state) == params
     assert str(optimizer.state_dict()) == str(before)
     steps(optimizer, params, 1)

@@ -66,8 +66,8 @@ TORCH_CLASSES = [name for name in optim.OPTIMIZERS if name not in ("Muon", "Adaf
 @pytest.mark.parametrize("name", TORCH_CLASSES)
 def test_a_class_trains_as_torchs_own(name: str) -> None:
     ours, theirs = parameters(), parameters()
-    mine = getattr(optim, name)(ours, foreach=False)
-    other = getattr(torch.optim, name)(theirs, foreach=False)
+    mine = getattr(optim, name)(ours)
+    other = getattr(torch.optim, name)(theirs)
     steps(mine, ours, 20)
     steps(other, theirs, 20)
     # float32 parameters of about 1: 20 steps, each with some roundings of 6e-8.
@@ -78,7 +78,7 @@ def test_every_dtype_trains_in_its_own() -> None:
     for dtype, bound in ((torch.float64, 1e-13), (torch.bfloat16, 0.03)):
         ours, theirs = parameters(dtype=dtype), parameters(dtype=torch.float64)
         steps(Optimizer(ours, ADAMW), ours, 10)
-        steps(torch.optim.AdamW(theirs, lr=1e-2, foreach=False), theirs, 10)
+        steps(torch.optim.AdamW(theirs, lr=1e-2), theirs, 10)
         assert ours[0].dtype == dtype
         # bfloat16 has 8 bits: an ulp of 2 is 0.016, rounded once a step.
         assert largest_difference([p.double() for p in ours], theirs) <= bound
@@ -218,8 +218,8 @@ def test_a_group_added_in_mid_run_makes_its_states_in_its_first_step() -> None:
 def test_schedulers_of_any_kind_drive_it_without_compiling_again(backend: str) -> None:
     ours, theirs = parameters(), parameters()
     mine = Optimizer(ours, ADAMW, backend=backend)
-    other = torch.optim.AdamW(theirs, lr=1e-2, foreach=False)
-    kernels = [made.kernels for made in mine._specializer.made]
+    other = torch.optim.AdamW(theirs, lr=1e-2)
+    kernels = [made.kernels for made in mine._group_sources[0].specializer.made]
     made = [dict(known) for known in kernels]
     first = torch.optim.lr_scheduler.ExponentialLR(mine, 0.9)
     second = torch.optim.lr_scheduler.ExponentialLR(other, 0.9)
@@ -228,27 +228,27 @@ def test_schedulers_of_any_kind_drive_it_without_compiling_again(backend: str) -
     steps(mine, ours, 20, after=lambda: (first.step(), beta1.step()))  # type: ignore[func-returns-value]
     steps(other, theirs, 20, after=lambda: (second.step(), betas.step()))  # type: ignore[func-returns-value]
     assert largest_difference(ours, theirs) <= 20 * 4 * 6e-8  # roundings, as above
-    assert [made.kernels for made in mine._specializer.made] == made
+    assert [made.kernels for made in mine._group_sources[0].specializer.made] == made
 
 
 def test_a_number_that_changes_the_rule_makes_another_graph_once() -> None:
     specializer.cache_clear()
     ours, theirs = parameters(), parameters()
     mine = optim.SGD(ours, lr=0.1)
-    other = torch.optim.SGD(theirs, lr=0.1, foreach=False)
+    other = torch.optim.SGD(theirs, lr=0.1)
     for optimizer, params in ((mine, ours), (other, theirs)):
         steps(optimizer, params, 2)
         optimizer.param_groups[0]["weight_decay"] = 0.5
         steps(optimizer, params, 2)
         optimizer.param_groups[0]["weight_decay"] = 0.25
         steps(optimizer, params, 2)
-    assert len(mine._specializer.made) == 2
+    assert len(mine._group_sources[0].specializer.made) == 2
     assert largest_difference(ours, theirs) <= 6 * 4 * 6e-8  # roundings, as above
 
 
 def test_a_number_out_of_the_range_of_the_graph_has_one_of_its_own() -> None:
     ours, theirs = parameters([(3,)]), parameters([(3,)])
-    mine, other = optim.ASGD(ours, lr=0.5), torch.optim.ASGD(theirs, lr=0.5, foreach=False)
+    mine, other = optim.ASGD(ours, lr=0.5), torch.optim.ASGD(theirs, lr=0.5)
     for optimizer, params in ((mine, ours), (other, theirs)):
         steps(optimizer, params, 3)
         optimizer.param_groups[0]["alpha"] = -0.25
@@ -266,7 +266,7 @@ def test_a_tensor_rate_is_read_on_the_device() -> None:
             steps(mine, ours, 2)
             rate.fill_(0.5)
             steps(mine, ours, 2)
-        other = torch.optim.AdamW(theirs, lr=1e-2, foreach=False)
+        other = torch.optim.AdamW(theirs, lr=1e-2)
         steps(other, theirs, 2)
         other.param_groups[0]["lr"] = 0.5
         steps(other, theirs, 2)
@@ -277,7 +277,7 @@ def test_a_schedule_in_the_rule_is_driven_by_the_parameters_own_step() -> None:
     rate = cf.schedules.linear(0, 1e-2, 5).then(cf.schedules.cosine(1e-2, 0, 20))
     ours, theirs = parameters(), parameters()
     mine = Optimizer(ours, cf.optimizers.adamw(lr=rate))
-    other = torch.optim.AdamW(theirs, lr=1e-2, foreach=False)
+    other = torch.optim.AdamW(theirs, lr=1e-2)
     scheduler = ParamScheduler(other, rate)
     steps(mine, ours, 25)
     steps(other, theirs, 25, after=scheduler.step)
@@ -319,7 +319,7 @@ def test_a_copy_goes_on_as_the_original(how: str, backend: str) -> None:
 def test_states_go_to_torch_and_back(name: str) -> None:
     def twins() -> tuple[list[nn.Parameter], torch.optim.Optimizer, list[nn.Parameter], Any]:
         one, two = parameters(), parameters()
-        theirs = getattr(torch.optim, name)(one, lr=0.05, foreach=False)
+        theirs = getattr(torch.optim, name)(one, lr=0.05)
         return one, theirs, two, getattr(optim, name)(two, lr=0.05)
 
     one, theirs, two, ours = twins()
@@ -344,7 +344,7 @@ def test_states_go_to_torch_and_back(name: str) -> None:
 
 def test_torchs_asgd_is_taken_over_with_the_rate_of_its_next_step() -> None:
     one, two = parameters(), parameters()
-    theirs = torch.optim.ASGD(one, lr=0.05, foreach=False)
+    theirs = torch.optim.ASGD(one, lr=0.05)
     steps(theirs, one, 4)
     for param, other in zip(two, one, strict=True):
         param.data.copy_(other.data)
@@ -587,12 +587,12 @@ def test_a_rate_beyond_the_bound_of_the_graph_is_not_clamped() -> None:
     params = parameters([(2,)], dtype=torch.float64)
     optimizer = optim.Adam(params, lr=0.5)
     steps(optimizer, params, 1)
-    assert len(optimizer._specializer.made) == 1
+    assert len(optimizer._group_sources[0].specializer.made) == 1
     nearly_one = 1 - 2.0**-45  # above the largest number that is an input of the first graph
     optimizer.param_groups[0]["betas"] = (0.9, nearly_one)
     before = optimizer.state[params[0]]["exp_avg_sq"].clone()
     steps(optimizer, params, 1, seed=5)
-    assert len(optimizer._specializer.made) == 2
+    assert len(optimizer._group_sources[0].specializer.made) == 2
     grad = params[0].grad
     assert grad is not None
     wanted = nearly_one * before + (1 - nearly_one) * grad**2

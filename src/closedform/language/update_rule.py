@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -81,6 +84,7 @@ class UpdateRule:
             is not the one that is computed in, and that states have.
         ranges: The smallest and the largest value of hyperparameters that are inputs of the graph,
             by name; a value outside is taken as the nearest one inside.
+        call: The call of a function that made the rule; it may have been changed since.
 
     Expressions may use the symbols of the shape (``RANK``, ``SIZE``, ``axis_size``): ``for_shape``
     replaces them, and a ``Piecewise`` on them is then one of its branches.
@@ -102,6 +106,7 @@ class UpdateRule:
     evaluation: sp.Expr | None = None
     stored: str | None = None
     ranges: Mapping[str, tuple[sp.Expr, sp.Expr]] = field(default_factory=dict)
+    call: functools.partial[UpdateRule] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.isidentifier():
@@ -404,18 +409,62 @@ class UpdateRule:
     def bind(self, **hyperparameters: Hyper) -> UpdateRule:
         """Returns the rule with these hyperparameters changed.
 
+        A hyperparameter that is 0 in the call of the function that made the rule has no term; with
+        another value, the function makes the rule anew.
+
         Raises:
             DefinitionError: The rule has no hyperparameter of that name.
         """
-        for key in hyperparameters:
-            if key not in self.hyperparameters:
-                raise DefinitionError(
-                    f"{key!r} is not a hyperparameter",
-                    where=f"rule {self.name!r}",
-                    hint=f"it has {', '.join(self.hyperparameters)}",
-                )
+        absent = {k: v for k, v in hyperparameters.items() if k not in self.hyperparameters}
+        rule = self._with_terms(absent) if absent else self
         values = {**self.hyperparameters, **hyperparameters}
-        return replace(self, hyperparameters=values)
+        present = {name: values.get(name, value) for name, value in rule.hyperparameters.items()}
+        return replace(rule, hyperparameters=present)
+
+    def made_by(self, call: functools.partial[UpdateRule]) -> UpdateRule:
+        """Returns the rule with the call that made it."""
+        rule = copy.copy(self)
+        # The fields that the constructor has checked are those of this rule.
+        object.__setattr__(rule, "call", call)
+        return rule
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of the call that made the rule, with defaults; none for another rule."""
+        if self.call is None:
+            return {}
+        bound = inspect.signature(self.call.func).bind(*self.call.args, **self.call.keywords)
+        bound.apply_defaults()
+        return bound.arguments
+
+    def _with_terms(self, values: Mapping[str, Any]) -> UpdateRule:
+        """The rule with hyperparameters whose terms its function has left out."""
+        where, arguments = f"rule {self.name!r}", self.arguments
+        name = next((name for name in values if name not in arguments), None)
+        if self.call is None or name is not None:
+            raise self._no_hyperparameter(name or next(iter(values)))
+        if replace(self.call(), hyperparameters=self.hyperparameters) != self:
+            raise DefinitionError(
+                f"the term of {next(iter(values))!r} is left out, as it is 0",
+                where=where,
+                hint=f"the rule is {self.call.func.__name__}(…) with a transform: give a value in "
+                "that call, and 0 to the other parameters",
+            )
+        # By name: an argument may have been given by its position.
+        rule = self.call.func(**{**arguments, **values})
+        for name, value in values.items():
+            is_absent = name not in rule.hyperparameters
+            if is_absent and (isinstance(value, bool | Schedule) or value != 0):
+                raise self._no_hyperparameter(name)
+        return rule
+
+    def _no_hyperparameter(self, name: str) -> DefinitionError:
+        hint = f"it has {', '.join(self.hyperparameters)}"
+        if self.call is None:
+            hint += "; a term that is 0 may be left out: make the rule with another value there"
+        return DefinitionError(
+            f"{name!r} is not a hyperparameter", where=f"rule {self.name!r}", hint=hint
+        )
 
     def clamped(self) -> UpdateRule:
         """Returns the rule with its ranges written into the expressions, as Max and Min."""

@@ -21,7 +21,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper, Number
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import (
     choice,
     flag,
@@ -41,7 +41,7 @@ from closedform.optimizers.formulas import (
 )
 
 
-@with_checked_keywords
+@rule_function
 def adagrad(
     lr: Hyper = 1e-2,
     lr_decay: Hyper = 0,
@@ -97,7 +97,7 @@ def adagrad(
     return rule_of("adagrad", param, {"sum": State(total, initial)}, values)
 
 
-@with_checked_keywords
+@rule_function
 def adadelta(
     lr: Hyper = 1.0,
     rho: Hyper = 0.9,
@@ -156,7 +156,7 @@ def adadelta(
     return rule_of("adadelta", PARAM - hyper("lr") * change, states, values)
 
 
-@with_checked_keywords
+@rule_function
 def rmsprop(
     lr: Hyper = 1e-2,
     alpha: Hyper = 0.99,
@@ -237,7 +237,7 @@ AXES = 8
 """The most axes that a parameter may have."""
 
 
-@with_checked_keywords
+@rule_function
 def sm3(
     lr: Hyper = 0.1,
     betas: Sequence[Hyper] = (0.9, 1),

@@ -9,7 +9,7 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.language.settled import construct, product
 from closedform.optimizers.arguments import choice, flag, hyperparameters
 from closedform.optimizers.formulas import (
@@ -26,7 +26,7 @@ from closedform.optimizers.formulas import (
 EPS_ADDED = ("after_correction", "before_correction")
 
 
-@with_checked_keywords
+@rule_function
 def adam(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -93,7 +93,7 @@ def adam(
     return rule_of("adam", PARAM - hyper("lr") * ratio, states, values)
 
 
-@with_checked_keywords
+@rule_function
 def adamw(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -183,7 +183,7 @@ def _check_arguments(
     return hyperparameters(where, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
 
 
-@with_checked_keywords
+@rule_function
 def adamax(
     lr: Hyper = 2e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -233,7 +233,7 @@ def adamax(
     return rule_of("adamax", PARAM - rate * mean / largest, states, values)
 
 
-@with_checked_keywords
+@rule_function
 def nadam(
     lr: Hyper = 2e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -331,7 +331,7 @@ def _momentum(step: sp.Expr) -> sp.Expr:
     return hyper("beta1") * (1 - power / 2)
 
 
-@with_checked_keywords
+@rule_function
 def radam(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),

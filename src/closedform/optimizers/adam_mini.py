@@ -25,7 +25,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.language.shapes import ShapeRule
 from closedform.optimizers.arguments import hyperparameters, whole
 from closedform.optimizers.formulas import (
@@ -39,7 +39,7 @@ from closedform.optimizers.formulas import (
 BLOCKS = ("tensor", "row", "element")
 
 
-@with_checked_keywords
+@rule_function
 def adam_mini(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),

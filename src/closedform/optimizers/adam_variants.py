@@ -8,7 +8,7 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper, Number
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.adam import adam_moments
 from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, several
 from closedform.optimizers.formulas import (
@@ -22,7 +22,7 @@ from closedform.optimizers.formulas import (
 from closedform.optimizers.weight_decays import relative_rate
 
 
-@with_checked_keywords
+@rule_function
 def qhadam(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.995, 0.999),
@@ -97,7 +97,7 @@ def _correct_bias(name: str, value: sp.Expr, beta: sp.Expr) -> sp.Expr:
     return weighted_mean(state(name), value, 1 - (1 - beta) / (1 - beta ** (t + 1)))
 
 
-@with_checked_keywords
+@rule_function
 def grams(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -142,7 +142,7 @@ def grams(
     return rule_of(where, param, states, values)
 
 
-@with_checked_keywords
+@rule_function
 def adabound(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),

@@ -19,7 +19,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import (
     MOST_UNROLLED,
     choice,
@@ -45,7 +45,7 @@ from closedform.optimizers.muon import (
 SCALES = ("match_rms_adamw", "original")
 
 
-@with_checked_keywords
+@rule_function
 def adamuon(
     lr: Hyper = 2e-2,
     betas: Sequence[Hyper] = (0.9, 0.95),

@@ -21,12 +21,12 @@ from closedform.language import (
     transpose,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import hyperparameter, hyperparameters, whole
 from closedform.optimizers.formulas import ascent_or_descent, decoupled_decay, rule_of
 
 
-@with_checked_keywords
+@rule_function
 def dion(
     lr: Hyper = 0.01,
     momentum: Hyper = 0.95,

@@ -18,14 +18,14 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import choice, hyperparameters
 from closedform.optimizers.formulas import ascent_or_descent, rule_of, with_penalty
 
 FIRST_STEPS = ("heuristic", "distance", "rate")
 
 
-@with_checked_keywords
+@rule_function
 def dog(
     lr: Hyper = 1.0,
     first_value: Hyper = 1e-6,
@@ -89,7 +89,7 @@ def dog(
     )
 
 
-@with_checked_keywords
+@rule_function
 def dowg(
     lr: Hyper = 1.0,
     estimate: Hyper = 1e-4,

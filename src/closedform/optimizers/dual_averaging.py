@@ -7,7 +7,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, is_zero
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -18,7 +18,7 @@ from closedform.optimizers.formulas import (
 )
 
 
-@with_checked_keywords
+@rule_function
 def madgrad(
     lr: Hyper = 1e-2,
     momentum: Hyper = 0.9,
@@ -97,7 +97,7 @@ def _cube_root(squares: sp.Expr) -> sp.Expr:
     return squares ** sp.Rational(1, 3) + hyper("eps")
 
 
-@with_checked_keywords
+@rule_function
 def ftrl(
     lr: Hyper = 1e-3,
     beta: Hyper = 0,

@@ -20,7 +20,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.language.settled import construct
 from closedform.optimizers.arguments import (
     choice,
@@ -52,7 +52,7 @@ _STATES = {
 """The factors of a matrix and the whole second moment of another parameter, as each form names."""
 
 
-@with_checked_keywords
+@rule_function
 def adafactor(
     lr: Hyper = 1e-2,
     eps: Sequence[Hyper] = (1e-30, 1e-3),
@@ -190,7 +190,7 @@ _MOMENT = Factors("exp_avg_sq_row", "exp_avg_sq_col")
 _DOUBT = Factors("exp_avg_res_row", "exp_avg_res_col")
 
 
-@with_checked_keywords
+@rule_function
 def came(
     lr: Hyper = 2e-4,
     eps: Sequence[Hyper] = (1e-30, 1e-16),

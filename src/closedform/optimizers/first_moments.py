@@ -8,7 +8,7 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, reduce_sum, state, t
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import (
     choice,
     decay_rates,
@@ -26,7 +26,7 @@ from closedform.optimizers.formulas import (
 )
 
 
-@with_checked_keywords
+@rule_function
 def ademamix(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999, 0.9999),
@@ -117,7 +117,7 @@ def _part(steps: int, name: str) -> sp.Expr:
 DECAYS = ("proximal", "decoupled")
 
 
-@with_checked_keywords
+@rule_function
 def adan(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.98, 0.92, 0.99),
@@ -193,7 +193,7 @@ def adan(
 FORMS = ("adamw", "lion")
 
 
-@with_checked_keywords
+@rule_function
 def mars(
     lr: Hyper = 3e-3,
     betas: Sequence[Hyper] = (0.95, 0.99),

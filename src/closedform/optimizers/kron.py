@@ -29,8 +29,8 @@ from closedform.language import (
     transpose,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
 from closedform.language.rotations import Definitions
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, is_zero, whole
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -62,7 +62,7 @@ def falling_probability(
     return Schedule(sp.Max(least, fall), name="falling_probability")
 
 
-@with_checked_keywords
+@rule_function
 def kron(
     lr: Hyper = 1e-3,
     momentum: Hyper = 0.9,

@@ -8,7 +8,7 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, local, reduce_sum, state, t
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import flag, hyperparameters, is_zero
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -20,7 +20,7 @@ from closedform.optimizers.formulas import (
 from closedform.optimizers.formulas import square as squared
 
 
-@with_checked_keywords
+@rule_function
 def lars(
     lr: Hyper = 1.0,
     momentum: Hyper = 0.9,
@@ -95,7 +95,7 @@ def lars(
     return rule_of("lars", PARAM - hyper("lr") * direction, states, values, definitions=definitions)
 
 
-@with_checked_keywords
+@rule_function
 def fromage(lr: Hyper = 1e-2, *, maximize: bool = False) -> UpdateRule:
     r"""Returns Fromage: steps as large as the weights, which the norm of the weights does not grow.
 
@@ -136,7 +136,7 @@ def fromage(lr: Hyper = 1e-2, *, maximize: bool = False) -> UpdateRule:
     return rule_of("fromage", param, {}, values, definitions=definitions)
 
 
-@with_checked_keywords
+@rule_function
 def lamb(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -207,7 +207,7 @@ def _trust_ratio(direction: sp.Expr) -> sp.Expr:
     return sp.Piecewise((weight / step, sp.And(weight > 0, step > 0)), (1, True))
 
 
-@with_checked_keywords
+@rule_function
 def novograd(
     lr: Hyper = 1e-2,
     betas: Sequence[Hyper] = (0.95, 0.98),

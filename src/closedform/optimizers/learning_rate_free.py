@@ -21,7 +21,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper, Number
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, number
 from closedform.optimizers.formulas import decoupled_decay, rule_of, weighted_mean, with_penalty
 
@@ -91,7 +91,7 @@ def bounded_growth(
     return sp.Min(estimate, size * hyper("growth_rate"))
 
 
-@with_checked_keywords
+@rule_function
 def d_adapt_adam(
     lr: Hyper = 1.0,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -171,7 +171,7 @@ def d_adapt_adam(
     )
 
 
-@with_checked_keywords
+@rule_function
 def d_adapt_sgd(
     lr: Hyper = 1.0,
     momentum: Hyper = 0,
@@ -255,7 +255,7 @@ def _next_estimate(
     return sp.Piecewise((sp.Max(SIZE, bounded_size), length > 0), (SIZE, True))
 
 
-@with_checked_keywords
+@rule_function
 def prodigy(
     lr: Hyper = 1.0,
     betas: Sequence[Hyper] = (0.9, 0.999),

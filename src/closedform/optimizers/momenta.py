@@ -9,12 +9,12 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import PARAM, State, UpdateRule, hyper, local, state, t
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import hyperparameter, hyperparameters
 from closedform.optimizers.formulas import ascent_or_descent, rule_of, with_penalty
 
 
-@with_checked_keywords
+@rule_function
 def aggmo(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.0, 0.9, 0.99),
@@ -67,7 +67,7 @@ def aggmo(
     return rule_of(where, param, states, values, definitions={"gradient": gradient})
 
 
-@with_checked_keywords
+@rule_function
 def pid(
     lr: Hyper = 1e-3,
     momentum: Hyper = 0.9,

@@ -17,14 +17,14 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper, Number
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, number
 from closedform.optimizers.formulas import rule_of
 
 _NO_STEP = sp.Rational(1, 2**52)  # the epsilon of float64, below which optax takes no step
 
 
-@with_checked_keywords
+@rule_function
 def momo(
     lr: Hyper = 1.0,
     beta: Hyper = 0.9,

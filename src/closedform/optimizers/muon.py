@@ -27,7 +27,7 @@ from closedform.language import (
     transpose,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import (
     MOST_UNROLLED,
     choice,
@@ -74,7 +74,7 @@ _IS_TALL = sp.Or(
 )
 
 
-@with_checked_keywords
+@rule_function
 def muon(
     lr: Hyper = 1e-3,
     weight_decay: Hyper = 0.1,

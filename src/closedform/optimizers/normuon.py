@@ -21,7 +21,7 @@ from closedform.language import (
     state,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import (
     MOST_UNROLLED,
     choice,
@@ -49,7 +49,7 @@ SCALES = ("preserve_norm", "match_rms")
 DECAYS = ("plain", "cautious")
 
 
-@with_checked_keywords
+@rule_function
 def normuon(
     lr: Hyper = 2e-2,
     weight_decay: Hyper = 0,

@@ -22,13 +22,13 @@ from closedform.language import (
     state,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.adam import EPS_ADDED, adam_moments
 from closedform.optimizers.arguments import choice, flag, hyperparameter, hyperparameters
 from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, rule_of
 
 
-@with_checked_keywords
+@rule_function
 def adamp(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -102,7 +102,7 @@ def adamp(
     return rule_of(where, PARAM - step - decay, states, values, definitions=definitions)
 
 
-@with_checked_keywords
+@rule_function
 def sgdp(
     lr: Hyper = 1e-3,
     momentum: Hyper = 0.9,

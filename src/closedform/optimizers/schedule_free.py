@@ -10,7 +10,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import GRAD, PARAM, Shared, State, UpdateRule, hyper, shared, state, t
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import (
     decay_rates,
     flag,
@@ -22,7 +22,7 @@ from closedform.optimizers.arguments import (
 from closedform.optimizers.formulas import rectification, rule_of, weighted_mean, with_penalty
 
 
-@with_checked_keywords
+@rule_function
 def schedule_free_sgd(
     lr: Hyper = 1.0,
     momentum: Hyper = 0.9,
@@ -79,7 +79,7 @@ def schedule_free_sgd(
     return _averaged_rule(where, rate, direction, hyper("momentum"), {}, values)
 
 
-@with_checked_keywords
+@rule_function
 def schedule_free_adamw(
     lr: Hyper = 2.5e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -135,7 +135,7 @@ def schedule_free_adamw(
     return _averaged_rule(where, rate, direction, hyper("beta1"), states, values)
 
 
-@with_checked_keywords
+@rule_function
 def schedule_free_radam(
     lr: Hyper = 2.5e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),

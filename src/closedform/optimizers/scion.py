@@ -18,7 +18,7 @@ from closedform.language import (
     state,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import (
     MOST_UNROLLED,
     choice,
@@ -38,7 +38,7 @@ from closedform.optimizers.muon import (
 NORMS = ("spectral", "sign", "row", "column", "rms")
 
 
-@with_checked_keywords
+@rule_function
 def scion(
     lr: Hyper = 1e-3,
     momentum: Hyper = 0.9,

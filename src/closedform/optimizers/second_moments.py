@@ -8,7 +8,7 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, local, state, t
 from closedform.language.aliases import Hyper, Number
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import (
     flag,
     hyperparameter,
@@ -29,7 +29,7 @@ from closedform.optimizers.formulas import (
 )
 
 
-@with_checked_keywords
+@rule_function
 def adabelief(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -93,7 +93,7 @@ def adabelief(
     return rule_of("adabelief", param, states, values)
 
 
-@with_checked_keywords
+@rule_function
 def acprop(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -150,7 +150,7 @@ def acprop(
     return rule_of("acprop", param, states, values)
 
 
-@with_checked_keywords
+@rule_function
 def yogi(
     lr: Hyper = 1e-2,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -203,7 +203,7 @@ def yogi(
     return rule_of("yogi", param, states, values)
 
 
-@with_checked_keywords
+@rule_function
 def laprop(
     lr: Hyper = 4e-4,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -248,7 +248,7 @@ def laprop(
     return rule_of("laprop", param, states, values)
 
 
-@with_checked_keywords
+@rule_function
 def adopt(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.9999),
@@ -323,7 +323,7 @@ def _from_second(value: sp.Expr, first: sp.Expr) -> sp.Expr:
     return sp.Piecewise((first, sp.Eq(t, 0)), (value, True))
 
 
-@with_checked_keywords
+@rule_function
 def stable_adamw(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.99),

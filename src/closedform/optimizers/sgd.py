@@ -7,7 +7,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import PARAM, Schedule, State, UpdateRule, hyper, local, state, t
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.language.settled import construct
 from closedform.optimizers.arguments import (
     choice,
@@ -22,7 +22,7 @@ from closedform.optimizers.formulas import ascent_or_descent, rule_of, storage, 
 FIRST_MOMENTUM = ("gradient", "dampened")
 
 
-@with_checked_keywords
+@rule_function
 def sgd(
     lr: Hyper = 1e-3,
     momentum: Hyper = 0,
@@ -128,7 +128,7 @@ def check_nesterov(momentum: Hyper, dampening: Hyper, where: str = "sgd") -> Non
         )
 
 
-@with_checked_keywords
+@rule_function
 def asgd(
     lr: Hyper = 1e-2,
     lambd: Hyper = 1e-4,

@@ -24,7 +24,7 @@ from closedform.language import (
     transpose,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import (
     MOST_UNROLLED,
     flag,
@@ -41,7 +41,7 @@ from closedform.optimizers.formulas import (
 )
 
 
-@with_checked_keywords
+@rule_function
 def shampoo(
     lr: Hyper = 1e-3,
     momentum: Hyper = 0,

@@ -8,7 +8,7 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.language.settled import construct
 from closedform.optimizers.arguments import (
     flag,
@@ -28,7 +28,7 @@ from closedform.optimizers.formulas import (
 )
 
 
-@with_checked_keywords
+@rule_function
 def lion(
     lr: Hyper = 1e-4, betas: Sequence[Hyper] = (0.9, 0.99), weight_decay: Hyper = 0
 ) -> UpdateRule:
@@ -71,7 +71,7 @@ def lion(
     return rule_of("lion", param, {"exp_avg": State(mean)}, values)
 
 
-@with_checked_keywords
+@rule_function
 def signum(
     lr: Hyper = 1e-3,
     momentum: Hyper = 0.9,
@@ -124,7 +124,7 @@ def signum(
     return rule_of("signum", param, {"momentum_buffer": State(mean)}, values)
 
 
-@with_checked_keywords
+@rule_function
 def tiger(lr: Hyper = 1e-3, beta: Hyper = 0.965, weight_decay: Hyper = 0.01) -> UpdateRule:
     r"""Returns Tiger, the tight-fisted optimizer: Signum under its own names.
 
@@ -162,7 +162,7 @@ def tiger(lr: Hyper = 1e-3, beta: Hyper = 0.965, weight_decay: Hyper = 0.01) -> 
     return rule_of("tiger", param, {"exp_avg": State(mean)}, values)
 
 
-@with_checked_keywords
+@rule_function
 def rprop(
     lr: Hyper = 1e-2,
     etas: Sequence[Hyper] = (0.5, 1.2),

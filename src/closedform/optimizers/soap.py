@@ -25,7 +25,7 @@ from closedform.language import (
     transpose,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, whole
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -40,7 +40,7 @@ IS_MATRIX = sp.And(sp.Eq(RANK, 2), SIZE > 0)
 """The parameters that have bases; the others take the steps of Adam."""
 
 
-@with_checked_keywords
+@rule_function
 def soap(
     lr: Hyper = 3e-3,
     betas: Sequence[Hyper] = (0.95, 0.95),

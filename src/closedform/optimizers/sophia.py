@@ -18,12 +18,12 @@ from closedform.language import (
     tensor_input,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import hyperparameters, whole
 from closedform.optimizers.formulas import blend, decoupled_decay, rule_of
 
 
-@with_checked_keywords
+@rule_function
 def sophia(
     lr: Hyper = 6e-4,
     betas: Sequence[Hyper] = (0.96, 0.99),

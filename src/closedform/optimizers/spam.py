@@ -9,12 +9,12 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import PARAM, State, UpdateRule, floor_mod, hyper, local, state, t
 from closedform.language.aliases import Hyper
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.arguments import hyperparameters, is_zero, whole
 from closedform.optimizers.formulas import ascent_or_descent, blend, rule_of, sign, weighted_mean
 
 
-@with_checked_keywords
+@rule_function
 def spam(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),

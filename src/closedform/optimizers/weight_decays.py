@@ -21,7 +21,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper, Number
-from closedform.language.lengths import with_checked_keywords
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.adam import EPS_ADDED, adam_moments
 from closedform.optimizers.arguments import (
     choice,
@@ -41,7 +41,7 @@ from closedform.optimizers.formulas import (
 from closedform.optimizers.sgd import check_nesterov, next_momentum
 
 
-@with_checked_keywords
+@rule_function
 def decoupled_adamw(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.95),
@@ -95,7 +95,7 @@ def decoupled_adamw(
     return rule_of(where, param, states, values)
 
 
-@with_checked_keywords
+@rule_function
 def decoupled_sgdw(
     lr: Hyper = 1e-3,
     momentum: Hyper = 0,
@@ -154,7 +154,7 @@ def decoupled_sgdw(
     return rule_of(where, param, states, values)
 
 
-@with_checked_keywords
+@rule_function
 def decoupled_lionw(
     lr: Hyper = 1e-4,
     betas: Sequence[Hyper] = (0.9, 0.99),
@@ -197,7 +197,7 @@ def decoupled_lionw(
     return rule_of(where, param, {"exp_avg": State(mean)}, values)
 
 
-@with_checked_keywords
+@rule_function
 def adamc(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -256,7 +256,7 @@ def adamc(
     return rule_of(where, param, states, values)
 
 
-@with_checked_keywords
+@rule_function
 def adams(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),

@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim import optimizer
 from torch.optim.optimizer import ParamsT
 
-from closedform.errors import ArgumentError, StateError, UnknownNameError, nearest
+from closedform.errors import ArgumentError, StateError, nearest
 from closedform.ir.naming import GRAD, PARAM, SHARED
 from closedform.language import Schedule, UpdateRule
 from closedform.torch.distributed.partial_sums import shard_rules
@@ -29,7 +29,6 @@ from closedform.torch.engine.compiled import compiling_batcher
 from closedform.torch.engine.flat import FlatKernel, FlatStep, is_flat, pack_states
 from closedform.torch.engine.foreach import foreach
 from closedform.torch.engine.fused import FusedStep, proved_kernel
-from closedform.torch.engine.hyper_inputs import constants_of
 from closedform.torch.engine.kernels import (
     BACKENDS,
     COMPUTE_DTYPES,
@@ -53,11 +52,17 @@ from closedform.torch.engine.specialize import (
     CompiledGroup,
     HyperSource,
     RuleSource,
-    Specialization,
     input_tensors,
-    specializer,
 )
 from closedform.torch.evaluation import TrainEvalOptimizer
+from closedform.torch.group_sources import (
+    RULE,
+    GroupSource,
+    check_rule_type,
+    defaults_of,
+    group_source,
+    with_rules,
+)
 from closedform.torch.param_groups import place
 from closedform.torch.parameter_checks import (
     check_all,
@@ -80,6 +85,7 @@ from closedform.torch.states import (
     check_shapes,
     completed_states,
     first_states,
+    in_order_of_names,
     packed_zero_states,
     saved_states,
 )
@@ -101,9 +107,14 @@ class Optimizer(TrainEvalOptimizer):
     none, and no step reads a tensor of a device. A parameter without a gradient is not changed, nor
     is its step. A state dict has the counts as torch writes them.
 
+    A group may have an update rule of its own as the entry ``"rule"``, which it then loses. A
+    hyperparameter that is 0 in a rule, so that the rule has no term for it, may have a value in a
+    group. Other entries stay there unread, as in torch; the misspelled name of a hyperparameter is
+    an error.
+
     Args:
         params: Parameters, named parameters, or param groups; all on one device.
-        rule: The update rule.
+        rule: The update rule; or one for each group, as ``closedform.from_torch`` returns them.
         backend: ``"eager"`` for torch, ``"compile"`` for torch.compile, ``"onnxruntime"``.
         providers: The execution providers of onnxruntime in order of preference; by default, the
             provider of the parameters' device.
@@ -113,7 +124,8 @@ class Optimizer(TrainEvalOptimizer):
             not of a floating-point or complex dtype, on another device than the first one, or not
             supported by onnxruntime.
         DefinitionError: A hyperparameter is out of its range.
-        UnknownNameError: A group has no value for a hyperparameter that needs one.
+        UnknownNameError: A group has no value for a hyperparameter that needs one, or an entry
+            that is a misspelled hyperparameter.
 
     Example:
         >>> import closedform as cf
@@ -131,23 +143,20 @@ class Optimizer(TrainEvalOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        rule: UpdateRule,
+        rule: UpdateRule | Sequence[UpdateRule],
         backend: str = "eager",
         providers: Sequence[str] | None = None,
     ) -> None:
-        if not isinstance(rule, UpdateRule):
-            raise ArgumentError(
-                f"rule must be an UpdateRule, got {type(rule).__name__}",
-                hint="get one from closedform.optimizers",
-            )
-        numbers = {name: value for name, value in rule.hyperparameters.items() if value is not None}
-        defaults = {name: constants_of(rule).get(name, value) for name, value in numbers.items()}
-        self._begin(params, HyperSource(rule), defaults, backend, providers)
+        if isinstance(rule, Sequence) and not isinstance(rule, str):
+            self._begin(with_rules(params, rule), None, {}, backend, providers)
+            return
+        check_rule_type(rule)
+        self._begin(params, HyperSource(rule), defaults_of(rule), backend, providers)
 
     def _begin(
         self,
         params: ParamsT,
-        source: RuleSource,
+        source: RuleSource | None,
         defaults: dict[str, Any],
         backend: str,
         providers: Sequence[str] | None,
@@ -155,20 +164,18 @@ class Optimizer(TrainEvalOptimizer):
         if backend not in BACKENDS:
             raise ArgumentError(
                 f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}",
-                where=source.name,
+                where=type(self).__name__ if source is None else source.name,
                 hint=nearest(str(backend), BACKENDS),
             )
         self._source = source
         self._backend = backend
         self._providers = None if providers is None else list(providers)
-        self._scheduled: list[dict[str, Any]] = []
+        self._group_sources: list[GroupSource] = []
         self._reset()
         super().__init__(params, defaults)
 
     def _reset(self) -> None:
         """Drops everything compiled; the next step compiles it again."""
-        self._specializer = specializer(self._source)
-        self._keys = self._source.keys  # a trace cannot look them up
         self._compiled: dict[int, CompiledGroup] = {}
         self._kernels: dict[Any, Any] = {}
         self._is_flat = self._backend in ("eager", "compile")
@@ -188,13 +195,22 @@ class Optimizer(TrainEvalOptimizer):
             UnknownNameError: A hyperparameter has no value.
         """
         index = len(self.param_groups)
-        super().add_param_group(param_group)
-        group = self.param_groups[index]
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        given, source = group_source(param_group, self._source, self._place(index))
+        # As in torch, the dict that is given is the group, where it needs no other entries.
+        group = param_group if given.keys() == param_group.keys() else given
+        foreign = self.defaults.keys() - given.keys() - set(source.keys)
+        super().add_param_group(group)
+        if RULE in param_group:  # torch fills in the values of the optimizer's rule
+            for key in foreign:
+                del group[key]
+        self._group_sources.append(GroupSource(source))
         try:
             self._accept(group, index)
         # A group that is refused leaves the optimizer as it was.
         except Exception:
-            del self.param_groups[index:], self._scheduled[index:]
+            del self.param_groups[index:], self._group_sources[index:]
             for parameter in group["params"]:
                 self.state.pop(parameter, None)
             raise
@@ -216,12 +232,12 @@ class Optimizer(TrainEvalOptimizer):
             )
         scheduled_values = {
             scheduled_key: group[scheduled_key]
-            for scheduled_key in self._source.keys
+            for scheduled_key in self._group_sources[index].keys
             if _is_scheduled(group.get(scheduled_key))
         }
-        values = self._checked_values({**group, **scheduled_values}, where)
+        values = self._group_sources[index].values(group, where)
         # The rule is built once here, so that a wrong value is an error of the constructor.
-        rule = self._specializer.rule(values, where)
+        rule = self._rule_of(index)
         self._check_rule(rule, group, where)
         if any(parameter.is_complex() for parameter in group["params"]):
             check_complex(rule, where)
@@ -233,7 +249,7 @@ class Optimizer(TrainEvalOptimizer):
         # Tags are saved in state dicts, where a set has no order.
         if "tags" in group and isinstance(group["tags"], set | frozenset | tuple):
             group["tags"] = sorted(group["tags"])
-        self._scheduled.append(scheduled_values)
+        self._group_sources[index].scheduled.update(scheduled_values)
         if self._has_states_at_once(index):
             self._make_states(index, self._numbered(index, where))
         is_tensor = any(isinstance(value, Tensor) for value in values.values())
@@ -248,7 +264,7 @@ class Optimizer(TrainEvalOptimizer):
         So they are if a hyperparameter is a schedule: torch.distributed.checkpoint makes states by
         a step at a learning rate of 0, which it cannot set then.
         """
-        return self._creates_states_in_advance or bool(self._scheduled[index])
+        return self._creates_states_in_advance or bool(self._group_sources[index].scheduled)
 
     def _numbered(self, index: int, where: str) -> list[tuple[int, Tensor]]:
         """The parameters of a group with their indices; all must be initialized."""
@@ -277,33 +293,25 @@ class Optimizer(TrainEvalOptimizer):
             )
         dtypes = {param.dtype for param in group["params"]}
         check_stored(rule, dtypes, where)
-        if is_joint(rule) and (len(self.param_groups) > 1 or len(dtypes) > 1):
+        # If there are others already, the first group does not step all parameters together.
+        rules = (rule, self._rule_of(0)) if len(self.param_groups) == 2 else (rule,)
+        joint_rule = next(filter(is_joint, rules), None)
+        if joint_rule is not None and (len(self.param_groups) > 1 or len(dtypes) > 1):
             raise ArgumentError(
-                f"the rule {rule.name!r} steps all parameters together: they must have one param "
-                f"group and one dtype, got {len(self.param_groups)} groups, {len(dtypes)} dtypes",
+                f"the rule {joint_rule.name!r} steps all parameters together: they must have one "
+                f"param group and one dtype, got {len(self.param_groups)} groups, {len(dtypes)} "
+                "dtypes",
                 where=where,
             )
-
-    def _checked_values(self, group: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """The entries that determine the rule."""
-        for key in self._keys:
-            if key not in group:
-                raise UnknownNameError(
-                    f"the group has no value for {key!r}",
-                    where=where,
-                    hint=f"{self._source.name} needs {', '.join(self._source.keys)}",
-                )
-        return {key: group[key] for key in self._keys}
 
     def _place(self, index: int) -> str:
         return f"{type(self).__name__}, param group {index}"
 
     def _rule_of(self, index: int) -> UpdateRule:
-        return self._specializer.rule(self._values_of(index), self._place(index))
+        return self._group_sources[index].rule(self.param_groups[index], self._place(index))
 
     def _values_of(self, index: int) -> dict[str, Any]:
-        values = {**self.param_groups[index], **self._scheduled[index]}
-        return self._checked_values(values, self._place(index))
+        return self._group_sources[index].values(self.param_groups[index], self._place(index))
 
     # --- the step ------------------------------------------------------------------------------
 
@@ -421,12 +429,10 @@ class Optimizer(TrainEvalOptimizer):
             for step in steps:
                 step.run()
         sources = [
-            (self._compiled[index], scheduled_values)
-            for index, scheduled_values in enumerate(self._scheduled)
+            (self._compiled[index], source.scheduled, source.keys)
+            for index, source in enumerate(self._group_sources)
         ]
-        return capture(
-            sources, self._source.keys, self.param_groups, self.state, batched_steps, flat
-        )
+        return capture(sources, self.param_groups, self.state, batched_steps, flat)
 
     def _flat_steps(self) -> dict[int, list[GroupStep]]:
         """The steps of parameters as vectors, by group."""
@@ -481,7 +487,7 @@ class Optimizer(TrainEvalOptimizer):
     def _work_of(self, index: int) -> list[Work]:
         """The kernel of each parameter of a group with a gradient, or one for all parameters."""
         group = self.param_groups[index]
-        may_be_sparse = self._source.takes_sparse
+        may_be_sparse = self._group_sources[index].source.takes_sparse
         numbered_params = with_gradients(
             group, index, type(self).__name__, may_be_sparse=may_be_sparse
         )
@@ -546,7 +552,7 @@ class Optimizer(TrainEvalOptimizer):
                 index,
                 type(self).__name__,
                 {number: self.state.get(param, {}) for number, param in numbered_params},
-                may_restart=not self._scheduled[index],
+                may_restart=not self._group_sources[index].scheduled,
             )
             states = {param: self.state.get(param, {}) for param in group["params"]}
             states |= zip(params, states_of_params, strict=True)
@@ -562,7 +568,8 @@ class Optimizer(TrainEvalOptimizer):
         parameters, shapes = param_group["params"], _shapes(param_group)
         where = self._place(index)
         shape = next((tuple(param.shape) for param in _initialized(param_group)), ())
-        specialization = self._specializer.specialize(self._values_of(index), shape, where)
+        specializer = self._group_sources[index].specializer
+        specialization = specializer.specialize(self._values_of(index), shape, where)
         rule = specialization.rule
         group = CompiledGroup(
             specialization,
@@ -659,8 +666,10 @@ class Optimizer(TrainEvalOptimizer):
             if isinstance(state_dict, Mapping) and isinstance(
                 state_dict.get("param_groups"), Sequence
             ):
-                full_groups = [self._with_optional(group) for group in state_dict["param_groups"]]
-                state_dict = {**state_dict, "param_groups": full_groups}
+                state_dict = {
+                    **state_dict,
+                    "param_groups": self._groups_to_load(state_dict["param_groups"]),
+                }
             loaded_states.extend(
                 adapted_states(
                     state_dict, self._groups_for_load(), self._rule_for_load, self._states_for_load
@@ -699,27 +708,26 @@ class Optimizer(TrainEvalOptimizer):
         """The name, the group, and the entries that its saved group must have, of each group."""
         return [
             (
-                f"{type(self).__name__}, param group {index}",
-                group,
-                tuple(key for key in self._source.keys if key not in self._scheduled[index]),
+                self._place(index),
+                self.param_groups[index],
+                tuple(key for key in source.keys if key not in source.scheduled),
             )
-            for index, group in enumerate(self.param_groups)
+            for index, source in enumerate(self._group_sources)
         ]
 
     def _rule_for_load(self, index: int, saved_group: Mapping[str, Any]) -> UpdateRule:
-        where = self._place(index)
-        values = self._checked_values({**saved_group, **self._scheduled[index]}, where)
-        return self._specializer.rule(values, where)
+        return self._group_sources[index].rule(saved_group, self._place(index))
 
-    def _with_optional(self, saved_group: Any) -> Any:
-        """A saved group with the entries that it may lack; others are checked later."""
-        if not isinstance(saved_group, Mapping):
-            return saved_group
-        return {**self._source.optional, **saved_group}
+    def _groups_to_load(self, saved_groups: Sequence[Any]) -> list[Any]:
+        """Saved groups in the order of these parameters, with the entries that they may lack."""
+        groups = in_order_of_names(saved_groups, self.param_groups, type(self).__name__)
+        for index, (source, group) in enumerate(zip(self._group_sources, groups, strict=False)):
+            if isinstance(group, Mapping):  # another group is an error later
+                groups[index] = {**source.source.optional, **group}
+        return groups
 
     def _states_for_load(self, index: int, saved_group: Mapping[str, Any]) -> frozenset[str]:
-        values = self._checked_values({**saved_group, **self._scheduled[index]}, self._place(index))
-        return self._specializer.states_of_variants(values)
+        return self._group_sources[index].states_of_variants(saved_group, self._place(index))
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -727,7 +735,7 @@ class Optimizer(TrainEvalOptimizer):
             "_source": self._source,
             "_backend": self._backend,
             "_providers": self._providers,
-            "_scheduled": self._scheduled,
+            "_group_sources": self._group_sources,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:

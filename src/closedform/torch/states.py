@@ -113,6 +113,60 @@ def adapted_states(
     ]
 
 
+def in_order_of_names(
+    saved_groups: Sequence[Any], groups: Sequence[Mapping[str, Any]], owner: str
+) -> list[Any]:
+    """Returns saved groups with their parameters in the order of the optimizer's, by their names.
+
+    Where both sides have names, and the same ones in each group, parameters are matched by name.
+    Without names, or with other names, they are matched by their order, as in torch.
+
+    Args:
+        saved_groups: The groups of a state dict.
+        groups: The groups of the optimizer.
+        owner: The class of the optimizer, for errors.
+
+    Raises:
+        StateError: Some names are the same, at another place, and others are not.
+    """
+    saved_names, names = list(map(_names, saved_groups)), list(map(_names, groups))
+    if None in saved_names or None in names:
+        return list(saved_groups)
+    if len(names) == len(saved_names) and all(
+        set(own) == set(saved) for own, saved in zip(names, saved_names, strict=True)
+    ):
+        return [_with_order(group, own) for group, own in zip(saved_groups, names, strict=True)]
+    places = {name: (i, j) for i, group in enumerate(names) for j, name in enumerate(group)}
+    for i, saved in enumerate(saved_names):
+        for j, name in enumerate(saved):
+            if places.get(name, (i, j)) != (i, j):
+                group_index, index = places[name]
+                raise StateError(
+                    f"parameter {name!r} is parameter {j} of param group {i} in the state dict, "
+                    f"and parameter {index} of param group {group_index} here, beside other names",
+                    where=owner,
+                    hint="give the saved groups the names of these parameters in 'param_names', "
+                    "or leave 'param_names' out of them to load in order",
+                )
+    return list(saved_groups)
+
+
+def _names(group: Any) -> list[str] | None:
+    """The names of the parameters of a group; None if it has none, or not one for each."""
+    if not isinstance(group, Mapping) or not isinstance(group.get("param_names"), list | tuple):
+        return None
+    names, params = list(group["param_names"]), list(group.get("params", ()))
+    # Names in the place of numbers are in order: torch.distributed.checkpoint puts them there.
+    is_by_name = any(isinstance(param, str) for param in params)
+    return None if is_by_name or len(set(names)) != len(params) else names
+
+
+def _with_order(group: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """A saved group with its parameters in the order of these names."""
+    keys = dict(zip(group["param_names"], group["params"], strict=True))
+    return {**group, "params": [keys[name] for name in names], "param_names": list(names)}
+
+
 def _first_states(rule: UpdateRule) -> Callable[[Tensor], dict[str, Tensor]]:
     """The function from a parameter to its step and states before its first step."""
     make = state_maker(rule)
@@ -189,7 +243,7 @@ def check_shapes(rule: UpdateRule, group: Mapping[str, Any], index: int, owner: 
 
 
 def saved_states(state_dict: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a state dict in the form of torch's optimizers: with their steps, and no empty states.
+    """Returns a state dict in the form of torch's optimizers: their steps, and no empty states.
 
     torch's foreach functions take steps of float32 and float64. A step is a float32 tensor on the
     CPU, or on the parameter's device for the capturable and the fused form; from 2**24 on, where
@@ -386,7 +440,9 @@ def _step(value: Any, rule: UpdateRule, device: torch.device, where: str) -> Ten
         raise StateError(f"state {STEP!r} must be one number, got {value!r}", where=where)
     number = count.item()
     if not (number >= 0 and number == number // 1):
-        raise StateError(f"state {STEP!r} must be an integer of at least 0, got {number}", where=where)
+        raise StateError(
+            f"state {STEP!r} must be an integer of at least 0, got {number}", where=where
+        )
     # torch.optim saves a tensor of float32, the former AdamW of transformers an int.
     return count.reshape(()).to(device, torch.int64, copy=True)
 

@@ -32,7 +32,7 @@ def outside_traces(function: Callable[P, R]) -> Callable[P, R]:
 
 def at_trace_time(function: Callable[P, R]) -> Callable[P, R]:
     """Returns a function that a trace calls once, while it is made, and takes as a constant."""
-    # What torch.compiler.assume_constant_result sets, which imports torch._dynamo for that.
+    # torch.compiler.assume_constant_result sets the same, and imports torch._dynamo before.
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
 

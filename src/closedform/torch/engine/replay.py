@@ -163,8 +163,7 @@ def _objects(groups: Sequence[ParamGroup], states: StatesByParam) -> Iterator[An
 
 
 def capture(
-    sources: Iterable[tuple[CompiledGroup, ParamGroup]],
-    keys: Sequence[str],
+    sources: Iterable[tuple[CompiledGroup, ParamGroup, Sequence[str]]],
     groups: Sequence[ParamGroup],
     states: StatesByParam,
     batched_steps: Sequence[BatchedStep],
@@ -176,8 +175,8 @@ def capture(
     is not so if some parameters were stepped in another way, or if two share their gradient.
 
     Args:
-        sources: What each group runs, and its hyperparameters that are not entries.
-        keys: The entries that may be hyperparameters.
+        sources: What each group runs, its hyperparameters that are not entries, and the entries
+            that determine its rule.
         groups: The groups.
         states: The states of all parameters.
         batched_steps: The steps that read gradients at their places among the tensors.
@@ -203,7 +202,7 @@ def capture(
     if any(len(gradient_places) != 1 for gradient_places in places.values()):
         return None
     captured_groups: list[CapturedGroup] = []
-    for (compiled_group, scheduled_values), group in zip(sources, groups, strict=True):
+    for (compiled_group, scheduled_values, keys), group in zip(sources, groups, strict=True):
         entries = {key: group[key] for key in keys if key in group}
         is_constant = _is_constant(tuple(entries.values()))
         gradient_places = [

@@ -70,9 +70,16 @@ class RuleSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HyperSource:
-    """The source of an optimizer with a given rule: entries are hyperparameters by name."""
+    """The source of an optimizer with a given rule: entries are hyperparameters by name.
+
+    Attributes:
+        rule: The rule.
+        left_out: Hyperparameters that are 0 in the rule, so that its function leaves their terms
+            out, and that are entries, too.
+    """
 
     rule: UpdateRule
+    left_out: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -82,7 +89,7 @@ class HyperSource:
     @property
     def keys(self) -> tuple[str, ...]:
         """The hyperparameters."""
-        return tuple(self.rule.hyperparameters)
+        return (*self.rule.hyperparameters, *self.left_out)
 
     @property
     def optional(self) -> Mapping[str, Any]:

@@ -345,7 +345,7 @@ def test_a_frozen_parameter_may_change_its_shape_until_its_first_step() -> None:
 
 
 def test_weights_that_are_loaded_after_the_optimizer_is_made_are_those_it_starts_from() -> None:
-    rule = cf.transforms.lookahead(cf.optimizers.sgd(lr=0.1), steps=2, rate=0.5)
+    rule = cf.transforms.weight_average(cf.optimizers.sgd(lr=0.1), decay=0.5)
     early, late = parameters(((3,),)), parameters(((3,),))
     optimizer = Optimizer(early, rule)
     for param in (*early, *late):
@@ -353,6 +353,8 @@ def test_weights_that_are_loaded_after_the_optimizer_is_made_are_those_it_starts
     other = Optimizer(late, rule)
     steps(optimizer, early, 4)
     steps(other, late, 4)
+    for one in (optimizer, other):
+        one.eval()
     assert largest_difference(early, late) == 0
 
 
@@ -422,3 +424,64 @@ def test_names_that_are_in_part_at_another_place_are_refused() -> None:
     ):
         assert part in str(caught.value)
     assert not other.state
+
+
+# --- torch.distributed.checkpoint ---------------------------------------------------------------
+
+RESTING = {
+    "adamw": lambda: cf.optimizers.adamw(1e-2),
+    "sgd": lambda: cf.optimizers.sgd(0.1, momentum=0.9, weight_decay=0.1),
+    "lion": lambda: cf.optimizers.lion(1e-2),
+    "lamb": lambda: cf.optimizers.lamb(1e-2),
+    "muon": lambda: cf.optimizers.muon(1e-2),
+    "clipped": lambda: cf.transforms.clip_by_global_norm(cf.optimizers.adamw(1e-2), 1),
+    "averaged": lambda: cf.transforms.weight_average(cf.optimizers.adamw(1e-2), decay=0.9),
+    "read from torch": lambda: cf.from_torch(torch.optim.AdamW([nn.Parameter(torch.ones(2))])),
+}
+MOVING = {
+    "ftrl": lambda: cf.optimizers.ftrl(),
+    "decoupled_adamw": lambda: cf.optimizers.decoupled_adamw(1e-2),
+    "scheduled": lambda: cf.optimizers.adamw(cf.schedules.linear(0.1, 0, 5)),
+    "scheduled without decay": lambda: cf.optimizers.adam(cf.schedules.linear(0.1, 0, 5)),
+}
+
+
+@pytest.mark.parametrize("name", [*RESTING, *MOVING])
+def test_the_checkpoints_of_torch_make_states_and_move_no_parameter(name: str) -> None:
+    """For them, torch steps with gradients and learning rates of 0."""
+    from torch.distributed.checkpoint.state_dict import (
+        get_optimizer_state_dict,
+        set_optimizer_state_dict,
+    )
+
+    def model() -> nn.Linear:
+        torch.manual_seed(0)
+        return nn.Linear(3, 2, bias=False)
+
+    make = {**RESTING, **MOVING}[name]
+    one, two = model(), model()
+    trained, fresh = Optimizer(one.parameters(), make()), Optimizer(two.parameters(), make())
+    assert (not fresh.state) == (name in RESTING)
+    steps(trained, one.parameters(), 3)
+    saved = copy.deepcopy(get_optimizer_state_dict(one, trained))
+    two_before = values(two.parameters())
+    get_optimizer_state_dict(two, fresh)
+    assert largest_difference(two.parameters(), two_before) == 0
+    with torch.no_grad():
+        two.weight.copy_(one.weight)
+    set_optimizer_state_dict(two, fresh, saved)
+    assert largest_difference(two.parameters(), one.parameters()) == 0
+    steps(trained, one.parameters(), 2, seed=3)
+    steps(fresh, two.parameters(), 2, seed=3)
+    assert largest_difference(two.parameters(), one.parameters()) == 0
+
+
+def test_a_shape_that_changes_after_the_states_are_made_is_refused_by_name() -> None:
+    net = nn.Linear(6, 3)
+    optimizer = Optimizer(net.parameters(), cf.optimizers.ftrl(0.1))
+    net.weight.data, net.bias.data = torch.ones(5, 6), torch.zeros(5)
+    net(torch.ones(2, 6)).sum().backward()
+    with pytest.raises(StateError, match=r"has shape \[3, 6\].*parameter 0 of shape \[5, 6\]"):
+        optimizer.step()
+    optimizer.state.clear()
+    optimizer.step()

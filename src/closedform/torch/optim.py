@@ -8,14 +8,20 @@ from closedform.torch.compat.namespaces import class_namespace
 from closedform.torch.compat.optimizers import NamedOptimizer, optimizer_classes
 
 
-class _WithScalars(NamedOptimizer):
+class _TorchOptimizer(NamedOptimizer):
+    """The base of all classes: states are made by the first step, as in torch."""
+
+    _creates_states_in_advance = False
+
+
+class _WithScalars(_TorchOptimizer):
     """The base of classes whose scalar states torch keeps in its default dtype."""
 
     def _choices(self) -> dict[str, Any]:
         return {"scalar_states": None if torch.get_default_dtype() == torch.float64 else "f32"}
 
 
-class _WithFirstRate(NamedOptimizer):
+class _WithFirstRate(_TorchOptimizer):
     """The base of Rprop, whose first step makes its states, of the learning rate that is then."""
 
     def _choices(self) -> dict[str, Any]:
@@ -25,7 +31,7 @@ class _WithFirstRate(NamedOptimizer):
 _BASES = {"ASGD": _WithScalars, "NAdam": _WithScalars, "Rprop": _WithFirstRate}
 
 OPTIMIZERS = {
-    **optimizer_classes("torch", __name__),
+    **optimizer_classes("torch", __name__, _TorchOptimizer),
     **{name: optimizer_classes("torch", __name__, base)[name] for name, base in _BASES.items()},
 }
 """The optimizer classes by name."""

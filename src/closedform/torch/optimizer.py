@@ -83,12 +83,14 @@ from closedform.torch.states import (
     STEP,
     adapted_states,
     check_shapes,
+    check_state_shapes,
     completed_states,
     first_states,
     in_order_of_names,
     packed_zero_states,
     saved_states,
 )
+from closedform.torch.zero_rate import rests_at_zero_rate
 
 Work = tuple[Any, Mapping[str, Tensor], Sequence[Tensor]]
 """A kernel, the hyperparameters and the parameters that it steps."""
@@ -137,8 +139,8 @@ class Optimizer(TrainEvalOptimizer):
         (tensor([0.5000, 0.5000]), ['exp_avg', 'exp_avg_sq', 'step'])
     """
 
-    _creates_states_in_advance: ClassVar[bool] = False
-    """Whether states are made with the group, and not by the first step of a parameter."""
+    _creates_states_in_advance: ClassVar[bool | None] = None
+    """Whether states are made with the group, and not by the first step; None if by the rule."""
 
     def __init__(
         self,
@@ -261,10 +263,12 @@ class Optimizer(TrainEvalOptimizer):
     def _has_states_at_once(self, index: int) -> bool:
         """Whether the states of a group are there before its first step.
 
-        So they are if a hyperparameter is a schedule: torch.distributed.checkpoint makes states by
-        a step at a learning rate of 0, which it cannot set then.
+        So they are if the step by which torch.distributed.checkpoint makes states may move the
+        parameters.
         """
-        return self._creates_states_in_advance or bool(self._group_sources[index].scheduled)
+        if self._creates_states_in_advance is not None:
+            return self._creates_states_in_advance
+        return not rests_at_zero_rate(self._rule_of(index))
 
     def _numbered(self, index: int, where: str) -> list[tuple[int, Tensor]]:
         """The parameters of a group with their indices; all must be initialized."""
@@ -583,6 +587,7 @@ class Optimizer(TrainEvalOptimizer):
             for param_shape in shapes
         ]
         every_number = range(len(parameters))
+        check_state_shapes(rule, param_group, self.state, index, type(self).__name__)
         together = [every_number] if group.is_joint else [[number] for number in every_number]
         for numbers in together:
             params = [parameters[number] for number in numbers]

@@ -242,6 +242,27 @@ def check_shapes(rule: UpdateRule, group: Mapping[str, Any], index: int, owner: 
                 raise
 
 
+def check_state_shapes(
+    rule: UpdateRule,
+    group: Mapping[str, Any],
+    states_by_param: Mapping[Tensor, Mapping[str, Tensor]],
+    index: int,
+    owner: str,
+) -> None:
+    """Raises StateError if a parameter has been given another shape than its states have."""
+    names = [name for name, spec in rule.states.items() if spec.shape == "param"]
+    for number, parameter in enumerate(group["params"]):
+        states = states_by_param.get(parameter, {})
+        for name in names:
+            if name in states and states[name].shape != parameter.shape:
+                raise StateError(
+                    f"state {name!r} has shape {list(states[name].shape)}, that the parameter had",
+                    where=f"{owner}, {place(group, index, number)}",
+                    hint="make the optimizer after the parameter has its shape, or remove its "
+                    "entry from the optimizer's state: it then starts anew",
+                )
+
+
 def saved_states(state_dict: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a state dict in the form of torch's optimizers: their steps, and no empty states.
 

@@ -93,10 +93,8 @@ def test_each_group_is_stepped_by_its_rule(engine: str, seed: int) -> None:
 
 def test_schedulers_drive_the_groups_of_all_rules() -> None:
     first, second = parameters([(3,), (3,)])
-    optimizer = Optimizer(
-        [{"params": [first]}, {"params": [second], "rule": cf.optimizers.sgd(0.5)}],
-        cf.optimizers.sgd(0.1),
-    )
+    own: dict[str, Any] = {"params": [second], "rule": cf.optimizers.sgd(0.5)}
+    optimizer = Optimizer([{"params": [first]}, own], cf.optimizers.sgd(0.1))
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
     before = values([first, second])
     for _ in range(2):
@@ -214,7 +212,8 @@ def test_entries_of_other_tools_are_kept_as_in_torch() -> None:
         "learning": "slow",
     }
     for make in (optim.AdamW, lambda given: Optimizer(given, cf.optimizers.adamw(1e-3))):
-        optimizer = make([{"params": params[:1], **others}, {"params": params[1:]}])
+        groups: list[dict[str, Any]] = [{"params": params[:1], **others}, {"params": params[1:]}]
+        optimizer = make(groups)
         assert {key: optimizer.param_groups[0][key] for key in others} == others
         steps(optimizer, params, 1)
 
@@ -240,10 +239,11 @@ def test_a_decay_that_is_0_in_the_rule_may_be_set_by_a_group(name: str) -> None:
     """A decay mask in both orders; under a scheduler, it may begin at 0."""
     make = getattr(cf.optimizers, name)
     results = []
-    for rule, groups in (
+    masks: list[tuple[UpdateRule, tuple[dict[str, float], ...]]] = [
         (make(lr=0.05, weight_decay=0), ({}, {"weight_decay": 0.1})),
         (make(lr=0.05, weight_decay=0.1), ({"weight_decay": 0}, {})),
-    ):
+    ]
+    for rule, groups in masks:
         params = parameters(((3,), (4,)))
         optimizer = Optimizer(
             [{"params": [p], **group} for p, group in zip(params, groups, strict=True)], rule
@@ -458,7 +458,7 @@ def test_the_checkpoints_of_torch_make_states_and_move_no_parameter(name: str) -
         torch.manual_seed(0)
         return nn.Linear(3, 2, bias=False)
 
-    make = {**RESTING, **MOVING}[name]
+    make: Callable[[], Any] = {**RESTING, **MOVING}[name]
     one, two = model(), model()
     trained, fresh = Optimizer(one.parameters(), make()), Optimizer(two.parameters(), make())
     assert (not fresh.state) == (name in RESTING)

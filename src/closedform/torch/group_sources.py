@@ -157,7 +157,7 @@ def group_source(
 
 def _with_decay_rates(group: dict[str, Any], rule: UpdateRule) -> dict[str, Any]:
     """A group with beta1, beta2 and so on for betas, as the functions of rules and torch say."""
-    rates = group.get("betas")
+    rates: Any = group.get("betas")
     if not _is_several(rates):
         return group
     named_rates = {f"beta{number}": rate for number, rate in enumerate(rates, 1)}

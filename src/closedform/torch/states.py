@@ -129,8 +129,9 @@ def in_order_of_names(
     Raises:
         StateError: Some names are the same, at another place, and others are not.
     """
-    saved_names, names = list(map(_names, saved_groups)), list(map(_names, groups))
-    if None in saved_names or None in names:
+    saved_names = [own for group in saved_groups if (own := _names(group)) is not None]
+    names = [own for group in groups if (own := _names(group)) is not None]
+    if len(saved_names) < len(saved_groups) or len(names) < len(groups):
         return list(saved_groups)
     if len(names) == len(saved_names) and all(
         set(own) == set(saved) for own, saved in zip(names, saved_names, strict=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import pickle
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import sympy as sp
 
+from closedform import Group, optimizers, transforms
 from closedform.errors import DefinitionError
 from closedform.language import (
     GRAD,
@@ -143,3 +146,55 @@ def test_states_of_the_model() -> None:
     assert rule.shared_symbols == {"norm": shared("norm")}
     assert rule.for_shape((2,)) is rule
     assert rule.bind(lr=1).evaluation == rule.evaluation
+
+
+# --- terms that a function leaves out ------------------------------------------------------------
+
+LEFT_OUT = [
+    (name, key)
+    for name in optimizers.__all__
+    for key, parameter in inspect.signature(getattr(optimizers, name)).parameters.items()
+    if parameter.default == 0 and not isinstance(parameter.default, bool) and key != "warmup_steps"
+]
+
+
+@pytest.mark.sample(every=5)
+@pytest.mark.parametrize(("name", "key"), LEFT_OUT)
+def test_a_hyperparameter_that_is_0_is_bound_as_its_function_takes_it(name: str, key: str) -> None:
+    function = getattr(optimizers, name)
+    given = {"lr": 0.25} if "lr" in inspect.signature(function).parameters else {}
+    rule, wanted = function(**given), function(**given, **{key: 0.125})
+    if key in wanted.hyperparameters:
+        assert rule.bind(**{key: 0.125}) == wanted
+        assert pickle.loads(pickle.dumps(rule)).bind(**{key: 0.125}) == wanted
+        assert key in rule.hyperparameters or rule.bind(**{key: 0}) == rule
+        if given:
+            assert rule.bind(lr=0.5, **{key: 0.125}) == wanted.bind(lr=0.5)
+            assert rule.bind(lr=0.5).bind(**{key: 0.125}) == wanted.bind(lr=0.5)
+    else:  # the start of a state, such as the first sum of Adagrad
+        with pytest.raises(DefinitionError, match=f"{key!r} is not a hyperparameter"):
+            rule.bind(**{key: 0.125})
+
+
+def test_a_term_of_a_rule_that_was_changed_is_not_made_anew() -> None:
+    clipped = transforms.clip_by_global_norm(optimizers.adagrad(0.1), 1)
+    with pytest.raises(
+        DefinitionError, match=r"the term of 'weight_decay' is left out.*adagrad\(…\) with a transf"
+    ):
+        clipped.bind(weight_decay=0.1)
+    with pytest.raises(DefinitionError, match="weight_decay must be >= 0, got -1"):
+        optimizers.adagrad(0.1).bind(weight_decay=-1)
+    with pytest.raises(DefinitionError, match="'maximize' is not a hyperparameter"):
+        optimizers.adagrad(0.1).bind(maximize=True)
+    with pytest.raises(DefinitionError, match="a term that is 0 may be left out: make the rule"):
+        momentum().bind(weight_decay=0.1)
+
+
+def test_a_group_may_set_a_decay_that_is_0_in_the_rule() -> None:
+    """A decay mask in both orders."""
+    for name in ("adagrad", "adam", "sgd", "rmsprop"):
+        function = getattr(optimizers, name)
+        with_decay, without = function(0.1, weight_decay=0.5), function(0.1)
+        assert Group("e", changes={"weight_decay": 0.5}).bound(without) == with_decay
+        masked = Group("e", changes={"weight_decay": 0}).bound(with_decay)
+        assert masked.hyperparameters["weight_decay"] == 0

@@ -17,7 +17,7 @@ import closedform as cf
 from closedform.errors import ArgumentError, ClosedFormError, StateError, UnknownNameError
 from closedform.language import UpdateRule
 from closedform.torch import Optimizer, ParamScheduler, cerebras, optim
-from tests.torch.training import largest_difference, parameters, steps, values
+from tests.torch.training import COMPILING, largest_difference, parameters, steps, values
 
 ENGINES: dict[str, dict[str, Any]] = {
     "eager": {},
@@ -48,6 +48,7 @@ def apart(rules: list[UpdateRule], engine: dict[str, Any]) -> list[torch.Tensor]
     return values(params)
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(6))
 def test_each_group_is_stepped_by_its_rule(engine: str, seed: int) -> None:
@@ -89,6 +90,47 @@ def test_each_group_is_stepped_by_its_rule(engine: str, seed: int) -> None:
             other.step()
     # The same programs, on one vector or on another: float32 numbers of about 1.
     assert largest_difference(listed, wanted) <= 4 * 4 * 6e-8
+
+
+def test_fused_groups_have_rules_of_their_own() -> None:
+    ours, theirs = parameters(SHAPES), parameters(SHAPES)
+    rules = [cf.optimizers.adamw(0.01), cf.optimizers.sgd(0.1, momentum=0.9, dampening=0.5)]
+    groups = [{"params": ours[:2], "fused": True}, {"params": ours[2:], "fused": True}]
+    optimizer = Optimizer(groups, rules)
+    others = [torch.optim.AdamW(theirs[:2], lr=0.01, fused=True)]
+    others += [torch.optim.SGD(theirs[2:], lr=0.1, momentum=0.9, dampening=0.5, fused=True)]
+    steps(optimizer, ours, 4)
+    steps(others[0], theirs, 4, after=others[1].step)
+    assert largest_difference(ours, theirs) == 0
+
+
+@pytest.mark.filterwarnings(COMPILING)
+@pytest.mark.filterwarnings("ignore:.*record_function.*")
+def test_the_groups_of_a_traced_step_have_rules_of_their_own() -> None:
+    """The first step is traced as a whole: its states are made while it is traced."""
+    ours, theirs = parameters(SHAPES), parameters(SHAPES)
+    rules = [cf.optimizers.adamw(0.01), cf.optimizers.sgd(0.1, momentum=0.9, dampening=0.5)]
+
+    def make(params: list[nn.Parameter]) -> Optimizer:
+        rates = [torch.tensor(0.01), torch.tensor(0.1)]
+        parts = [params[:2], params[2:]]
+        return Optimizer(
+            [{"params": part, "lr": rate} for part, rate in zip(parts, rates, strict=True)], rules
+        )
+
+    optimizer, other = make(ours), make(theirs)
+    torch._dynamo.reset()
+    compiled = torch.compile(optimizer.step, backend="eager", fullgraph=True)
+    for number in range(5):
+        generator = torch.Generator().manual_seed(number)
+        for row, (param, beside) in enumerate(zip(ours, theirs, strict=True)):
+            drawn = torch.randn(param.shape, generator=generator)
+            # The second parameter has its first step later.
+            param.grad = beside.grad = None if row == 1 and number < 3 else drawn
+        compiled()
+        other.step()
+    assert [int(optimizer.state[param]["step"]) for param in ours] == [5, 2, 5]
+    assert largest_difference(ours, theirs) <= 5 * 4 * 6e-8  # roundings of numbers of about 1
 
 
 def test_schedulers_drive_the_groups_of_all_rules() -> None:
@@ -296,6 +338,7 @@ def shape_it(net: nn.Module) -> None:
         param.data.copy_(torch.randn(param.shape, generator=generator))
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", ["AdamW", "SGD", "Adagrad", "Adafactor", "RMSprop", "Muon"])
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("make", [lazy_net, reshaped_net])

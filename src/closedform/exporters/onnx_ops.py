@@ -214,7 +214,8 @@ def _extremum(writer: Writer, node: Node, operands: tuple[str, ...], result: str
 def _floor_div(writer: Writer, _: Node, operands: tuple[str, ...], result: str) -> None:
     """(a - Mod(a, b)) / b: the division is exact, and truncation is floor.
 
-    The difference wraps where a is within one divisor of the least integer; a clock never is.
+    The difference would wrap where a is within one divisor of the least integer: lowering makes no
+    such quotient.
     """
     dividend, divisor = operands
     remainder = writer.call("Mod", dividend, divisor)

@@ -15,9 +15,10 @@ from closedform.ir.graph import Builder, Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape
 from closedform.language.exact import to_float, to_odd_float
+from closedform.language.integers import FloorDiv
 from closedform.language.symbols import t
 from closedform.lowering.analysis.annotate import branches, interval, is_integral
-from closedform.lowering.analysis.domain import Domain
+from closedform.lowering.analysis.domain import Domain, fits_difference
 
 _LARGEST = {DType.I64: 2**63 - 1, DType.I32: 2**31 - 1}
 
@@ -214,6 +215,9 @@ class Lowering:
                 self.fits_integer(value, inside) for value, _, inside in branches(expr, domain)
             )
         is_within = -limit <= values.low and values.high <= limit
+        if isinstance(expr, FloorDiv):
+            sides = (interval(arg, domain) for arg in expr.args)
+            is_within = is_within and fits_difference(*sides, limit)
         return is_within and all(self.fits_integer(arg, domain) for arg in expr.args)
 
     def real(self, expr: sp.Expr, domain: Domain) -> Value:

@@ -48,7 +48,7 @@ from closedform.language.exact import FINEST
 from closedform.language.integers import FloorDiv, FloorMod
 from closedform.language.settled import construct
 from closedform.language.symbols import t
-from closedform.lowering.analysis.annotate import interval, is_integral, split
+from closedform.lowering.analysis.annotate import fits_quotient, interval, is_integral, split
 from closedform.lowering.analysis.domain import LAST_STEP, Domain, Interval, largest_integer
 from closedform.lowering.jumps import comparison_by_steps, floor_by_steps
 
@@ -92,24 +92,32 @@ def remainder(numerator: sp.Expr, divisor: sp.Expr, domain: Domain) -> sp.Expr:
 
 def quotient(numerator: sp.Expr, divisor: sp.Expr, domain: Domain) -> sp.Expr:
     """Returns ``floor(numerator / divisor)`` of integers, in parts as :func:`remainder`."""
-    if not _is_too_large(numerator, divisor, domain):
+    if not _has_parts(numerator, divisor):
+        return FloorDiv(numerator, divisor)
+    if fits_quotient(numerator, divisor, domain) and not _is_too_large(numerator, divisor, domain):
         return FloorDiv(numerator, divisor)
     if divisor < 0:
         return quotient(-numerator, -divisor, domain)
     common, lowest, _ = _without_common_divisor(numerator, divisor)
-    if not _is_too_large(lowest, divisor / common, domain):
-        return _div(lowest, divisor / common, domain)
-    return _reduced_div(lowest, divisor / common, domain)
+    modulus = divisor / common
+    if fits_quotient(lowest, modulus, domain) and not _is_too_large(lowest, modulus, domain):
+        return _div(lowest, modulus, domain)
+    return _reduced_div(lowest, modulus, domain)
 
 
 def _is_too_large(numerator: sp.Expr, divisor: sp.Expr, domain: Domain) -> bool:
     """Whether an integer exceeds the clock's dtype and can be reduced by the divisor."""
-    is_compound = isinstance(numerator, sp.Add | sp.Mul | sp.Pow)
-    if not divisor.is_Integer or divisor == 0 or not is_compound:
+    if not _has_parts(numerator, divisor):
         return False
     limit = largest_integer(domain)
     sizes = [interval(part, domain).absolute().high for part in (numerator, *numerator.args)]
     return any(isinstance(size, Fraction) and size > limit for size in sizes)
+
+
+def _has_parts(numerator: sp.Expr, divisor: sp.Expr) -> bool:
+    """Whether a numerator is a sum, product or power, and the divisor a number that is not 0."""
+    is_number = bool(divisor.is_Integer and divisor != 0)
+    return is_number and isinstance(numerator, sp.Add | sp.Mul | sp.Pow)
 
 
 def _without_common_divisor(
@@ -135,10 +143,11 @@ def _reduced_mod(expr: sp.Expr, divisor: sp.Integer, domain: Domain) -> sp.Expr:
     if isinstance(expr, sp.Add):
         parts = [_reduced_mod(arg, divisor, domain) for arg in expr.args]
         return FloorMod(sp.Add(*parts), divisor)
-    if isinstance(expr, sp.Mul):
+    if isinstance(expr, sp.Mul | sp.Pow):
         # Reduced after each factor: all intermediate values are below m².
         product: sp.Expr = sp.Integer(1)
-        for arg in expr.args:
+        factors = expr.args if isinstance(expr, sp.Mul) else [expr.base] * int(expr.exp)
+        for arg in factors:
             product = _product(product, _reduced_mod(arg, divisor, domain), divisor, domain)
         return product
     return _mod(expr, divisor, domain)

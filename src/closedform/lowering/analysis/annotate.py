@@ -22,6 +22,8 @@ from closedform.lowering.analysis.domain import (
     Domain,
     Interval,
     as_float,
+    fits_difference,
+    largest_integer,
     linear_in,
     narrow,
     point,
@@ -54,6 +56,12 @@ def interval(expr: sp.Expr, domain: Domain) -> Interval:
     if expr not in intervals:
         intervals[expr] = rule(expr, domain)
     return intervals[expr]
+
+
+def fits_quotient(numerator: sp.Expr, divisor: sp.Expr, domain: Domain) -> bool:
+    """Returns whether every back end divides these integers without wrapping."""
+    sides = (interval(arg, domain) for arg in (numerator, divisor))
+    return fits_difference(*sides, largest_integer(domain))
 
 
 def is_integral(expr: sp.Expr) -> bool:

@@ -258,6 +258,20 @@ def largest_integer(domain: Domain) -> int:
     return 2**31 - 1 if domain.interval(t).high <= LAST_STEP[DType.I32] else 2**63 - 1
 
 
+def fits_difference(numerator: Interval, divisor: Interval, limit: int) -> bool:
+    """Returns whether ``a - a mod b`` of integers is within -limit..limit.
+
+    ONNX has no floor division: its files divide that difference, which is exact.
+    """
+    size = divisor.absolute().high - 1
+    low = numerator.low - size if divisor.high > 0 else numerator.low
+    high = numerator.high + size if divisor.low < 0 else numerator.high
+    # A remainder of the sign of the divisor lies between 0 and the dividend of that sign.
+    is_below = numerator.low < 0 and low < -limit
+    is_above = numerator.high > 0 and high > limit
+    return not (is_below or is_above)
+
+
 def linear_in(expr: sp.Expr, symbol: sp.Symbol) -> tuple[Fraction, Fraction] | None:
     """Returns (slope, value at 0) if ``expr`` is linear in ``symbol`` with rational numbers."""
     if expr == symbol:

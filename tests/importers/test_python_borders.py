@@ -616,3 +616,19 @@ def test_a_condition_about_several_long_tables_is_refused() -> None:
         cf.from_python(
             lambda step: float(np.where(tables[0][step % 35] > tables[1][step % 36], 1.0, 2.0))
         )
+
+
+ENTRIES = [0.1, 0.2, 0.3, 0.4, 0.5]
+READ: dict[str, Callable[[int], float]] = {
+    "root": lambda step: ENTRIES[min(int(math.sqrt(step)), 4)],
+    "logarithm": lambda step: ENTRIES[min(int(math.log2(step + 1)), 4)],
+    "exponential": lambda step: ENTRIES[min(int(math.exp(step / 10)), 4)],
+    "falling root": lambda step: ENTRIES[max(4 - int(step**0.5), 0)],
+    "cosine": lambda step: ENTRIES[int(2.1 * (1 + math.cos(math.pi * step / 50)))],
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_table_is_read_at_the_floor_of_an_irrational_number(name: str) -> None:
+    schedule = cf.from_python(READ[name])
+    assert [float(schedule.exact(step)) for step in range(80)] == list(map(READ[name], range(80)))

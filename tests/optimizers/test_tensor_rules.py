@@ -18,6 +18,7 @@ from closedform.ir.evaluate import evaluate
 from closedform.ir.types import DType
 from closedform.language import UpdateRule
 from closedform.options import GraphOptions, ModelSpec
+from closedform.runtime import OptimizerSession
 from tests.reference.records import ROOT
 
 Array = NDArray[Any]
@@ -169,6 +170,11 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         "'bias'): give the other parameters another rule: "
         "groups=[Group('*.bias', rule=…), …]",
     ),
+    "muon of an empty axis": (
+        lambda: compile_step(ModelSpec(optimizers.muon(), {"w": (3, 0)})),
+        "a formula divides by a size, and the shape has an axis of size 0 (rule 'muon', shape "
+        "[3, 0] of parameter 'w'): leave empty parameters out, or give them another rule",
+    ),
     "torch's muon of a batch": (
         lambda: frameworks.optimizer("torch", "Muon", {}).for_shape((2, 3, 4)),
         "the rule is only for shapes with Eq(shape.rank, 2) (rule 'muon', shape [2, 3, 4]): give "
@@ -262,3 +268,18 @@ def test_bad_argument_is_refused(name: str) -> None:
     with pytest.raises(DefinitionError) as caught:
         build()
     assert str(caught.value) == message
+
+
+RULES = [name for name in optimizers.__all__ if name != "muon"]
+
+
+@pytest.mark.sample(every=5)
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3)], ids=str)
+def test_empty_parameters_take_a_step(name: str, shape: tuple[int, ...]) -> None:
+    rule = getattr(optimizers, name)()
+    empty = {"w": np.ones(shape, np.float32)}
+    session = OptimizerSession(rule, empty, threads=1)
+    numbers = {"loss": 1.0} if name == "momo" else {}
+    session.step({**empty}, {label: {**empty} for label in rule.inputs}, **numbers)
+    assert session.params["w"].shape == shape

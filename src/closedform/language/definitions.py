@@ -25,9 +25,18 @@ def replace_shape_symbols(
         is_final: Whether every symbol of the shape must have a number.
 
     Raises:
-        DefinitionError: A symbol that must has none.
+        DefinitionError: A symbol that must has none, or the expression divides by a size of 0.
     """
-    result = expr.xreplace(values)
+    try:
+        result = expr.xreplace(values)
+    except ValueError:  # SymPy's, of a Max of complex infinity
+        result = sp.nan
+    if result.has(sp.nan, sp.zoo):
+        raise DefinitionError(
+            "a formula divides by a size, and the shape has an axis of size 0",
+            where=where,
+            hint="leave empty parameters out, or give them another rule",
+        )
     left = sorted(symbol.name for symbol in result.free_symbols & SHAPE_SYMBOLS)
     if left and is_final:
         raise DefinitionError(

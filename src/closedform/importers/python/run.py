@@ -20,6 +20,7 @@ import sympy as sp
 from sympy.core.relational import Relational
 
 from closedform.effort import UNLIMITED, Effort, spend
+from closedform.errors import DomainError
 from closedform.importers.python.place import Place, Unreachable, Untraceable, current_place
 from closedform.importers.python.prover import Prover, interval_facts
 from closedform.importers.python.tape import Tape
@@ -318,7 +319,10 @@ class Run:
 
 def _is_unbounded(expr: sp.Expr) -> bool:
     """Whether an integer takes another value at each of some far steps."""
-    values = {expr.xreplace({t: sp.Integer(10**power)}) for power in _FAR}
+    try:
+        values = {value_at(expr, {t: sp.Integer(10**power)}) for power in _FAR}
+    except DomainError:
+        return False
     return len(values) == len(_FAR)
 
 

@@ -7,7 +7,7 @@ subnormal numbers to zero on some devices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -72,6 +72,8 @@ def run_graph(
             operands: tuple[Array, ...] = (inputs[node.attribute("name")],)
         else:
             operands = tuple(values[operand] for operand in node.operands)
+        if node.op is Op.DIV:
+            operands = operands[0], _divisor(graph, node.operands[1], values)
         if node.op is Op.DIV and graph.nodes[node.operands[0]].op is Op.DIV:
             # XLA rewrites (a / b) / c as a / (b * c), where b * c may underflow: 0/0 is NaN.
             operands = lax.optimization_barrier(operands)
@@ -117,17 +119,36 @@ def _identity(_: Node, operands: tuple[Array, ...]) -> Array:
 
 
 def _const(node: Node, _: tuple[Array, ...]) -> Array:
-    """A constant; a subnormal one is the least normal number, which XLA does not take as zero.
-
-    Divisions by powers of two would give 0/0 elsewhere.
-    """
-    values = node.array()
-    if node.type.dtype in COMPUTED_FLOATS:
-        # tiny is the least normal number.
-        least = np.finfo(values.dtype).tiny
-        is_subnormal = (values != 0) & (np.abs(values) < least)
-        values = np.where(is_subnormal, np.copysign(least, values), values)
+    """A constant; a subnormal one is zero on any device, as XLA takes it on CPUs."""
+    values = np.where(_is_subnormal(node), np.copysign(0, node.array()), node.array())
     return jnp.asarray(values, JAX_DTYPES[node.type.dtype])
+
+
+def _is_subnormal(node: Node) -> Any:
+    """Where a constant is subnormal."""
+    values = node.array()
+    if node.type.dtype not in COMPUTED_FLOATS:
+        return False
+    # tiny is the least normal number.
+    return (values != 0) & (np.abs(values) < np.finfo(values.dtype).tiny)
+
+
+def _divisor(graph: Graph, index: int, values: Sequence[Array]) -> Array:
+    """A divisor; a subnormal constant, or entry of a table, is the least normal number.
+
+    Pairs of floats divide zeros by the powers of two by which they multiplied: 0/0 is NaN.
+    """
+    node = graph.nodes[index]
+    is_entry = node.op is Op.LOOKUP
+    source = graph.nodes[node.operands[0]] if is_entry else node
+    if source.op is not Op.CONST or not np.any(_is_subnormal(source)):
+        return values[index]
+    numbers = source.array()
+    least = np.copysign(np.finfo(numbers.dtype).tiny, numbers)
+    divisors = jnp.asarray(
+        np.where(_is_subnormal(source), least, numbers), JAX_DTYPES[source.type.dtype]
+    )
+    return _lookup(node, (divisors, values[node.operands[1]])) if is_entry else divisors
 
 
 def _floor_mod(_: Node, operands: tuple[Array, ...]) -> Array:

@@ -16,7 +16,7 @@ import closedform as cf
 from closedform.compiler import compile_parts, compile_schedule
 from closedform.errors import ExportError
 from closedform.exporters.c_function import RESERVED
-from closedform.exporters.c_header import comment_text, rule_header, schedule_header
+from closedform.exporters.c_header import Header, comment_text, rule_header, schedule_header
 from closedform.ir import naming
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Array, Graph
@@ -271,6 +271,37 @@ def test_a_microcontroller_has_room(
         ["nm", "-u", str(place)], check=True, capture_output=True, text=True
     ).stdout.split()
     assert set(symbols) - {"U"} <= {function, "_GLOBAL_OFFSET_TABLE_"}
+
+
+@pytest.mark.parametrize("options", [{}, {"step_dtype": "i32"}], ids=["i64", "i32"])
+def test_a_step_outside_of_the_domain_is_nan(options: dict[str, Any]) -> None:
+    last = 2**31 - 1 if options else 2**50
+    for schedule in (cf.schedules.linear(1, 0, 100), cf.schedules.table([0.1, 0.2])):
+        graph = compile_schedule(schedule, GraphOptions(**options))
+        run = compiled([schedule_header(schedule, graph, "f")]).function("f")
+        assert [run(0), run(last)] == [schedule(0), schedule(last)]
+        assert np.isnan(run(-1))
+        assert options or np.isnan(run(last + 1))
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+@pytest.mark.parametrize("standard", ["c++11", "c++17", "c++20"])
+def test_headers_are_valid_in_cpp(standard: str, tmp_path: Path) -> None:
+    headers = [
+        source_header(source, options, f"{source.name}_{place}")
+        for source in (WARMUP_COSINE, schedule("table"), rule("adamw"), rule("nadam"), rule("lamb"))
+        for place, options in enumerate((SINGLE, PAIRS))
+    ]
+    program = "#define CLOSEDFORM_API inline\n" + "\n".join(header.text for header in headers)
+    (tmp_path / "a.cpp").write_text(program, encoding="ascii")
+    flags = [f"-std={standard}", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c"]
+    subprocess.run(["g++", *flags, "a.cpp", "-o", "a.o"], cwd=tmp_path, check=True)
+
+
+def source_header(source: Schedule | UpdateRule, options: GraphOptions, name: str) -> Header:
+    if isinstance(source, UpdateRule):
+        return rule_header(source, options, name)
+    return schedule_header(source, compile_schedule(source, options), name)
 
 
 def test_the_comment_has_formula_clock_and_bound() -> None:

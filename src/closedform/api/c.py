@@ -33,12 +33,14 @@ def to_c(
     """Returns a C11 header that computes a schedule, or one step of a rule on flat arrays.
 
     A schedule is ``double NAME(int64_t t)``; hyperparameters that are inputs follow. A rule is
-    ``void NAME_step(float *restrict param, const float *grad, float *state…, size_t n, int64_t t)``
-    with ``NAME_init`` for its states; a rule with sums over all parameters or states of the model
-    has further functions (:func:`closedform.exporters.c_header.rule_header`). The functions are
-    ``static inline``, unless ``CLOSEDFORM_API`` is defined; they allocate nothing and need math.h
-    alone, or the file that ``CLOSEDFORM_MATH_H`` names in its place. The comment of the header has
-    the formula and the proved bound of the error.
+    ``void NAME_step(float *param, const float *grad, float *state…, size_t n, int64_t t)`` on
+    arrays that do not overlap, with ``NAME_init`` for its states; a rule with sums over all
+    parameters or states of the model has further functions
+    (:func:`closedform.exporters.c_header.rule_header`). The functions are ``static inline``, unless
+    ``CLOSEDFORM_API`` is defined; they allocate nothing and need math.h alone, or the file that
+    ``CLOSEDFORM_MATH_H`` names in its place. The comment of the header has the formula and the
+    proved bound of the error. The header is valid C++11, too. A schedule is NaN at a step outside
+    of its domain.
 
     Compile without ``-ffast-math``; ``-O3 -fno-math-errno``
     vectorises the loops of rules.
@@ -74,13 +76,16 @@ def to_c(
         >>> import closedform as cf
         >>> header = cf.to_c(cf.schedules.linear(1, 0, 100), name="learning_rate")
         >>> start = header.index("CLOSEDFORM_API double")
-        >>> print(header[start : header.index("}", start) + 1])
+        >>> print(header[start : header.index("#if", start)].rstrip())
         CLOSEDFORM_API double learning_rate(int64_t t)
         {
+            if (t < 0 || t > INT64_C(1125899906842624)) {
+                return NAN;
+            }
             const double v1 = (double)t;
             const double v2 = 100.0 - v1;
             const double v3 = v2 / 100.0;
-            const _Bool v4 = t < INT64_C(100);
+            const CLOSEDFORM_BOOL v4 = t < INT64_C(100);
             const double v5 = v4 ? v3 : 0.0;
             return v5;
         }

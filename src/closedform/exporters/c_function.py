@@ -70,9 +70,9 @@ class Parameter:
             case Passing.VALUE:
                 return f"{type_} {self.name}"
             case Passing.READ:
-                return f"const {type_} *restrict {self.name}"
+                return f"const {type_} *CLOSEDFORM_RESTRICT {self.name}"
             case _:
-                return f"{type_} *restrict {self.name}"
+                return f"{type_} *CLOSEDFORM_RESTRICT {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,7 @@ def write_function(
     *,
     result: str | None = None,
     updates: Mapping[str, str] | None = None,
+    guard: Sequence[str] = (),
 ) -> CFunction:
     """Returns the C function that computes outputs of a graph.
 
@@ -108,6 +109,7 @@ def write_function(
         parameters: The inputs and outputs that are passed.
         result: The output that is returned.
         updates: The inputs that are updated in place, each with the output that replaces it.
+        guard: Statements before its body.
 
     Raises:
         ExportError: The graph has an op or a shape that a loop over elements does not compute.
@@ -118,7 +120,7 @@ def write_function(
     head = function_head(
         f"CLOSEDFORM_API {result_type} {name}", [p.declaration for p in parameters]
     )
-    text = "\n".join([head, "{", *(f"    {line}" for line in body), "}"])
+    text = "\n".join([head, "{", *(f"    {line}" for line in (*guard, *body)), "}"])
     return CFunction(name, tuple(parameters), dtype, text)
 
 

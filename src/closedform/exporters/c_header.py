@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import sympy as sp
 
 from closedform.compiler import CLOCK, compile_evaluation, compile_parts, has_evaluation
@@ -26,7 +27,7 @@ from closedform.exporters.c_function import (
     identifiers,
     write_function,
 )
-from closedform.exporters.c_ops import BF16, UNIFORM, c_type, conversion, literal
+from closedform.exporters.c_ops import BF16, KEYWORDS, UNIFORM, c_type, conversion, literal
 from closedform.ir import naming
 from closedform.ir.graph import Graph, Role
 from closedform.ir.types import LAST_STEP, DType, Shape
@@ -73,8 +74,10 @@ types, by annex H of C23.
 """
 
 _DOUBLE = """\
-_Static_assert(sizeof(1.0) == sizeof(double),
+CLOSEDFORM_STATIC_ASSERT(sizeof(1.0) == sizeof(double),
     "constants have their own type: compile without -fsingle-precision-constant");"""
+
+_KEYWORD = r"\bCLOSEDFORM_(BOOL|RESTRICT)\b|\bdouble\b"
 
 _ROUNDED = """\
 #if defined(__clang__)
@@ -120,6 +123,8 @@ def schedule_header(
 ) -> Header:
     """Returns the header of a schedule: ``<name>(t, inputs…)`` returns its value.
 
+    Outside of its domain, from 0 to the last step of its dtype, the value is NaN.
+
     Args:
         schedule: The schedule.
         graph: Its graph, of a step of rank 0.
@@ -137,12 +142,13 @@ def schedule_header(
         Parameter(names[port], port, node.type.dtype, Passing.VALUE)
         for port, node in zip(ports, graph.inputs, strict=True)
     ]
-    function = write_function(name, graph, parameters, result="value")
+    guard = _domain_guard(names[naming.STEP], graph)
+    function = write_function(name, graph, parameters, result="value", guard=guard)
     comment = [
         f"{name}: the value of a schedule at step t.",
         f"{name}(t) = {text(schedule.expr)}",
         *_values(schedule.hyperparameters),
-        _clock(graph),
+        f"{_clock(graph)} Outside the value is NaN.",
         *notes,
     ]
     return Header(name, (function,), document(name, comment, [function.text]))
@@ -409,8 +415,12 @@ class _RuleHeader:
             else literal(dtype.numpy.type(float(spec.initial)).item(), dtype)
             for (name, dtype), spec in zip(dtypes.items(), self._rule.states.values(), strict=True)
         }
-        states = [f"{c_type(dtype)} *restrict {name}" for name, dtype in dtypes.items()]
-        declarations = [f"const {c_type(param)} *restrict param", *states, f"size_t {SIZE}"]
+        states = [f"{c_type(dtype)} *CLOSEDFORM_RESTRICT {name}" for name, dtype in dtypes.items()]
+        declarations = [
+            f"const {c_type(param)} *CLOSEDFORM_RESTRICT param",
+            *states,
+            f"size_t {SIZE}",
+        ]
         head = function_head(f"CLOSEDFORM_API void {self._name}_init", declarations)
         is_read = any("param[i]" in start for start in starts.values())
         # -Wunused-parameter in user code.
@@ -448,6 +458,16 @@ class _RuleHeader:
 def _clock(graph: Graph) -> str:
     step = next(node for node in graph.inputs if node.attribute("role") is Role.STEP)
     return f"{CLOCK}; 0 <= t <= {LAST_STEP[step.type.dtype]}."
+
+
+def _domain_guard(step: str, graph: Graph) -> list[str]:
+    """The statement that returns NaN for a step outside of the domain."""
+    node = next(node for node in graph.inputs if node.attribute("role") is Role.STEP)
+    dtype = node.type.dtype
+    last = LAST_STEP[dtype]
+    # -Wtype-limits: no value of the type is above its largest one.
+    above = "" if last == np.iinfo(dtype.numpy).max else f" || {step} > {literal(last, dtype)}"
+    return [f"if ({step} < 0{above}) {{", "    return NAN;", "}"]
 
 
 def _values(hyperparameters: Mapping[str, object]) -> list[str]:
@@ -511,11 +531,15 @@ def document(name: str, comment: Sequence[str], functions: Sequence[str]) -> str
             "#include <stdint.h>",
             "#ifdef CLOSEDFORM_MATH_H",
             "#include CLOSEDFORM_MATH_H",
+            "#ifndef NAN",
+            "#define NAN (0.0f / 0.0f)",
+            "#endif",
             "#else",
             "#include <math.h>",
             "#endif",
             "",
             _REFUSED,
+            *([KEYWORDS] if any(re.search(_KEYWORD, text) for text in functions) else []),
             *([_DOUBLE] if any(re.search(r"\bdouble\b", text) for text in functions) else []),
             "#ifndef CLOSEDFORM_API",
             "#define CLOSEDFORM_API static inline",

@@ -21,7 +21,7 @@ from closedform.ir.ops import Op
 from closedform.ir.types import DType
 
 C_TYPES: Mapping[DType, str] = {
-    DType.BOOL: "_Bool",
+    DType.BOOL: "CLOSEDFORM_BOOL",
     DType.I8: "int8_t",
     DType.I32: "int32_t",
     DType.I64: "int64_t",
@@ -30,6 +30,20 @@ C_TYPES: Mapping[DType, str] = {
     DType.BF16: "uint16_t",
 }
 """The C types of the dtypes that are computed, and of bf16, which is stored as its bits."""
+
+KEYWORDS = """\
+#ifndef CLOSEDFORM_BOOL
+#ifdef __cplusplus
+#define CLOSEDFORM_BOOL bool
+#define CLOSEDFORM_RESTRICT __restrict
+#define CLOSEDFORM_STATIC_ASSERT static_assert
+#else
+#define CLOSEDFORM_BOOL _Bool
+#define CLOSEDFORM_RESTRICT restrict
+#define CLOSEDFORM_STATIC_ASSERT _Static_assert
+#endif
+#endif"""
+"""The words of C11 that C++ spells otherwise; gcc, clang and MSVC know ``__restrict``."""
 
 BF16 = """\
 #ifndef CLOSEDFORM_BF16

@@ -102,6 +102,42 @@ def test_quotients_of_subnormal_numbers_are_zero() -> None:
         ]
 
 
+def test_subnormal_constants_are_zero() -> None:
+    """As constants, in tables and as the ends of lines; XLA on CPUs takes them as zero, too."""
+    table = cf.schedules.table([1e-40, 1e-3, -1e-41])
+    with jax.enable_x64(False):
+        assert np.asarray(cf.to_jax(cf.schedules.constant(1e-40))(0)) == 0
+        line = cf.to_jax(cf.schedules.linear(1e-40, 1e-39, 10))
+        assert np.asarray(line(np.arange(12))).tolist() == [0] * 12
+        assert np.asarray(cf.to_jax(table)(np.arange(3))).tolist() == [0, np.float32(1e-3), 0]
+
+
+LINE = cf.schedules.linear(1, 0, 100)
+OUTSIDE = [-1, 2**31, 10**400, np.int64(2**32 + 5), np.array([3, 2**31]), np.array([-1], np.int8)]
+
+
+@pytest.mark.parametrize("count", OUTSIDE, ids=lambda count: f"{count!r:.20}")
+def test_a_count_outside_of_the_domain_is_an_error(count: Any) -> None:
+    with (
+        jax.enable_x64(False),
+        pytest.raises(SessionError, match=r"must be in 0\.\.2147483647, got"),
+    ):
+        cf.to_jax(LINE)(count)
+
+
+def test_a_traced_count_outside_of_the_domain_is_nan(wide: bool) -> None:
+    value = cf.to_jax(LINE)
+    counts = jnp.array([-1, 0, 5, -(2**31)], jnp.int32)
+    wanted = [np.nan, 1, np.float32(0.95), np.nan]
+    for results in (jax.jit(value)(counts), jax.vmap(value)(counts)):
+        np.testing.assert_allclose(np.asarray(results), wanted, rtol=1e-7)
+    assert np.isnan(jax.jit(cf.to_jax(cf.schedules.constant(1)))(jnp.int32(-1)))
+    beyond = jax.jit(value)(jnp.array([2**31, 4], jnp.uint32))
+    assert np.isnan(beyond[0]) == (not wide)
+    if wide:
+        assert np.isnan(jax.jit(value)(jnp.int64(2**50 + 1)))
+
+
 def test_graphs_of_64_bits_need_them() -> None:
     from closedform.exporters.jax_ops import run_graph
 
@@ -256,9 +292,12 @@ def test_arguments_that_are_refused() -> None:
     with pytest.raises(SessionError) as caught:
         value(0.5)
     assert str(caught.value) == (
-        "count must be an integer, got float32 (schedule 'sequential'): count the updates done in "
-        "int32, as optax does"
+        "the step must be an integer, got float64 (schedule 'sequential'): pass the number of "
+        "optimizer steps performed so far, starting at 0"
     )
+    with pytest.raises(SessionError) as caught:
+        jax.jit(value)(0.5)
+    assert str(caught.value).startswith("the step must be an integer, got float")
     with jax.enable_x64(False), pytest.raises(ExportError, match="float64 is switched off in JAX"):
         cf.to_jax(WARMUP_COSINE, dtype="f64")
     with pytest.raises(ExportError, match="dtype is an option of schedules, got 'f32' for a rule"):

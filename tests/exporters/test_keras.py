@@ -13,7 +13,7 @@ import pytest
 import sympy as sp
 
 import closedform as cf
-from closedform.errors import ExportError
+from closedform.errors import ExportError, SessionError
 from closedform.language import PARAM, UpdateRule
 from closedform.runtime import OptimizerSession
 from tests.support.rules import draw
@@ -156,6 +156,44 @@ def test_the_learning_rate_is_that_of_keras() -> None:
     for value in (0.0, -0.75, -1.25):
         scheduled.apply([keras.ops.ones(3)], [variable])
         assert numpy(variable).tolist() == [value] * 3
+
+
+@pytest.mark.parametrize(
+    "step",
+    [-1, 10**400, np.int64(2**50 + 1), np.array([3, -1]), True, 3.7],
+    ids=lambda s: f"{s!r:.20}",
+)
+def test_a_step_outside_of_the_domain_is_an_error(step: Any) -> None:
+    with pytest.raises(SessionError, match="the step must be"):
+        cf.to_keras(LR)(step)
+
+
+def test_steps_of_tensors_and_variables() -> None:
+    schedule = cf.to_keras(cf.schedules.linear(1, 0, 4))
+    assert float(schedule(keras.Variable(3, dtype="int32"))) == 0.25
+    assert numpy(schedule(keras.ops.convert_to_tensor([0, 1]))).tolist() == [1, 0.75]
+    with pytest.raises(SessionError, match=r"must be in 0\.\.\d+, got -1"):
+        schedule(keras.ops.convert_to_tensor(-1))
+    with pytest.raises(SessionError, match="must be an integer, got float32"):
+        schedule(keras.ops.convert_to_tensor(1.5))
+
+
+@pytest.mark.skipif(os.environ["KERAS_BACKEND"] != "jax", reason="jax traces")
+def test_a_traced_step_outside_of_the_domain_is_nan() -> None:
+    import jax
+
+    schedule = cf.to_keras(cf.schedules.linear(1, 0, 4))
+    assert np.isnan(jax.jit(lambda step: schedule(step))(-1))
+    assert jax.jit(lambda step: schedule(step))(1) == 0.75
+
+
+def test_a_clock_below_zero_does_not_wrap() -> None:
+    optimizer = cf.to_keras(cf.optimizers.sgd(0.5))
+    variable = keras.Variable(np.ones(3, "float32"))
+    optimizer.build([variable])
+    optimizer.iterations.assign(-(2**31))
+    optimizer.apply([keras.ops.ones(3)], [variable])
+    assert np.isnan(numpy(variable)).all()
 
 
 def test_what_is_refused() -> None:

@@ -4,6 +4,7 @@ mlx is not a development dependency: these tests run where it is installed, as i
 of `make compare`, on CPUs.
 """
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -103,11 +104,35 @@ def test_steps_of_every_kind() -> None:
     assert several.shape == (2, 3)
     assert several[0, 1].item() == np.float32(3e-4)
     with pytest.raises(SessionError) as caught:
-        value(0.5)
+        value(mx.array(0.5))
     assert str(caught.value) == (
         "the step must be an integer, got mlx.core.float32 (schedule 'sequential'): count the "
         "updates done"
     )
+
+
+OUTSIDE = [-1, 2**31, 10**400, np.int64(2**32 + 5), np.array([3, 2**31]), mx.array([2**31, 4])]
+
+
+@pytest.mark.parametrize("step", [*OUTSIDE, mx.array(-1)], ids=lambda step: f"{step!r:.20}")
+def test_a_step_outside_of_the_domain_is_an_error(step: Any) -> None:
+    with pytest.raises(SessionError, match=r"must be in 0\.\.2147483647, got"):
+        cf.to_mlx(LR)(step)
+
+
+@pytest.mark.parametrize(
+    ("step", "dtype"), [(-1, mx.int32), (2**33, mx.int64), (-5, mx.int64), (2**31, mx.uint32)]
+)
+def test_a_traced_step_outside_of_the_domain_is_nan(step: int, dtype: Any) -> None:
+    assert math.isnan(mx.compile(cf.to_mlx(LR))(mx.array(step, dtype)).item())
+
+
+def test_a_clock_beyond_32_bits_does_not_wrap() -> None:
+    optimizer = cf.to_mlx(cf.optimizers.sgd(0.1))
+    params = {"w": mx.ones(3)}
+    optimizer.init(params)
+    optimizer.state["step"] = mx.array(2**31, mx.uint64)
+    assert mx.isnan(optimizer.apply_gradients({"w": mx.ones(3)}, params)["w"]).all().item()
 
 
 def test_a_schedule_is_a_learning_rate() -> None:

@@ -2,12 +2,15 @@
 
 import copy
 import io
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from closedform.errors import ExportError, SessionError
 from closedform.exporters.torch_module import ScheduleModule, to_module
@@ -264,6 +267,27 @@ def test_schedule_module_takes_hyper_inputs() -> None:
 COSINE = ScheduleModule(cosine_graph(N))
 OPEN = ScheduleModule(cosine_graph(N, has_peak_input=True))
 
+OUTSIDE = torch.tensor([-1, 0, 5, 2**50 + 1])
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        lambda: torch.compile(COSINE, backend="eager", fullgraph=True),
+        lambda: torch.vmap(COSINE),
+        lambda: torch.jit.trace(COSINE, torch.arange(4)),
+        lambda: torch.export.export(COSINE, (torch.arange(4),)).module(),
+        lambda: make_fx(COSINE)(torch.arange(4)),
+    ],
+    ids=["compile", "vmap", "jit", "export", "make_fx"],
+)
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_a_traced_step_outside_of_the_domain_is_nan(trace: Callable[[], Any]) -> None:
+    values = trace()(OUTSIDE)
+    assert values.isnan().tolist() == [True, False, False, True]
+    assert torch.equal(values[1:3], COSINE(OUTSIDE[1:3]))
+
+
 INVALID_CALLS = (
     (
         lambda: COSINE(torch.tensor(3.0)),
@@ -289,6 +313,16 @@ INVALID_CALLS = (
         "unknown hyper input 'peek' (schedule 'cosine'): did you mean 'peak'?",
     ),
     (lambda: OPEN(torch.tensor(7)), "hyper input 'peak' is missing (schedule 'cosine')"),
+    (
+        lambda: COSINE(torch.tensor([3, -1])),
+        f"the step must be in 0..{2**50}, got -1 (schedule 'cosine'): "
+        "pass the number of optimizer steps performed so far, starting at 0",
+    ),
+    (
+        lambda: COSINE(torch.tensor(2**50 + 1)),
+        f"the step must be in 0..{2**50}, got {2**50 + 1} (schedule 'cosine'): "
+        "pass the number of optimizer steps performed so far, starting at 0",
+    ),
 )
 
 

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from closedform import to_onnx
 from closedform.errors import SessionError, StateError
 from closedform.exporters.onnx_model import to_model, write_model
 from closedform.ir.graph import Builder, Graph, Role, scalar
 from closedform.ir.types import DType, Shape, TensorType
+from closedform.optimizers import adamw
 from closedform.runtime import OptimizerSession
 from closedform.schedules import constant
 from tests.exporters.graphs import momentum_init
@@ -294,3 +296,24 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"cannot read the model: No such file or directory (file {str(tmp_path / 'step.onnx')!r})"
     )
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "c"])
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+def test_the_clock_does_not_leave_its_domain(backend: str, dtype: str, tmp_path: Path) -> None:
+    params = {"w": np.ones(3, np.float32)}
+    gradient = {"w": np.full(3, 0.5, np.float32)}
+    rule = adamw(lr=0.01)
+    if dtype == "i32":
+        to_onnx(rule, tmp_path, params={"w": (3,)}, step_dtype=dtype, validate=False)
+        session = OptimizerSession.from_files(tmp_path, params)
+    else:
+        session = OptimizerSession(rule, params, backend=backend)
+    last = 2**31 - 1 if dtype == "i32" else 2**50
+    session.load_state_dict({**session.state_dict(), "step": last - 1})
+    session.step(gradient)
+    before = snapshot(session)
+    with pytest.raises(SessionError, match=f"the clock is at {last} and ends at {last}, the last"):
+        session.step(gradient)
+    assert session.t == last
+    assert snapshot(session) == before

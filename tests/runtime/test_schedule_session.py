@@ -87,7 +87,7 @@ INVALID = (
     (lambda: PLAIN(True), f"the step must be an integer, got bool (schedule 'cosine'): {COUNT}"),
     (
         lambda: PLAIN(10**30),
-        f"the step must be an integer, got {10**30} (schedule 'cosine'): {COUNT}",
+        f"the step must be in 0..{2**50}, got {10**30} (schedule 'cosine'): {COUNT}",
     ),
     (
         lambda: PLAIN(4, peak=1.0),

@@ -167,6 +167,18 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
         assert np.array_equal(resumed.states[name], value), name
 
 
+def test_the_clock_does_not_leave_its_domain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASES["mlp"]
+    session, _ = made(tmp_path, case)
+    monkeypatch.setattr(TrainSession, "t", 2**50)
+    with pytest.raises(
+        SessionError, match=f"the clock is at {2**50} and ends at {2**50}, the last"
+    ):
+        session.fit(batches(case, 1), progress=False)
+
+
 def test_an_interrupted_save_leaves_the_previous_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -297,23 +297,22 @@ def free_arguments(words: Sequence[str]) -> dict[str, Any]:
 
 MOST_ROWS = 4_000_000
 """The most steps of a table: some seconds and a gigabyte."""
-_STEP_DIGITS = 16
-"""The digits of the last step: int() refuses 4,300."""
 
 
 def parse_steps(text: str) -> range:
     """Returns the steps of ``stop``, ``start:stop`` or ``start:stop:stride``.
 
     Raises:
-        UsageError: ``text`` does not consist of integers >= 0 in this form, or the range is
-            empty.
+        UsageError: ``text`` does not consist of integers >= 0 in this form, one of them is beyond
+            the last step, or the range is empty.
     """
     # 10_000 as in Python.
     parts = text.replace("_", "").split(":")
     if not 1 <= len(parts) <= 3 or not all(part.isdecimal() for part in parts):
         raise UsageError(f"steps must be start:stop:stride in integers, got {text!r}")
-    if any(len(part) > _STEP_DIGITS or int(part) > LAST_STEP for part in parts):
-        raise UsageError(f"steps must be at most {LAST_STEP}, got {text:.60}")
+    longest = max(parts, key=len)  # int() refuses 4,300 digits
+    if len(longest) > len(str(LAST_STEP)) or max(map(int, parts)) > LAST_STEP + 1:
+        raise UsageError(f"steps must be in 0..{LAST_STEP}, got {text:.60}")
     numbers = [int(part) for part in parts]
     steps = range(*numbers) if len(numbers) < 3 or numbers[2] > 0 else range(0)
     if not steps:

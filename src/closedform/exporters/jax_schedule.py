@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from closedform.compiler import compile_schedule
 from closedform.errors import ExportError, SessionError, nearest
 from closedform.exporters.jax_ops import JAX_DTYPES, is_x64, run_graph
 from closedform.ir.graph import Graph, Role
+from closedform.ir.steps import checked_steps, last_step
 from closedform.ir.types import DType
 from closedform.language.exact import to_float
 from closedform.language.schedule import Schedule
@@ -31,7 +34,8 @@ def jax_schedule(
 
     Where JAX computes in 64 bits, the value is computed in float64; elsewhere in pairs of float32
     on integers of 32 bits, so that large counts lose nothing. It is compiled when it is first
-    called.
+    called. A count outside of 0 to the last step, ``2**31 - 1`` on integers of 32 bits, is an
+    error; while JAX traces the function, where it has no value yet, the result is NaN there.
 
     Args:
         schedule: The schedule.
@@ -55,20 +59,15 @@ def jax_schedule(
         return graphs[key]
 
     def value(count: Any, **hyper: Any) -> Array:
-        counts = jnp.asarray(count)
-        if not jnp.issubdtype(counts.dtype, jnp.integer):
-            raise SessionError(
-                f"count must be an integer, got {counts.dtype}",
-                where=where,
-                hint="count the updates done in int32, as optax does",
-            )
-        graph = compile_rank(counts.ndim)
-        feeds = _hypers(graph, {**defaults, **hyper}, where)
+        graph = compile_rank(np.ndim(count))
         step = next(node for node in graph.inputs if node.attribute("role") == Role.STEP)
-        flat = counts if counts.ndim == 0 else counts.reshape(-1)
-        feeds[str(step.attribute("name"))] = flat.astype(JAX_DTYPES[step.type.dtype])
+        counts, is_outside = read_counts(count, step.type.dtype, where)
+        feeds = _hypers(graph, {**defaults, **hyper}, where)
+        feeds[str(step.attribute("name"))] = counts if counts.ndim == 0 else counts.reshape(-1)
         result = run_graph(graph, feeds, keeps_roundings=not is_x64())["value"]
-        return jnp.broadcast_to(result, flat.shape).reshape(counts.shape)
+        if counts.ndim:
+            result = jnp.broadcast_to(result, (counts.size,)).reshape(counts.shape)
+        return result if is_outside is None else jnp.where(is_outside, jnp.nan, result)
 
     graph = compile_rank(0)
     if check is not None:
@@ -76,6 +75,30 @@ def jax_schedule(
     value.__name__ = value.__qualname__ = schedule.name
     value.__doc__ = f"Returns the value of schedule {schedule.name!r} at counts."
     return value
+
+
+def read_counts(count: Any, dtype: DType, where: str) -> tuple[Array, Array | None]:
+    """Returns counts in the dtype of the step, and where they are outside of its domain.
+
+    Counts that have values are checked, and None is returned in second place; a tracer has none.
+
+    Raises:
+        SessionError: A count is not an integer, or outside of the domain.
+    """
+    last = last_step(dtype.numpy)
+    if not isinstance(count, jax.core.Tracer):
+        steps = checked_steps(count, last, where)
+        return jnp.asarray(steps.astype(dtype.numpy)), None
+    if not jnp.issubdtype(count.dtype, jnp.integer):
+        raise SessionError(
+            f"the step must be an integer, got {count.dtype}",
+            where=where,
+            hint="count the updates done in int32, as optax does",
+        )
+    is_outside = count < 0
+    if jnp.iinfo(count.dtype).max > last:
+        is_outside = is_outside | (count > last)
+    return count.astype(JAX_DTYPES[dtype]), is_outside
 
 
 def _options(wide: bool, rank: int, dtype: DType | None, inputs: tuple[str, ...]) -> GraphOptions:

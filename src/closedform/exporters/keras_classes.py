@@ -6,13 +6,14 @@ object is made again without the sources.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
 
 from closedform.compiler import compile_schedule
-from closedform.errors import ExportError
+from closedform.errors import ExportError, SessionError
 from closedform.exporters.tensor_step import (
     RATE,
     TENSOR,
@@ -22,6 +23,7 @@ from closedform.exporters.tensor_step import (
 )
 from closedform.ir import naming
 from closedform.ir.graph import Graph
+from closedform.ir.steps import checked_steps, last_step
 from closedform.ir.text import parse_graph, print_graph
 from closedform.ir.types import DType
 from closedform.language.exact import to_float
@@ -84,6 +86,34 @@ def _backend_runner(graph: Graph) -> StepFunction:
             )
 
 
+def _read_steps(step: Any, where: str) -> tuple[Any, Any | None]:
+    """Returns steps as a tensor of the backend, and where they are outside of the domain.
+
+    Steps that have values are checked, and None is returned in second place.
+
+    Raises:
+        SessionError: A step is not an integer, or outside of the domain.
+    """
+    value = step.value if isinstance(step, keras.Variable) else step
+    dtype = DType.I64 if _is_wide() else DType.I32
+    if not keras.ops.is_tensor(value):
+        steps = checked_steps(value, last_step(dtype.numpy), where)
+        return keras.ops.convert_to_tensor(steps.astype(dtype.numpy)), None
+    kind = keras.backend.standardize_dtype(value.dtype)
+    if "int" not in kind:
+        raise SessionError(
+            f"the step must be an integer, got {kind}", where=where, hint="count the updates done"
+        )
+    if keras.backend.backend() == "jax":
+        from closedform.exporters.jax_schedule import read_counts
+
+        return read_counts(value, dtype, where)
+    from closedform.exporters.torch_module import outside_domain
+    from closedform.exporters.torch_ops import TORCH_DTYPES
+
+    return value, outside_domain(value, TORCH_DTYPES[dtype], where)
+
+
 @keras.saving.register_keras_serializable(package=PACKAGE, name="Schedule")
 class KerasSchedule(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
     """A schedule as the learning rate of an optimizer of Keras.
@@ -103,8 +133,16 @@ class KerasSchedule(keras.optimizers.schedules.LearningRateSchedule):  # type: i
         self._run = _runner(wide, narrow)
 
     def __call__(self, step: Any) -> Any:
-        """Returns the value at a step, the number of updates done, in Keras's float type."""
-        return keras.ops.cast(self._run({naming.STEP: step})["value"], keras.backend.floatx())
+        """Returns the value at a step, the number of updates done, in Keras's float type.
+
+        Raises:
+            SessionError: The step is not an integer, or outside of 0 to the last one of the graph.
+                Where the backend traces or compiles, and on devices other than the CPU with torch,
+                the value outside is NaN instead.
+        """
+        steps, is_outside = _read_steps(step, f"schedule {self.name!r}")
+        value = keras.ops.cast(self._run({naming.STEP: steps})["value"], keras.backend.floatx())
+        return value if is_outside is None else keras.ops.where(is_outside, math.nan, value)
 
     def get_config(self) -> dict[str, str]:
         """Returns the texts of the graphs."""
@@ -170,8 +208,10 @@ class KerasOptimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
         tensors = {naming.param(TENSOR): variable, naming.grad(TENSOR): gradient, **slots}
         # The graph is for vectors of any size.
         feeds = {name: keras.ops.reshape(tensor, (-1,)) for name, tensor in tensors.items()}
-        # Keras counts iterations after all variables, so it is the number of updates done.
-        after = self._run({**feeds, naming.STEP: self.iterations, RATE: learning_rate})
+        # Keras counts iterations after all variables, so it is the number of updates done. On JAX
+        # its clock of 32 bits goes on below 0: there a variable is NaN.
+        rate = keras.ops.where(self.iterations < 0, math.nan, learning_rate)
+        after = self._run({**feeds, naming.STEP: self.iterations, RATE: rate})
         for name, target in {naming.param(TENSOR): variable, **slots}.items():
             value = keras.ops.reshape(after[naming.following(name)], target.shape)
             self.assign(target, keras.ops.cast(value, target.dtype))

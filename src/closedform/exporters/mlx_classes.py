@@ -5,12 +5,14 @@ Both are computed in float32 and int32, schedules and the scalars of rules in pa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any, TypeAlias
 
 import mlx.core as mx
+import numpy as np
 from mlx.optimizers import Optimizer
 from mlx.utils import tree_map
 
@@ -20,7 +22,8 @@ from closedform.exporters.mlx_ops import run_graph
 from closedform.exporters.tensor_step import RATE, TENSOR, check_rule, first_states, tensor_step
 from closedform.ir import naming
 from closedform.ir.graph import Graph
-from closedform.ir.types import Shape
+from closedform.ir.steps import checked_steps
+from closedform.ir.types import LAST_STEP, DType, Shape
 from closedform.language.exact import to_float
 from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
@@ -34,13 +37,17 @@ Tree: TypeAlias = Any
 
 _FLOATS = (mx.float32, mx.float16, mx.bfloat16)
 _ANY_LENGTH: Shape = ("n",)
+_UNSIGNED = (mx.uint32, mx.uint64)
+"""Types of steps none of which is below 0, and that hold larger ones than int32."""
+_LAST = LAST_STEP[DType.I32]
 
 
 def mlx_schedule(schedule: Schedule) -> MlxSchedule:
     """Returns the function of the step that MLX takes as a learning rate.
 
     It takes a Python integer, or an array of integers of any shape, and returns an array of float32
-    of that shape.
+    of that shape. A step outside of 0 to ``2**31 - 1`` is an error; while MLX traces the function,
+    where it has no value yet, the result is NaN there.
     """
 
     @cache
@@ -50,23 +57,45 @@ def mlx_schedule(schedule: Schedule) -> MlxSchedule:
     where = f"schedule {schedule.name!r}"
 
     def value(step: Any) -> Any:
-        steps = mx.array(step)
-        if not mx.issubdtype(steps.dtype, mx.integer):
-            raise SessionError(
-                f"the step must be an integer, got {steps.dtype}",
-                where=where,
-                hint="count the updates done",
-            )
+        steps, is_outside = _read_steps(step, where)
         graph = compile_shape(() if steps.ndim == 0 else _ANY_LENGTH)
         flat = steps if steps.ndim == 0 else steps.reshape(-1)
         with mx.stream(mx.cpu):
-            values = run_graph(graph, {naming.STEP: flat.astype(mx.int32)})["value"]
-            return mx.broadcast_to(values, flat.shape).reshape(steps.shape)
+            values = run_graph(graph, {naming.STEP: flat})["value"]
+            values = mx.broadcast_to(values, flat.shape).reshape(steps.shape)
+            return values if is_outside is None else mx.where(is_outside, math.nan, values)
 
     compile_shape(())
     value.__name__ = value.__qualname__ = schedule.name
     value.__doc__ = f"Returns the value of schedule {schedule.name!r} at steps."
     return value
+
+
+def _read_steps(step: Any, where: str) -> tuple[mx.array, mx.array | None]:
+    """Returns steps of int32, and where they are outside of the domain.
+
+    Steps that have values are checked, and None is returned in second place; ``mx.compile`` and
+    ``mx.vmap`` trace arrays that have none.
+
+    Raises:
+        SessionError: A step is not an integer, or outside of the domain.
+    """
+    values = step
+    if isinstance(step, mx.array):
+        if not mx.issubdtype(step.dtype, mx.integer):
+            raise SessionError(
+                f"the step must be an integer, got {step.dtype}",
+                where=where,
+                hint="count the updates done",
+            )
+        try:
+            values = np.array(step)
+        except ValueError:  # MLX traces
+            is_outside = (step > _LAST) if step.dtype in _UNSIGNED else (step < 0)
+            if step.dtype == mx.int64:
+                is_outside = is_outside | (step > _LAST)
+            return step.astype(mx.int32), is_outside
+    return mx.array(checked_steps(values, _LAST, where).astype(np.int32)), None
 
 
 class MlxOptimizer(Optimizer):  # type: ignore[misc]
@@ -131,7 +160,9 @@ class MlxOptimizer(Optimizer):  # type: ignore[misc]
         if self.rule.is_elementwise:
             feeds = {name: array.reshape(-1) for name, array in feeds.items()}
         feeds[naming.STEP] = (self.step - 1).astype(mx.int32)
-        feeds[RATE] = mx.array(self.learning_rate).astype(mx.float32)
+        # The clock of MLX has 64 bits: beyond those of the graph a parameter is NaN, never wrapped.
+        rate = mx.array(self.learning_rate).astype(mx.float32)
+        feeds[RATE] = mx.where(self.step - 1 > _LAST, math.nan, rate)
         after = run_graph(self._graph(shape), feeds)
         for label, array in state.items():
             result = after[naming.following(naming.state(TENSOR, label))]

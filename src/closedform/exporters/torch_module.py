@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor, fx, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.fx.node import Argument
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from closedform.errors import ExportError, SessionError, nearest
 from closedform.exporters.torch_ops import TORCH_DTYPES, TORCH_OPS, Site, device_of
 from closedform.ir.graph import Graph, Node, Role, input_names
 from closedform.ir.ops import Op
+from closedform.ir.steps import checked_steps, last_step
 
 _INTEGER_DTYPES = frozenset(
     {
@@ -206,7 +211,9 @@ class ScheduleModule(nn.Module):
             **hyper: Values of the hyper inputs; those with a default may be left out.
 
         Raises:
-            SessionError: The steps are not integers, or a hyper input is missing or unknown.
+            SessionError: The steps are not integers or outside of 0 to the last step of the graph,
+                or a hyper input is missing or unknown. Where torch traces or compiles, and on other
+                devices than the CPU, the value outside is NaN instead.
         """
         if not isinstance(step, Tensor) or step.dtype not in _INTEGER_DTYPES:
             got = step.dtype if isinstance(step, Tensor) else type(step).__name__
@@ -216,14 +223,15 @@ class ScheduleModule(nn.Module):
                 hint="pass torch.tensor(step) or step.long()",
             )
         feeds = self._hyper_values(hyper, step.device)
+        is_outside = outside_domain(step, self.step_dtype, f"schedule {self.program.source.name!r}")
         # The graph has one axis; the shape of the steps is given back below.
         feeds[self.step_name] = step.to(self.step_dtype).reshape(-1)
         value: Tensor = self.program(*(feeds[name] for name in self.program.input_names))
         value = value.to(self.value_dtype)
-        if value.dim() == 0:
-            # clone: elements of an expanded tensor share memory.
-            return value.expand(step.shape).clone()
-        return value.reshape(step.shape)
+        # clone: elements of an expanded tensor share memory.
+        is_constant = value.dim() == 0
+        value = value.expand(step.shape).clone() if is_constant else value.reshape(step.shape)
+        return value if is_outside is None else torch.where(is_outside, math.nan, value)
 
     def _hyper_values(
         self, hyper: Mapping[str, Tensor | float], device: torch.device
@@ -240,6 +248,35 @@ class ScheduleModule(nn.Module):
             value = hyper.get(name, self.defaults.get(name))
             values[name] = torch.as_tensor(value, dtype=dtype, device=device)
         return values
+
+
+def outside_domain(step: Tensor, dtype: torch.dtype, where: str) -> Tensor | None:
+    """Returns where steps are outside of the domain; None where they have values and are in it.
+
+    Args:
+        step: Of an integer dtype.
+        dtype: The dtype of the step of the graph.
+        where: What takes the step, for errors.
+
+    Raises:
+        SessionError: A step that has a value is outside.
+    """
+    last = last_step(np.dtype(str(dtype).removeprefix("torch.")))
+    if _has_values(step):
+        checked_steps(step.numpy(), last, where)
+        return None
+    # Unsigned types of 16 bits and more have few operators: steps of them are read as int64.
+    wide = step.long()
+    return (wide < 0) | (wide > last)
+
+
+def _has_values(step: Tensor) -> bool:
+    """Whether the values of a tensor can be read without waiting for a device."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return False
+    if type(step) is not Tensor or step.device.type != "cpu" or is_functorch_wrapped_tensor(step):
+        return False
+    return _get_current_dispatch_mode() is None  # make_fx and export record operators
 
 
 def _check_schedule_graph(graph: Graph) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from closedform.compiler import compile_init, compile_step
 from closedform.errors import ExportError, SessionError
-from closedform.exporters.torch_module import to_module
+from closedform.exporters.torch_module import outside_domain, to_module
 from closedform.ir import naming
 from closedform.language.update_rule import UpdateRule
 from closedform.options import GraphOptions, ModelSpec
@@ -85,8 +85,11 @@ class RuleModule(nn.Module):
             **hyper: Hyperparameters without a value.
 
         Raises:
-            SessionError: A hyperparameter, parameter, gradient or state is missing.
+            SessionError: A hyperparameter, parameter, gradient or state is missing, or the step is
+                outside of 0 to ``2**50``.
         """
+        # A step on a device is not waited for: the parameters after it are those of the formula.
+        outside_domain(step, torch.int64, f"rule {self.name!r}")
         feeds: dict[str, Tensor] = {naming.STEP: step}
         feeds |= {naming.param(name): value for name, value in params.items()}
         feeds |= {naming.grad(name): value for name, value in grads.items()}

@@ -11,8 +11,8 @@ from closedform.errors import ClosedFormError, SessionError, StateError, nearest
 from closedform.ir import naming
 from closedform.ir.graph import Array
 from closedform.ir.naming import STEP
+from closedform.ir.steps import last_step
 from closedform.ir.types import DType
-from closedform.lowering.analysis.domain import MAX_STEP
 from closedform.runtime.onnx_session import Port
 from closedform.runtime.step_ports import StepPorts
 
@@ -233,7 +233,7 @@ def checked_step(step: object, port: Port, where: str) -> Array:
         StateError: It is not an integer from 0 to ``MAX_STEP``, or to the last one of the dtype.
     """
     # astype would wrap a larger step around without an error.
-    top = min(int(np.iinfo(port.dtype).max), MAX_STEP)
+    top = last_step(port.dtype)
     got = int(step) if isinstance(step, np.integer) else step
     # True is an int, and 3.0 is not one.
     if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step <= top:

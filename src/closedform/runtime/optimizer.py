@@ -25,6 +25,7 @@ from closedform.errors import SessionError
 from closedform.ir import naming
 from closedform.ir.graph import Array
 from closedform.ir.naming import STEP
+from closedform.ir.steps import check_next
 from closedform.ir.types import Shape
 from closedform.language import Group, UpdateRule
 from closedform.options import GraphOptions, ModelSpec
@@ -234,12 +235,13 @@ class OptimizerSession(Serialized):
                 default may be omitted.
 
         Raises:
-            SessionError: A gradient, input or hyperparameter is missing, unknown or does not fit,
-                or onnxruntime fails.
+            SessionError: The clock is at its last step, a gradient, input or hyperparameter is
+                missing, unknown or does not fit, or onnxruntime fails.
         """
         self._lock.acquire()  # 0.1 µs; with, and the decorator, take 0.4 µs, 2 % of a small step
         try:
             engine, where = self._engine, f"rule {self.rule_name!r}"
+            check_next(int(engine.arrays[STEP]), engine.ports.step.dtype, where)
             step_inputs = {} if inputs is None else inputs
             tensors = checked_tensors(grads, step_inputs, engine.ports, where)
             for name, array in tensors.items():

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from closedform.compiler import compile_schedule
 from closedform.errors import SessionError
 from closedform.ir.naming import STEP
+from closedform.ir.steps import checked_steps, last_step
 from closedform.language import Schedule
-from closedform.lowering.analysis.domain import MAX_STEP
 from closedform.options import ANY_STEPS
 from closedform.runtime.checks import hyper_values
 from closedform.runtime.onnx_session import ModelSource, OnnxSession, open_session
@@ -59,7 +59,7 @@ class ScheduleSession:
         self._step = session.inputs[STEP]
         self._required = {name: port for name, port in session.inputs.items() if name != STEP}
         (self._output,) = session.outputs.values()
-        self._top = min(int(np.iinfo(self._step.dtype).max), MAX_STEP)
+        self._top = last_step(self._step.dtype)
         # Most files take one step and nothing else: such calls skip the general checks.
         self._takes_one = not self._step.shape and not self._required
         # The first step and its values and those after it: replaced whole, since threads share it.
@@ -95,7 +95,7 @@ class ScheduleSession:
             if self._takes_one and 0 <= step <= self._top:
                 return float(self._run_one(np.array(step, self._step.dtype), {}))
         where = f"schedule {self.name!r}"
-        steps = _checked_steps(step, self._step.dtype, self._top, where)
+        steps = checked_steps(step, self._top, where).astype(self._step.dtype)
         feeds = hyper_values(hyper, self._required, self._session.optional, where)
         if steps.ndim:
             return self._run(steps, feeds)
@@ -155,28 +155,3 @@ def _check_schedule(session: OnnxSession) -> None:
     if len(session.outputs) != 1:
         names = ", ".join(session.outputs)
         raise SessionError(f"a schedule model needs one output, got {names}", where=where)
-
-
-def _checked_steps(
-    step: int | ArrayLike, dtype: np.dtype[Any], top: int, where: str
-) -> NDArray[Any]:
-    """The steps in the dtype of the model; raises SessionError if one does not fit."""
-    steps = np.asarray(step)
-    if steps.size == 0:
-        return steps.astype(dtype)
-    if steps.dtype.kind not in "iu":
-        got = steps.dtype if steps.dtype.kind != "O" else repr(step)
-        raise SessionError(
-            f"the step must be an integer, got {got}",
-            where=where,
-            hint="pass the number of optimizer steps performed so far, starting at 0",
-        )
-    low, high = int(steps.min()), int(steps.max())
-    if low < 0 or high > top:
-        wrong = low if low < 0 else high
-        raise SessionError(
-            f"the step must be in 0..{top}, got {wrong}",
-            where=where,
-            hint="pass the number of optimizer steps performed so far, starting at 0",
-        )
-    return steps.astype(dtype)

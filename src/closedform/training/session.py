@@ -16,6 +16,7 @@ from closedform.errors import SessionError, StateError, nearest
 from closedform.exporters.onnx_metadata import check_schema
 from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH, BUFFER, PARAM, RANDOM, SHARED, STATE, STEP
+from closedform.ir.steps import check_next
 from closedform.runtime.checks import (
     check_array,
     check_names,
@@ -206,9 +207,10 @@ class TrainSession(Serialized):
             **hyper: Hyperparameters that are inputs of the graph.
 
         Raises:
-            SessionError: A tensor or hyperparameter is missing, unknown or does not fit, or
-                onnxruntime fails.
+            SessionError: The clock is at its last step, a tensor or hyperparameter is missing,
+                unknown or does not fit, or onnxruntime fails.
         """
+        check_next(self.t, self._carried[STEP].dtype, self._where)
         batch_arrays = read_batch(batch, self._batch, self._where)
         feeds = self._check_indices(
             self._session, batch_arrays, self._batch, self._ranges, (self._seed, self.t)

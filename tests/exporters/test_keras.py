@@ -170,7 +170,7 @@ def test_a_step_outside_of_the_domain_is_an_error(step: Any) -> None:
 
 def test_steps_of_tensors_and_variables() -> None:
     schedule = cf.to_keras(cf.schedules.linear(1, 0, 4))
-    assert float(schedule(keras.Variable(3, dtype="int32"))) == 0.25
+    assert float(schedule(keras.Variable(3, dtype="int32", trainable=False))) == 0.25
     assert numpy(schedule(keras.ops.convert_to_tensor([0, 1]))).tolist() == [1, 0.75]
     with pytest.raises(SessionError, match=r"must be in 0\.\.\d+, got -1"):
         schedule(keras.ops.convert_to_tensor(-1))

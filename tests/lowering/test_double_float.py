@@ -415,9 +415,14 @@ def test_a_schedule_without_the_step_has_its_shape() -> None:
     [
         (
             floor_mod(sp.sqrt(t), sp.Rational(3, 2)),
-            "FloorMod has no double-float form, in FloorMod(sqrt(t), 3/2) (schedule 's'): "
-            "known are Abs, Add, Exponential, FloorDiv, Max, Min, Mul, Piecewise, Pow, "
-            "SafeOperand, cos, exp, floor, log, sin; compile with precision='single'",
+            "FloorMod(sqrt(t), 3/2) has no double-float form: it is not of integers "
+            "(schedule 's'): compile with precision='single'",
+        ),
+        (
+            sp.atan(t),
+            "atan has no double-float form, in atan(t) (schedule 's'): known are Abs, Add, "
+            "Exponential, FloorDiv, FloorMod, Max, Min, Mul, Piecewise, Pow, SafeOperand, cos, "
+            "exp, floor, log, sin; compile with precision='single'",
         ),
         (
             (sp.Rational(1, 3) - sp.sqrt(t)) ** 35,

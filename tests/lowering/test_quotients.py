@@ -86,6 +86,7 @@ def test_a_guard_against_rounding_leaves_small_integers(argument: sp.Expr, dtype
         (sp.floor(1 + t / 100), floor_div(t, 100) + 1),
         (floor_mod(t + CENT, 30), floor_mod(t, 30) + CENT),
         (sp.floor((2**40 * t + 5) / 2**40), t),
+        (floor_div(10**8 * sp.Min(2, t) + 1, 10**12), sp.Integer(0)),
     ],
     ids=str,
 )
@@ -105,6 +106,8 @@ SUMS: Mapping[str, Any] = {
     "fine": floor_mod(t, 26) + sp.floor(10000 * t),
     "guard": sp.Rational(1, 2) ** sp.Min(sp.floor(t / 30 + sp.Rational(1, 10**12)), 20),
     "falling": floor_div(sp.Rational(1, 10**4) - t, sp.Rational(3, 10)),
+    "remainder of a clamped step": floor_mod(5 * sp.Min(1000, t + 1), 96),
+    "quotient of a clamped step": floor_div(7 * sp.Min(1000, t + 1) - 3, -96),
     "large divisor": floor_div(3 * t + 1, 2**28 - 57) + floor_div(-(t + 2**20), 57 - 2**28),
 }
 STEPS = np.array([*range(12), 29, 30, 31, 99, 100, 101, 199, 200, 2**20, 2**24 + 1, 2**31 - 1])
@@ -158,6 +161,17 @@ def test_a_definition_has_no_function_with_a_definition(monkeypatch: pytest.Monk
     )
     with pytest.raises(AssertionError):
         simplify(sp.sign(sp.cos(t)), DOMAINS[DType.I64], "a test")
+
+
+@pytest.mark.parametrize("divisor", [2, 3, 10_000, 2**20, -7])
+def test_a_dividend_near_the_least_integer_does_not_wrap(divisor: int) -> None:
+    """ONNX has no floor division: its files divide ``a - a mod b``."""
+    quotients = floor_div(-t, divisor) + floor_div(1 - t, divisor) / 4
+    schedule = Schedule(quotients)
+    steps = np.array([0, 1, 2**30, 2**31 - 2, 2**31 - 1], np.int32)
+    exact = [float(schedule.exact(int(step))) for step in steps]
+    graph = compile_schedule(schedule, GraphOptions(step_dtype="i32", step_shape=("n",)))
+    assert run_onnxruntime(graph, {"step": steps})["value"].tolist() == exact
 
 
 @pytest.mark.parametrize(

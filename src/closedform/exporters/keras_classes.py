@@ -210,7 +210,8 @@ class KerasOptimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
         feeds = {name: keras.ops.reshape(tensor, (-1,)) for name, tensor in tensors.items()}
         # Keras counts iterations after all variables, so it is the number of updates done. On JAX
         # its clock of 32 bits goes on below 0: there a variable is NaN.
-        rate = keras.ops.where(self.iterations < 0, math.nan, learning_rate)
+        is_outside = keras.ops.convert_to_tensor(self.iterations) < 0
+        rate = keras.ops.where(is_outside, math.nan, keras.ops.convert_to_tensor(learning_rate))
         after = self._run({**feeds, naming.STEP: self.iterations, RATE: rate})
         for name, target in {naming.param(TENSOR): variable, **slots}.items():
             value = keras.ops.reshape(after[naming.following(name)], target.shape)

@@ -106,11 +106,12 @@ def quotient(numerator: sp.Expr, divisor: sp.Expr, domain: Domain) -> sp.Expr:
 
 
 def _is_too_large(numerator: sp.Expr, divisor: sp.Expr, domain: Domain) -> bool:
-    """Whether an integer exceeds the clock's dtype and can be reduced by the divisor."""
+    """Whether an integer or its divisor exceeds the clock's dtype, and can be reduced."""
     if not _has_parts(numerator, divisor):
         return False
     limit = largest_integer(domain)
-    sizes = [interval(part, domain).absolute().high for part in (numerator, *numerator.args)]
+    parts = (divisor, numerator, *numerator.args)
+    sizes = [interval(part, domain).absolute().high for part in parts]
     return any(isinstance(size, Fraction) and size > limit for size in sizes)
 
 

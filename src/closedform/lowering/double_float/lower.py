@@ -21,7 +21,7 @@ import sympy as sp
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
-from closedform.language.integers import FloorDiv
+from closedform.language.integers import FloorDiv, FloorMod
 from closedform.lowering.analysis.annotate import interval, is_integral
 from closedform.lowering.analysis.domain import Domain, Interval
 from closedform.lowering.arithmetic import (
@@ -161,9 +161,26 @@ _LARGEST_NUMERATOR = 2**42
 
 
 def _floor_div(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
-    numerator, divisor = expr.args
-    if not (numerator.is_integer and divisor.is_integer):
+    if not all(arg.is_integer for arg in expr.args):
         return low.math.floor(low.math.divide(*(low.number(arg, domain) for arg in expr.args)))
+    return _integer_quotient(low, expr, domain)
+
+
+def _floor_mod(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
+    """``a - b * floor(a / b)`` of integers, all of them below 2**48 and so exact."""
+    if not all(arg.is_integer for arg in expr.args):
+        raise low.low.error(
+            f"{expr} has no double-float form: it is not of integers",
+            "compile with precision='single'",
+        )
+    quotient = _integer_quotient(low, expr, domain)
+    numerator, divisor = (low.number(arg, domain) for arg in expr.args)
+    return low.math.add(numerator, low.math.negate(low.math.multiply(divisor, quotient)))
+
+
+def _integer_quotient(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
+    """The floor of the quotient of the two operands, integers."""
+    numerator, divisor = expr.args
     if interval(numerator, domain).absolute().high > _LARGEST_NUMERATOR:
         raise low.low.error(
             f"{numerator} may exceed 2**42, up to which pairs divide integers exactly, in {expr}",
@@ -230,4 +247,5 @@ HANDLERS: Mapping[type[sp.Basic], Handler] = {
     sp.Piecewise: _piecewise,
     SafeOperand: lambda low, expr, domain: low.number(expr.piecewise, domain),
     FloorDiv: _floor_div,
+    FloorMod: _floor_mod,
 }

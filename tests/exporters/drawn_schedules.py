@@ -128,12 +128,32 @@ _BITS = {"f64": enclosures.BITS, "pairs": 38, "f32": 17}
 @cache
 def _ball(schedule: Schedule, bits: int, step: int) -> flint.arb | None:
     before, enclosures.BITS = enclosures.BITS, bits
+    values = {t: Fraction(step)}
     try:
-        return enclosures.enclosure(schedule.expr, {t: Fraction(step)})
+        ball = enclosures.enclosure(schedule.expr, values)
+        return ball + flint.arb(0, 2.0**-bits * _cancelled(schedule.expr, values))
     except (enclosures.UndecidedError, ZeroDivisionError):
         return None
     finally:
         enclosures.BITS = before
+
+
+def _cancelled(expr: sp.Basic, values: dict[sp.Symbol, Fraction]) -> float:
+    """The sizes of the terms of sums, to which roundings are relative where terms cancel.
+
+    Balls know the exact values of rational terms, and do not show it.
+    """
+    if isinstance(expr, sp.Piecewise):
+        return _cancelled(enclosures.taken(expr, values), values)
+    if not isinstance(expr, sp.Add | sp.Mul | sp.Min | sp.Max | sp.Abs):
+        return 0.0
+    inner = sum(_cancelled(arg, values) for arg in expr.args)
+    if isinstance(expr, sp.Mul):
+        return float(abs(expr.as_coeff_Mul()[0])) * inner
+    if not isinstance(expr, sp.Add):
+        return inner
+    sizes = (abs(enclosures.enclosure(arg, values)).upper() for arg in expr.args)
+    return inner + float(sum(sizes))
 
 
 def wrong_values(schedule: Schedule, kind: str, steps: Array, values: Array) -> Iterator[str]:

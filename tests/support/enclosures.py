@@ -71,10 +71,7 @@ def _evaluate(expr: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> Number:
     if isinstance(expr, SafeOperand):
         return _evaluate(expr.piecewise, values)
     if isinstance(expr, sp.Piecewise):
-        for value, condition in expr.args:
-            if _holds(condition, values):
-                return _evaluate(value, values)
-        raise UndecidedError("no branch")
+        return _evaluate(taken(expr, values), values)
     args = [_evaluate(arg, values) for arg in expr.args]
     exacts = [arg.exact for arg in args if arg.exact is not None]
     is_exact = len(exacts) == len(args)
@@ -85,6 +82,14 @@ def _evaluate(expr: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> Number:
     if isinstance(expr, sp.floor | sp.ceiling | FloorDiv | FloorMod | sp.Mod):
         return _rounded(expr, args, exact)
     return Number(_ENCLOSURES[expr.func]([arg.enclosure for arg in args]), exact)
+
+
+def taken(expr: sp.Piecewise, values: Mapping[sp.Symbol, Fraction]) -> sp.Expr:
+    """Returns the value of the branch that is taken."""
+    for value, condition in expr.args:
+        if _holds(condition, values):
+            return value
+    raise UndecidedError("no branch")
 
 
 def _rounded(expr: sp.Basic, args: list[Number], exact: Fraction | None) -> Number:

@@ -184,6 +184,12 @@ SUITES = (
         "tests/test_readme.py::test_page_runs[docs/mlx.md]",
     ),
     compared_suite(
+        "back-ends",
+        "1,000 drawn schedules in six kinds of graphs, as C, and in four libraries",
+        "tests/exporters/compare_back_ends.py",
+        variables={"KERAS_BACKEND": "jax"},
+    ),
+    compared_suite(
         "executorch",
         "rules as programs of ExecuTorch",
         "--exhaustive",

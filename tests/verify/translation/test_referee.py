@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -100,18 +102,27 @@ def test_a_difference_is_a_run() -> None:
     assert judgement.verdict.refuted
     assert difference is not None
     assert difference.steps == 1
-    assert str(difference).startswith("after 1 step param.b[0] is ")
+    place = re.fullmatch(r"(param\.\w)\[(.*)\]", difference.place)
+    assert place is not None
+    assert str(difference).startswith(f"after 1 step {difference.place} is ")
     # The weight decay of 1e-2 in place of 1e-4 is the difference: 0.0099 * lr * param.
-    computed, expected = map(float, difference.values)
-    first = difference.tensors["param.b"].strip("[]").split(", ")[0]
-    numerator, denominator = map(int, first.split("/"))
-    change = 0.0099 * 0.01 * numerator / denominator
-    # Both are printed with 6 digits, and the difference is in the fifth.
+    computed, expected = float(difference.sides.left), float(difference.sides.right)
+    elements = [Fraction(text) for text in re.findall(r"[^\[\], ]+", difference.tensors[place[1]])]
+    shape = judgement.step.shapes[place[1].removeprefix("param.")]
+    index = np.ravel_multi_index(tuple(map(int, place[2].split(", "))), shape)
+    change = 0.0099 * 0.01 * float(elements[index])
+    # The constants of the file are numbers that round to floats: some 1e-7 of the parameter.
     assert computed - expected == pytest.approx(change, rel=2e-2)
+    assert float(difference.sides.difference) == pytest.approx(abs(change), rel=2e-2)
+    assert difference.engine == "onnxruntime"
+    # Of float32.
+    assert float(difference.value) == pytest.approx(computed, rel=1e-6)
     assert set(difference.tensors) == {
         "param.b",
         "param.w",
         *(f"state.{param}.exp_avg{end}" for param in "bw" for end in ("", "_sq")),
+        *(f"state.{param}.{label}" for param in "bw" for label in ("mu", "nu")),
+        "shared.count",
         "grad.b at t = 0",
         "grad.w at t = 0",
     }

@@ -16,23 +16,20 @@ from typing import Any
 from onnx import ModelProto
 
 from closedform.effort import Effort, Watch
-from closedform.errors import ArgumentError, ClosedFormError, VerificationError
+from closedform.errors import ArgumentError, ClosedFormError
 from closedform.importers.onnx_checks import CheckedModel
 from closedform.importers.onnx_graph import checked_model, defaults_of, read_model, type_of
 from closedform.importers.onnx_ports import PortNames
-from closedform.ir import Shape, naming
+from closedform.ir import naming
 from closedform.language import Schedule, UpdateRule
-from closedform.options import GraphOptions
 from closedform.verify.certificates.floats import schedule_floats
 from closedform.verify.claims.core import claim_effort
 from closedform.verify.claims.files import verify_file
 from closedform.verify.claims.report import Finding
 from closedform.verify.claims.scripts import write_proofs
 from closedform.verify.terms.verdict import Status, Verdict
+from closedform.verify.translation.own_files import FileVerdict, judge_file
 from closedform.verify.translation.referee import Judgement, bound_floats, judge_step
-from closedform.verify.translation.rule_files import combine_verdicts, validate_file
-from closedform.verify.translation.rule_reading import Kinds
-from closedform.verify.translation.rule_terms import Model
 from closedform.verify.translation.translation import validate
 from closedform.verify.translation.verdicts import FLOATS_KEY, KEY
 
@@ -61,6 +58,8 @@ class ReportLine:
         detail: The tactics, the counterexample, or the reason.
         name: The kind of claim, such as ``bounded``.
         counterexample: The values of symbols, as fractions in text.
+        is_reached: Whether a run reaches the counterexample; False of an UNKNOWN whose
+            counterexample is at a state that a run need not reach.
     """
 
     verdict: str
@@ -68,6 +67,7 @@ class ReportLine:
     detail: str = ""
     name: str = ""
     counterexample: Mapping[str, str] = field(default_factory=dict)
+    is_reached: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,15 @@ class FileReport:
         return sum(row.verdict == verdict for row in self.rows)
 
     def exit_code(self, *, strict: bool = False) -> int:
-        """Returns 1 where a row is refuted, 3 where ``strict`` and one is unknown, else 0."""
+        """Returns the exit code of ``closedform verify``.
+
+        1 where a row is refuted, 5 where one differs at a state that a run need not reach, 3 where
+        ``strict`` and one is unknown, else 0.
+        """
         if self.count(Status.REFUTED):
             return 1
+        if not all(row.is_reached for row in self.rows):
+            return 5
         return 3 if strict and self.count(Status.UNKNOWN) else 0
 
     def as_data(self) -> dict[str, Any]:
@@ -269,7 +275,10 @@ def _judge_foreign_step(
     if point and not verdict.proved:
         parts.append(", ".join(f"{key} = {number}" for key, number in point.items()))
     detail = ": ".join(part for part in (*parts, verdict.reason) if part)
-    yield ReportLine(str(verdict.status), claim, detail, "step", tensors or point)
+    is_reached = not judgement.is_out_of_reach
+    yield ReportLine(
+        str(verdict.status), claim, detail, "step", tensors or point, is_reached=is_reached
+    )
     if judgement.beginning is not None:
         claim = f"its states begin as those of {name!r}"
         beginning = judgement.beginning
@@ -336,13 +345,14 @@ def _compare_with_source(
             hint="name a source of the same kind",
         )
     try:
-        verdict = (
-            _verdict_on_rule(model, source, str(kind), effort)
+        entry = (
+            judge_file(str(kind), model, source, effort)
             if isinstance(source, UpdateRule)
-            else _verdict_on_schedule(model, source, effort)
+            else FileVerdict(_verdict_on_schedule(model, source, effort))
         )
     except (ClosedFormError, ArithmeticError) as error:
-        verdict = Verdict(Status.UNKNOWN, reason=str(error))
+        entry = FileVerdict(Verdict(Status.UNKNOWN, reason=str(error)))
+    verdict = entry.verdict
     point = verdict.counterexample or {}
     point_texts = {name: str(number) for name, number in point.items()}
     by = f"by {', '.join(verdict.tactics)}" if verdict.tactics else ""
@@ -353,7 +363,12 @@ def _compare_with_source(
         parts = [place, verdict.proved_range, verdict.reason]
     detail = ": ".join(part for part in parts if part)
     return ReportLine(
-        str(verdict.status), f"the file is {source.name!r}", detail, "translation", point_texts
+        str(verdict.status),
+        f"the file is {source.name!r}",
+        detail,
+        "translation",
+        entry.tensors or point_texts,
+        is_reached=not entry.is_out_of_reach,
     )
 
 
@@ -367,42 +382,3 @@ def _verdict_on_schedule(model: CheckedModel, source: Schedule, effort: Effort) 
     again = Effort.of(units, effort.seconds)
     bound = validate(source, read_model(model, has_optional=False), effort=again)
     return verdict if bound.proved else bound
-
-
-def _verdict_on_rule(model: CheckedModel, rule: UpdateRule, kind: str, effort: Effort) -> Verdict:
-    """The verdict on a file of a rule, with the parameters and dtypes that the file has."""
-    shapes = _shapes(model, rule)
-    if not shapes:
-        raise VerificationError("it has no parameter", hint="inputs are named such as param.w")
-    states = [value for value in model.graph.input if value.name.startswith(naming.STATE)]
-    types = [type_of(value).dtype for value in states]
-    tensor = next((dtype for dtype in types if dtype.is_float), GraphOptions().tensor_dtype)
-    verdicts: list[Verdict] = []
-    for scalar in ("f64", "f32"):
-        options = GraphOptions(dtype=tensor, scalar_dtype=scalar)
-        kinds = Kinds(options.tensor_dtype, options.scalar_dtype)
-        parts = validate_file(kind, Model([(rule, shapes)], kinds), model, effort)
-        verdict = combine_verdicts(parts)
-        if verdict.proved:
-            return verdict
-        verdicts.append(verdict)
-    return verdicts[0]
-
-
-def _shapes(model: CheckedModel, rule: UpdateRule) -> dict[str, Shape]:
-    """The shapes of the parameters of a file, from its parameters or else its first states."""
-    values = [*model.graph.input, *model.graph.output]
-    types = {value.name: type_of(value) for value in values if "." in value.name}
-    params = {
-        name.removeprefix(naming.PARAM): type_.shape
-        for name, type_ in types.items()
-        if name.startswith(naming.PARAM)
-    }
-    if params or not rule.is_elementwise:
-        return params
-    return {
-        name.removeprefix(naming.STATE).removesuffix(f".{label}"): type_.shape
-        for name, type_ in types.items()
-        for label in rule.states
-        if name.startswith(naming.STATE) and name.endswith(f".{label}")
-    }

@@ -19,10 +19,11 @@ from closedform.effort import Effort
 from closedform.verify.identity.canonical import is_zero
 from closedform.verify.terms import build
 from closedform.verify.terms.build import ONE, ZERO, add, both, multiply, substitute, subtract
-from closedform.verify.terms.evaluate import Undefined, holds, text_of, value
+from closedform.verify.terms.evaluate import Undefined, holds, value
 from closedform.verify.terms.facts import sign_claims
 from closedform.verify.terms.interval import Interval
 from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.sides import sides_of
 from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, symbols, walk
 
 Point = dict[str, fmpq]
@@ -115,11 +116,9 @@ def _reason(goal: Term, truth: bool | Undefined, point: Mapping[str, fmpq]) -> s
     parts = goal.args if goal.op is Op.AND else (goal,)
     for part in parts:
         if holds(part, point) is False and part.op in RELATIONS:
-            left, right = (text_of(value(arg, point)) for arg in part.args)
-            if left != right:
-                return f"the left side is {left}, the right side is {right}"
-            difference = text_of(value(subtract(*part.args), point))
-            return f"both sides are about {left}, and differ by {difference}"
+            sides = sides_of(*(value(arg, point) for arg in part.args))
+            suffix = sides.suffix if sides.is_near else ""
+            return f"the left side is {sides.left}, the right side is {sides.right}{suffix}"
     return "it is false there"
 
 

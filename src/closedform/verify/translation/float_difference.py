@@ -34,8 +34,9 @@ from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import value as value_of
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.translation.constants import rounding_interval
-from closedform.verify.translation.foreign_step import ForeignStep, Renaming, states_of
+from closedform.verify.translation.foreign_step import ForeignStep, states_of
 from closedform.verify.translation.rule_terms import Model
+from closedform.verify.translation.simulation import Renaming, Simulation
 
 MOST_VALUES = 2**22
 """Numbers that an analysis holds: nodes times elements."""
@@ -106,7 +107,7 @@ def bound_difference(
         VerificationError: A graph has an operation or an input for which there is no bound.
     """
     box = Box() if box is None else box
-    file_graph = step.renamed(renaming)
+    file_graph = Simulation(step, renaming).graph()
     dtype = next(type_.dtype for port, type_ in step.types.items() if port.kind is PortKind.PARAM)
     assignments = [Assignment(rule, params) for rule, params in model.members]
     rule_graph = flatten(compile_assignments("rule", assignments, GraphOptions(dtype=dtype)))

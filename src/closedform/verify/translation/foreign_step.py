@@ -1,71 +1,26 @@
-"""Whether the step of a file that another tool wrote is that of a rule.
-
-The file has ports (``onnx_ports``), and states of other names than the rule. A renaming says what
-each of its states is: a state of the rule, a count of steps (``t``, or ``t + 1`` where it begins
-with 1), or a constant that no step changes. It is proposed by names and by the exact values of a
-few steps, which decide nothing: with the renaming in place each output of the file is proved to be
-what the rule makes of it (``validate_outputs``), for all tensors and all steps. Then the file makes
-the steps of the rule from the states on that are the rule's before the first step.
-
-``step_runs`` proposes the renaming, and refutes.
-"""
+"""A step that another tool wrote with its ports, and the rules that it is compared with."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
 import sympy as sp
 from sympy.core.sympify import _sympify
 
-from closedform.effort import Effort
 from closedform.errors import VerificationError
+from closedform.importers.onnx_checks import CheckedModel
 from closedform.importers.onnx_ports import Port, PortKind, Ports
-from closedform.ir import DType, Graph, Role, Shape, TensorType, naming, ranges
-from closedform.ir.graph import Builder, Node, Value, with_outputs
+from closedform.ir import DType, Graph, Shape, TensorType, naming
 from closedform.ir.ops import Op
 from closedform.language import UpdateRule
 from closedform.language.model import NonFinite
-from closedform.language.symbols import t
-from closedform.verify.terms import build
-from closedform.verify.terms.sympy_io import term
-from closedform.verify.terms.tree import symbols
-from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.rule_reading import Kinds
-from closedform.verify.translation.rule_terms import Model, Wanted
-from closedform.verify.translation.translation import last_step, time_verdict, validate_outputs
+from closedform.verify.translation.rule_terms import Model
 
 Rules = UpdateRule | Mapping[str, UpdateRule]
 """One rule for all parameters, or the rule of each by name."""
-
-CLOCK = term(t)
-
-
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """The meaning of a state of a file in the rule.
-
-    Attributes:
-        name: A state of the rule, by the name of its input in the files of the rule; "" for what
-            is not a state.
-        offset: Of a count of steps, the number that it begins with.
-        number: Of a constant, its value.
-    """
-
-    name: str = ""
-    offset: int | None = None
-    number: Fraction | None = None
-
-    def __str__(self) -> str:
-        if self.offset is not None:
-            return f"t + {self.offset}" if self.offset else "t"
-        return self.name or str(self.number)
-
-
-Renaming = Mapping[Port, Meaning]
-"""The meaning of each state of a file."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +30,12 @@ class ForeignStep:
     Attributes:
         graph: Its graph.
         ports: What its inputs and outputs are.
+        model: The file.
     """
 
     graph: Graph
     ports: Ports
+    model: CheckedModel | None = None
 
     @property
     def types(self) -> dict[Port, TensorType]:
@@ -98,8 +55,8 @@ class ForeignStep:
     @property
     def states(self) -> list[Port]:
         """The states that something but themselves depends on."""
-        # A state that is passed through and read by nothing has no influence on the others.
-        idle = self.unchanged - self.read_inputs
+        # A state that no step changes and nothing reads has no influence on the others.
+        idle = (self.unchanged | self.host_values) - self.read_inputs
         return [
             port
             for port in self.ports.inputs.values()
@@ -115,6 +72,16 @@ class ForeignStep:
             for name, port in self.ports.outputs.items()
             if port.kind is not PortKind.STATE or port in states
         }
+
+    @property
+    def host_values(self) -> frozenset[Port]:
+        """The states that no output replaces: the host gives them for each step."""
+        replaced = {*self.ports.outputs.values()}
+        return frozenset(
+            port
+            for port in self.ports.inputs.values()
+            if port.kind is PortKind.STATE and port not in replaced
+        )
 
     @property
     def unchanged(self) -> frozenset[Port]:
@@ -137,100 +104,6 @@ class ForeignStep:
             if node.op is Op.INPUT and place in places
         )
         return frozenset(self.ports.inputs[name] for name in names)
-
-    def renamed(self, renaming: Renaming) -> Graph:
-        """Returns its graph with the names of the rule, and the clock for counts of steps."""
-        builder = Builder(self.graph.name)
-        values: list[Value] = []
-        inputs: dict[str, Value] = {}
-        outputs = self.outputs
-        counts = [type_.dtype for port, type_ in self.types.items() if port in renaming]
-        # The narrowest counter: the proof holds for the steps at which none has overflowed.
-        step_type = TensorType(DType.I32 if DType.I32 in counts else DType.I64)
-        for node in self.graph.nodes:
-            if node.op is Op.INPUT:
-                values.append(self._input(builder, inputs, node, renaming, step_type))
-                continue
-            operands = tuple(values[place].index for place in node.operands)
-            values.append(builder.add(Node(node.op, operands, node.attributes, node.type)))
-        for output in self.graph.outputs:
-            port = outputs.get(output.name)
-            if port is not None:
-                value = values[output.index]
-                # The rule has no boolean states; a truth is the number 0 or 1.
-                if value.type.dtype is DType.BOOL:
-                    value = builder.emit(Op.CAST, value, to=DType.F32)
-                builder.output(naming.following(str(port)), value)
-        return settle_counts(builder.build())
-
-    def _input(
-        self,
-        builder: Builder,
-        inputs: dict[str, Value],
-        node: Node,
-        renaming: Renaming,
-        step_type: TensorType,
-    ) -> Value:
-        port = self.ports.inputs[str(node.attribute("name"))]
-        meaning = renaming.get(port)
-        if meaning is None or meaning.name:
-            name = meaning.name if meaning is not None else str(port)
-            is_truth = node.type.dtype is DType.BOOL
-            if name not in inputs:
-                type_ = TensorType(DType.F32, node.type.shape) if is_truth else node.type
-                inputs[name] = builder.input(name, type_, _ROLES[port.kind])
-            if not is_truth:
-                return inputs[name]
-            zero = builder.const(0, DType.F32)
-            return builder.emit(Op.NOT, builder.emit(Op.EQ, inputs[name], zero))
-        if meaning.number is not None:
-            number = node.type.dtype.numpy.type(float(meaning.number))
-            return builder.const(np.full(_sizes(node.type.shape), number), node.type.dtype)
-        if naming.STEP not in inputs:
-            inputs[naming.STEP] = builder.input(naming.STEP, step_type, Role.STEP)
-        count = inputs[naming.STEP]
-        if meaning.offset:
-            count = builder.emit(Op.ADD, count, builder.const(meaning.offset, step_type.dtype))
-        if node.type.dtype is not step_type.dtype:
-            count = builder.emit(Op.CAST, count, to=node.type.dtype)
-        if node.type.shape:
-            count = builder.emit(Op.RESHAPE, count, shape=node.type.shape)
-        return count
-
-
-def settle_counts(graph: Graph) -> Graph:
-    """Returns a graph in which comparisons of integers that the steps decide are constants.
-
-    A counter that stops at the largest number of its dtype never stops at the steps at which the
-    graph may run: the last one is below that number.
-    """
-    intervals = ranges(graph, last_step(graph, True))
-    builder = Builder(graph.name)
-    values: list[Value] = []
-    for node, interval in zip(graph.nodes, intervals, strict=True):
-        operands = [graph.nodes[place].type.dtype for place in node.operands]
-        is_comparison = node.op in (Op.LT, Op.LE, Op.EQ)
-        if is_comparison and operands[0].is_integer and interval.low == interval.high:
-            truth = np.full(_sizes(node.type.shape), bool(interval.low))
-            values.append(builder.const(truth, DType.BOOL))
-            continue
-        places = tuple(values[place].index for place in node.operands)
-        values.append(builder.add(Node(node.op, places, node.attributes, node.type)))
-    for output in graph.outputs:
-        builder.output(output.name, values[output.index])
-    return builder.build()
-
-
-_ROLES = {
-    PortKind.PARAM: Role.PARAM,
-    PortKind.GRAD: Role.GRAD,
-    PortKind.STATE: Role.STATE,
-    PortKind.HYPER: Role.HYPER,
-}
-
-
-def _sizes(shape: Shape) -> tuple[int, ...]:
-    return tuple(int(size) for size in shape)
 
 
 def model_of_rules(rules: Rules, step: ForeignStep) -> Model:
@@ -358,131 +231,31 @@ def is_shaped(shape: Shape, other_shape: Shape) -> bool:
     return shape == other_shape or all(size == 1 for size in (*shape, *other_shape))
 
 
-def meanings_of(
-    step: ForeignStep, port: Port, states: Sequence[RuleState], unchanged: frozenset[Port]
-) -> list[Meaning]:
-    """Returns what a state of a file may be, the likeliest first."""
-    type_ = step.types[port]
-    stated = step.ports.initial.get(port)
-    meanings: list[tuple[int, Meaning]] = []
-    for place, state in enumerate(states):
-        fits = is_shaped(state.shape, type_.shape) and port.param in (state.param, "")
-        if fits and state.is_counter is type_.dtype.is_integer:
-            # Names are only hints for the order of the search: the proof decides.
-            rank = 0 if state.label == port.label else 10 + place
-            meanings.append((rank, Meaning(state.name)))
-    is_number = all(size == 1 for size in type_.shape)
-    if is_number and port not in unchanged:
-        begins = [0, 1] if stated is None else [int(np.ravel(stated)[0])]
-        rank = 5 if type_.dtype.is_integer else 100
-        meanings += [(rank + begin, Meaning(offset=begin)) for begin in begins if begin >= 0]
-    if port in unchanged and stated is not None and stated.size:
-        numbers = set(np.ravel(stated).tolist())
-        if len(numbers) == 1:
-            number = Fraction(str(np.float32(numbers.pop())))
-            meanings.append((1, Meaning(number=number)))
-    return [meaning for _, meaning in sorted(meanings, key=lambda entry: entry[0])]
+def ports_by_name(graph: Graph) -> Ports:
+    """Returns the ports of a file of this package, whose inputs have the names of the rule."""
+    names = [str(node.attribute("name")) for node in graph.inputs]
+    params = [name.removeprefix(naming.PARAM) for name in names if name.startswith(naming.PARAM)]
+    # The longest parameter first: 'layer.w' before 'layer', whose name it begins with.
+    params.sort(key=len, reverse=True)
+    inputs = {name: _port_of_name(name, params) for name in names}
+    outputs = {
+        output.name: inputs[name]
+        for output in graph.outputs
+        if (name := output.name.removeprefix(naming.NEXT)) in inputs and name != output.name
+    }
+    return Ports(inputs, outputs)
 
 
-# --- proof ---------------------------------------------------------------------------------------
-
-
-EXACT_COUNTS = {DType.F16: 2**11, DType.BF16: 2**8, DType.F32: 2**24, DType.F64: 2**53}
-"""By dtype: the whole numbers up to this one are floats of it."""
-
-
-def prove_step(step: ForeignStep, model: Model, renaming: Renaming, effort: Effort) -> Verdict:
-    """Returns whether each output of a file is what the rule makes of it, under a renaming.
-
-    A step that is counted in floats is considered as long as these hold the count.
-    """
-
-    def decide(until: int | None) -> Verdict:
-        graph = step.renamed(renaming)
-        tactics: dict[str, None] = {}
-        reasons: list[str] = []
-        for entry in expected_outputs(step, model, renaming):
-            part = with_outputs(graph, {entry.name})
-            verdict = validate_outputs([entry], part, effort, until=until)
-            if not verdict.proved:
-                return verdict
-            tactics.update(dict.fromkeys(verdict.tactics))
-            reasons.append(verdict.reason)
-        # The output that takes the clock has the fewest steps.
-        return Verdict(Status.PROVED, tuple(tactics), reason=min(reasons, key=len, default=""))
-
-    counts = [
-        step.types[port].dtype for port, meaning in renaming.items() if meaning.offset is not None
-    ]
-    limits = [EXACT_COUNTS[dtype] - 2 for dtype in counts if dtype.is_float]
-    verdict = time_verdict(lambda: decide(min(limits, default=None)), effort)
-    has_integers = any(dtype.is_integer for dtype in counts)
-    if verdict.proved or limits or not has_integers:
-        return verdict
-    # A count that is converted to a float, where no rounding of a larger one is admitted.
-    exact = time_verdict(lambda: decide(EXACT_COUNTS[DType.F32] - 2), effort)
-    return exact if exact.proved else verdict
-
-
-def expected_outputs(step: ForeignStep, model: Model, renaming: Renaming) -> list[Wanted]:
-    """Returns the required value of each output, in the states of the rule."""
-    by_name = {entry.name: entry for entry in model.outputs()}
-    expected = []
-    for port in step.outputs.values():
-        shape = step.types[port].shape
-        name = naming.following(str(port))
-        if port.kind is PortKind.PARAM:
-            expected.append(replace(by_name[name], shape=shape, is_counter=None))
-            continue
-        meaning = renaming[port]
-        if meaning.name:
-            source = by_name[naming.following(meaning.name)]
-            expected.append(Wanted(name, source.param, source.term, shape))
-        elif meaning.offset is not None:
-            expected.append(expected_count(port, meaning.offset, shape))
-        else:
-            expected.append(Wanted(name, "", build.rational(meaning.number), shape))
-    return expected
-
-
-def expected_count(port: Port, begin: int, shape: Shape) -> Wanted:
-    """Returns the required value of the output of a count of steps that begins with a number."""
-    value = build.add(CLOCK, build.rational(begin + 1))
-    return Wanted(naming.following(str(port)), "", value, shape)
-
-
-def unstated_input(step: ForeignStep, model: Model) -> str:
-    """Returns why an input of a file has no counterpart in the rules; "" where all have.
-
-    The rules would have to hold for all of its values: a rate that the host computes, or a bias
-    correction.
-    """
-    inputs = [port for port in step.read_inputs if port.kind is PortKind.HYPER]
-    outputs = model.outputs() if inputs else ()
-    rule_symbols = {name for entry in outputs for name in symbols(entry.term)}
-    for port in sorted(inputs, key=str):
-        if port.label not in rule_symbols:
-            return (
-                f"the input {port.label!r} of the file may have any value, and is not a "
-                "hyperparameter of the rule without one: leave it open in the rule "
-                f"({port.label}=None), or compare closedform.from_onnx(file, ports=…).bind("
-                f"{port.label}=…)"
-            )
-    return ""
-
-
-def check_hyperparameters(step: ForeignStep, model: Model) -> None:
-    """Raises VerificationError for a hyperparameter of the rule without a value.
-
-    One that is an input of the file by the same name needs none.
-    """
-    inputs = {port.label for port in step.ports.inputs.values() if port.kind is PortKind.HYPER}
-    for rule in {id(rule): rule for rule, _ in model.members}.values():
-        for name, value in rule.hyperparameters.items():
-            if value is None and name not in inputs:
-                raise VerificationError(
-                    f"the hyperparameter {name!r} of the rule has no value, and the file has no "
-                    "input of this name",
-                    where=f"rule {rule.name!r}",
-                    hint=f"give it one: --set {name}=0.01",
-                )
+def _port_of_name(name: str, params: Sequence[str]) -> Port:
+    if name == naming.STEP:
+        return Port(PortKind.STATE, "", name)
+    if name.startswith(naming.SHARED):
+        return Port(PortKind.STATE, "", name.removeprefix(naming.SHARED))
+    for kind, prefix in ((PortKind.PARAM, naming.PARAM), (PortKind.GRAD, naming.GRAD)):
+        if name.startswith(prefix):
+            return Port(kind, name.removeprefix(prefix))
+    for param in params:
+        prefix = naming.state(param, "")
+        if name.startswith(prefix):
+            return Port(PortKind.STATE, param, name.removeprefix(prefix))
+    return Port(PortKind.HYPER, "", name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from closedform.effort import Effort, OutOfEffort
 from closedform.errors import ClosedFormError, VerificationError
 from closedform.importers.onnx_checks import CheckedModel
 from closedform.importers.onnx_graph import OnnxSource, checked_model, read_model
-from closedform.importers.onnx_ports import PortNames, other_ports, ports_by_use, read_ports
+from closedform.importers.onnx_ports import PortNames, Ports, other_ports, ports_by_use, read_ports
 from closedform.language import PARAM
 from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import value as value_of
@@ -19,22 +20,24 @@ from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.constants import rounding_interval
 from closedform.verify.translation.float_difference import Box, FloatDifference, bound_difference
-from closedform.verify.translation.foreign_step import (
-    ForeignStep,
-    Renaming,
-    Rules,
+from closedform.verify.translation.foreign_step import ForeignStep, Rules, model_of_rules
+from closedform.verify.translation.simulation import Renaming, Simulation
+from closedform.verify.translation.step_proof import (
     check_hyperparameters,
-    model_of_rules,
     prove_step,
     unstated_input,
 )
-from closedform.verify.translation.step_runs import Runs, StepDifference, propose
+from closedform.verify.translation.step_refutation import Refutation, StepDifference, refute
+from closedform.verify.translation.step_runs import Runs, propose
 
 MOST_PROOFS = 8
 """Renamings for which a proof is tried."""
 
 WORK = 10 * LIMITS.validation_work
 """Work for one comparison."""
+
+OUT_OF_REACH = "a run need not reach this state"
+HIDDEN = "which the floats of the file do not show"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ class Judgement:
         step: The step with its ports.
         renaming: What each state of the file is in the rule.
         difference: Of a refutation, the run.
+        is_out_of_reach: Whether the verdict is UNKNOWN with a counterexample in which a step
+            differs at a state that a run need not reach.
     """
 
     verdict: Verdict
@@ -55,15 +60,20 @@ class Judgement:
     step: ForeignStep
     renaming: Renaming = field(default_factory=dict)
     difference: StepDifference | None = None
+    is_out_of_reach: bool = False
 
     @property
     def renamed(self) -> list[tuple[str, str]]:
         """The states of the file that have another name in the rule, with what they are there."""
-        pairs = ((str(port), str(meaning)) for port, meaning in self.renaming.items())
+        given = dict.fromkeys(self.step.host_values, ", given by the host")
+        pairs = (
+            (str(port), f"{meaning}{given.get(port, '')}")
+            for port, meaning in self.renaming.items()
+        )
         return [(port, meaning) for port, meaning in pairs if port != meaning]
 
 
-def read_step(source: OnnxSource, ports: PortNames | None = None) -> ForeignStep:
+def read_step(source: OnnxSource, ports: PortNames | Ports | None = None) -> ForeignStep:
     """Returns the step of a file.
 
     Args:
@@ -75,21 +85,26 @@ def read_step(source: OnnxSource, ports: PortNames | None = None) -> ForeignStep
             are.
         ArgumentError: The ports do not fit the file.
     """
-    graph = read_model(checked_model(source))
+    model = checked_model(source)
+    graph = read_model(model)
     if any(not isinstance(size, int) for node in graph.inputs for size in node.type.shape):
         raise VerificationError(
             "its tensors have sizes that are not numbers",
             where=f"graph {graph.name!r}",
             hint="export it for the shapes of a model",
         )
-    return ForeignStep(graph, ports_by_use(graph) if ports is None else read_ports(ports, graph))
+    if isinstance(ports, Ports):
+        roles = ports
+    else:
+        roles = ports_by_use(graph) if ports is None else read_ports(ports, graph)
+    return ForeignStep(graph, roles, model)
 
 
 def judge_step(
     source: OnnxSource | CheckedModel,
     rules: Rules,
     *,
-    ports: PortNames | None = None,
+    ports: PortNames | Ports | None = None,
     effort: Effort | None = None,
 ) -> Judgement:
     """Returns the verdict on a file of a step.
@@ -151,35 +166,58 @@ def _judge(step: ForeignStep, rules: Rules, budget: Effort) -> Judgement:
     runs = Runs(step, model, budget)
     verdicts: list[tuple[Verdict, Renaming]] = []
     for renaming in propose(runs):
-        verdict = prove_step(step, model, renaming, budget)
+        verdict = prove_step(Simulation(step, renaming), model, budget)
         if verdict.proved:
             return Judgement(verdict, _beginning(runs, renaming), step, renaming)
         verdicts.append((verdict, renaming))
         if len(verdicts) == MOST_PROOFS:
             break
-    difference, reason = _refute(runs)
-    if difference is not None:
-        verdict = Verdict(Status.REFUTED, ("exact runs",), reason=str(difference))
-        return Judgement(verdict, None, step, {}, difference)
-    if not verdicts:
-        return Judgement(Verdict(Status.UNKNOWN, reason=reason), None, step)
-    verdict, renaming = verdicts[0]
-    if verdict.refuted:
-        # No exact run from first states has shown it: a counterexample with states that are out of
-        # reach.
-        verdict = replace(verdict, reason=f"{verdict.reason}, at states that a run need not reach")
-    return Judgement(verdict, None, step, renaming)
+    by_runs, difference = judge_by_runs(runs, refute)
+    if by_runs.refuted or (difference is not None) or not verdicts:
+        return Judgement(by_runs, None, step, {}, difference)
+    return _open(verdicts[0], step)
 
 
-def _refute(runs: Runs) -> tuple[StepDifference | None, str]:
+def judge_by_runs(
+    runs: Runs, search: Callable[[Runs], Refutation]
+) -> tuple[Verdict, StepDifference | None]:
+    """Returns REFUTED with a run that an engine shows, else UNKNOWN.
+
+    Args:
+        runs: The runs.
+        search: Looks for a run.
+    """
+    refutation = _search_within(runs, search)
+    difference = refutation.difference
+    if difference is None:
+        return Verdict(Status.UNKNOWN, reason=refutation.reason), None
+    if refutation.is_shown:
+        return Verdict(Status.REFUTED, ("exact runs",), reason=str(difference)), difference
+    return Verdict(Status.UNKNOWN, reason=f"{difference}, {HIDDEN}"), difference
+
+
+def _open(entry: tuple[Verdict, Renaming], step: ForeignStep) -> Judgement:
+    """The judgement where neither a proof nor a run was seen."""
+    verdict, renaming = entry
+    if not verdict.refuted:
+        return Judgement(verdict, None, step, renaming)
+    # No exact run from first states has shown it: a counterexample with states that are out of
+    # reach, or that is reached by another run than those that were tried.
+    reason = f"{verdict.reason}: {OUT_OF_REACH}"
+    unknown = replace(verdict, status=Status.UNKNOWN, reason=reason)
+    return Judgement(unknown, None, step, renaming, is_out_of_reach=True)
+
+
+def _search_within(runs: Runs, search: Callable[[Runs], Refutation]) -> Refutation:
     """A run that refutes, or the reason why there is none."""
     unmatched = "no state of the rule, count of steps or constant is seen to be each of its states"
     try:
-        return runs.refute(), unmatched
+        refutation = search(runs)
     except OutOfEffort:
-        return None, runs.effort.why()
+        return Refutation(reason=runs.effort.why())
     except (ClosedFormError, ArithmeticError) as error:
-        return None, f"{unmatched}: {error}"
+        return Refutation(reason=f"{unmatched}: {error}")
+    return refutation if refutation.reason else replace(refutation, reason=unmatched)
 
 
 def _beginning(runs: Runs, renaming: Renaming) -> Verdict | None:

@@ -10,25 +10,28 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
 import sympy as sp
 from flint import arb, ctx, fmpq
 
 from closedform.effort import UNLIMITED, Effort
-from closedform.ir import DType, Graph, evaluate
+from closedform.ir import DType, Graph, evaluate, naming
 from closedform.language import t
 from closedform.verify.identity.equality import StepRange
 from closedform.verify.terms import build
-from closedform.verify.terms.evaluate import Undefined, text_of
+from closedform.verify.terms.evaluate import Undefined
 from closedform.verify.terms.evaluate import value as value_of
 from closedform.verify.terms.from_graph import Constant
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.partition import Segments
+from closedform.verify.terms.sides import sides_of
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import Sign, Term, symbols
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.constants import rounding_interval
+from closedform.verify.translation.scales import MOST_SIZES, draw_float, scales_of
 
 CLOCK = term(t)
 # Of the largest value that is seen: far more than float32 rounds, far less than a fault changes.
@@ -47,6 +50,11 @@ class FloatValues:
         self._exact = exact
         self._outputs = outputs
         self.balls: dict[str, Any] = {}
+
+    @cached_property
+    def exact_outputs(self) -> Mapping[str, Term]:
+        """The terms of the outputs with the exact number of each constant."""
+        return self._outputs(self._exact)
 
     @cached_property
     def outputs(self) -> Mapping[str, Term]:
@@ -105,7 +113,7 @@ def refutation(
         if isinstance(expected, Undefined):
             continue
         if isinstance(computed, Undefined) or not arb(expected).overlaps(arb(computed)):
-            return _refuted_verdict(pair, point, text_of(computed, 40), expected)
+            return _refuted_verdict(pair, point, _sides_text(computed, expected))
     return None
 
 
@@ -123,17 +131,21 @@ def computed_refutation(
     for point, expected, computed in samples:
         # Not ``>``, which is false for nan.
         if not abs(computed - float(arb(expected))) <= scale * _LARGEST_ERROR:
-            return _refuted_verdict(pair, point, f"computed as {computed}", expected)
+            number = build.exact(computed) if isfinite(computed) else Undefined(str(computed))
+            return _refuted_verdict(pair, point, f"computed as {_sides_text(number, expected)}")
     return None
 
 
-def _refuted_verdict(
-    pair: Pair, point: Mapping[str, fmpq], computed_text: str, expected: fmpq | arb | Undefined
-) -> Verdict:
+def _sides_text(computed: fmpq | arb | Undefined, expected: fmpq | arb) -> str:
+    sides = sides_of(computed, expected)
+    return f"{sides.left}, and its source {sides.right}{sides.suffix}"
+
+
+def _refuted_verdict(pair: Pair, point: Mapping[str, fmpq], sides: str) -> Verdict:
     counterexample = {
         name: sp.Rational(int(value.p), int(value.q)) for name, value in point.items()
     }
-    reason = f"{pair.name} is {computed_text}, and its source {text_of(expected, 40)}"
+    reason = f"{pair.name} is {sides}"
     return Verdict(Status.REFUTED, ("points",), counterexample, reason)
 
 
@@ -151,6 +163,23 @@ def points_of(pair: Pair, steps: StepRange) -> Iterator[dict[str, fmpq]]:
     for offset in dict.fromkeys((*near, *spread, *doubling, *offsets)):
         values = {name: _draw_number(node, draw) for name, node in free_symbols.items()}
         yield {**values, steps.clock.value.name: fmpq(steps.first + offset)}
+    if any(name.startswith(naming.BODY_GRAD) for name in free_symbols):
+        yield from _points_at_scales(pair, steps, free_symbols, draw)
+
+
+def _points_at_scales(
+    pair: Pair, steps: StepRange, free_symbols: Mapping[str, Term], draw: random.Random
+) -> Iterator[dict[str, fmpq]]:
+    """Yields the first step of most rules, states of 0, with tensors near the constants."""
+    for size in scales_of((pair.source, pair.computed))[:MOST_SIZES]:
+        values = {}
+        for name, node in free_symbols.items():
+            if name.startswith((naming.BODY_GRAD, naming.BODY_PARAM)):
+                values[name] = draw_float(size, draw, DType.F32)
+            else:
+                is_state = name.startswith((naming.STATE, naming.SHARED))
+                values[name] = fmpq(0) if is_state else _draw_number(node, draw)
+        yield {**values, steps.clock.value.name: fmpq(steps.first)}
 
 
 def zeros_of(pair: Pair, steps: StepRange) -> Iterator[dict[str, fmpq]]:

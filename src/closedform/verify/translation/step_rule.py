@@ -1,8 +1,9 @@
 """The update rules of a step that another tool wrote.
 
-A state that each step raises by 1 is the clock. Numbers of the whole model are shared states. A sum
-of the same expression over all parameters is a global sum; nothing else of one parameter may reach
-another one. Where the rules of all parameters are written alike, they are one rule.
+A state that each step raises by 1 is the clock, and so is one that the host counts. Numbers of the
+whole model are shared states. A sum of the same expression over all parameters is a global sum;
+nothing else of one parameter may reach another one. Where the rules of all parameters are written
+alike, they are one rule.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from closedform.effort import Effort
 from closedform.errors import VerificationError
 from closedform.importers.onnx_graph import OnnxSource
 from closedform.importers.onnx_ports import Port, PortKind, PortNames
-from closedform.ir import Shape, broadcast, naming
+from closedform.ir import DType, Shape, broadcast, naming
 from closedform.ir.graph import with_outputs
 from closedform.language import GRAD, PARAM, State, UpdateRule, state
 from closedform.language.functions import (
@@ -42,13 +43,11 @@ from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.sympy_io import to_sympy
 from closedform.verify.terms.tree import RELATIONS, Op, Term, symbols, walk
 from closedform.verify.translation.constants import Constants, with_split_constants
-from closedform.verify.translation.foreign_step import (
-    ForeignStep,
-    Meaning,
-    expected_count,
-)
+from closedform.verify.translation.foreign_step import ForeignStep
 from closedform.verify.translation.from_onnx import without_undefined
 from closedform.verify.translation.referee import read_step
+from closedform.verify.translation.rule_terms import Wanted
+from closedform.verify.translation.simulation import CLOCK, Meaning, Simulation
 from closedform.verify.translation.translation import validate_outputs
 
 
@@ -76,10 +75,11 @@ class _Rules:
     def __post_init__(self) -> None:
         self.params = list(self.step.shapes)
         self.counts = self._counts()
+        self._check_host_values()
         renaming = {
             port: self.counts.get(port, Meaning(self._name(port))) for port in self.step.states
         }
-        graph = self.step.renamed(renaming)
+        graph = Simulation(self.step, renaming).graph()
         constant = as_stored if self.is_stored else with_split_constants(Constants(), graph)
         terms = terms_of_graph(graph, constant=constant)
         # Integers of the language do not leave their dtype.
@@ -101,15 +101,35 @@ class _Rules:
             type_ = self.step.types[port]
             stated = self.step.ports.initial.get(port)
             begin = 0 if stated is None else int(np.ravel(stated)[0])
-            if not type_.dtype.is_integer or type_.shape or begin < 0:
+            is_named = port.label == naming.STEP and type_.dtype is not DType.BOOL
+            is_number = all(size == 1 for size in type_.shape)
+            if not (type_.dtype.is_integer or is_named) or not is_number or begin < 0:
                 continue
-            meaning = {port: Meaning(offset=begin)}
-            expected = expected_count(port, begin, type_.shape)
-            others = {entry: Meaning(self._name(entry)) for entry in self.step.states}
-            graph = with_outputs(self.step.renamed({**others, **meaning}), {expected.name})
-            if validate_outputs([expected], graph, Effort.of(LIMITS.validation_work)).proved:
-                counts |= meaning
+            meaning = Meaning(offset=begin)
+            if port in self.step.host_values or self._is_counted(port, meaning):
+                counts[port] = meaning
         return counts
+
+    def _is_counted(self, port: Port, meaning: Meaning) -> bool:
+        """Whether a step raises a state by 1, where it has counted the steps before."""
+        others = {entry: Meaning(self._name(entry)) for entry in self.step.states}
+        simulation = Simulation(self.step, {**others, port: meaning})
+        following = naming.following(str(port))
+        value = meaning.term(build.add(CLOCK, build.ONE))
+        expected = Wanted(following, "", value, self.step.types[port].shape)
+        graph = with_outputs(simulation.graph(), {following})
+        return validate_outputs([expected], graph, Effort.of(LIMITS.validation_work)).proved
+
+    def _check_host_values(self) -> None:
+        """Raises VerificationError for a state that the host gives, but for a count of steps."""
+        for port in self.step.states:
+            if port in self.step.host_values and port not in self.counts:
+                raise VerificationError(
+                    f"no output replaces {port}, and a rule has no value for it",
+                    where="ports",
+                    hint=f"name it {naming.STEP!r} where it counts the steps; of any other, make "
+                    f"it a hyperparameter, {port.label!r}, and bind that",
+                )
 
     # --- rules ------------------------------------------------------------------------------------
 

@@ -8,10 +8,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from closedform.effort import Effort, OutOfEffort
-from closedform.errors import ClosedFormError, VerificationError
+from closedform.errors import ArgumentError, ClosedFormError, VerificationError
 from closedform.importers.onnx_checks import CheckedModel
 from closedform.importers.onnx_graph import OnnxSource, checked_model, read_model
-from closedform.importers.onnx_ports import PortNames, Ports, other_ports, ports_by_use, read_ports
+from closedform.importers.onnx_ports import (
+    PortKind,
+    PortNames,
+    Ports,
+    other_ports,
+    ports_by_use,
+    read_ports,
+)
 from closedform.language import PARAM
 from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import value as value_of
@@ -97,6 +104,13 @@ def read_step(source: OnnxSource, ports: PortNames | Ports | None = None) -> For
         roles = ports
     else:
         roles = ports_by_use(graph) if ports is None else read_ports(ports, graph)
+    for port in roles.inputs.values():
+        if port.kind is PortKind.PARAM and port not in roles.outputs.values():
+            raise ArgumentError(
+                f"no output replaces the parameter {port.param!r}",
+                where="ports",
+                hint="name the output that is its next value",
+            )
     return ForeignStep(graph, roles, model)
 
 

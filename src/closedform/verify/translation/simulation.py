@@ -295,13 +295,11 @@ def meanings_of(
 
 def _powers(decays: Sequence[Fraction], stated: Array | None) -> list[Meaning]:
     """Powers of decays that begin with a stated number, or with the exponent 1 or 0."""
-    powers = [Meaning(offset=offset, number=decay) for offset in (1, 0) for decay in decays]
-    if stated is None:
-        return powers
-    first = float(np.ravel(stated)[0])
-    return [
-        power for power in powers if np.isclose(float(power.number or 0) ** power.offset, first)
-    ]
+    powers = [(decay, exponent) for exponent in (1, 0) for decay in decays]
+    if stated is not None:
+        first = float(np.ravel(stated)[0])
+        powers = [entry for entry in powers if np.isclose(float(entry[0]) ** entry[1], first)]
+    return [Meaning(offset=exponent, number=decay) for decay, exponent in powers]
 
 
 _ROLES = {

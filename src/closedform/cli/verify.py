@@ -28,8 +28,9 @@ _HELP = """\
 Verify claims about NAME: each is proved, refuted by a counterexample, or undecided.
 
 The exit code is 0, 1 if a claim is refuted, 2 for a wrong request, 3 with --strict if a claim is
-undecided, and 4 if the input cannot be read. NO answers a question, such as whether a schedule
-jumps, and is not a failure. STATED repeats what a file says, which is not checked.
+undecided, 4 if the input cannot be read, and 5 if a step of a file differs from that of its rule,
+as far as is known only at a state that a run need not reach. NO answers a question, such as whether
+a schedule jumps, and is not a failure. STATED repeats what a file says, which is not checked.
 
 The arguments of NAME are options. An .onnx file is read in a separate process, with limits of time
 and memory; --against says which source it should be.

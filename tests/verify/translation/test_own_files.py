@@ -97,8 +97,8 @@ def test_a_fault_of_an_own_file_is_a_run(tmp_path: Path, shape: tuple[int, ...])
         results = dict(zip(names, session.run(names, feed), strict=True))
         values.append(element_of({"param.w": results["next.param.w"]}, place))
     gap = float(row.detail.partition("they differ by ")[2].partition(";")[0])
-    # Of 0.01, the size of a step of Adam, in float32.
-    assert abs(values[0] - values[1]) == pytest.approx(gap, rel=1e-3)
+    # It is printed with three digits.
+    assert abs(values[0] - values[1]) == pytest.approx(gap, rel=5e-3)
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,10 @@ def is_shaped(shape: Shape, other_shape: Shape) -> bool:
 
 
 def ports_by_name(graph: Graph) -> Ports:
-    """Returns the ports of a file of this package, whose inputs have the names of the rule."""
+    """Returns the ports of a file of this package, whose inputs have the names of the rule.
+
+    Its clock begins with 0, and its other states as the rule says.
+    """
     names = [str(node.attribute("name")) for node in graph.inputs]
     params = [name.removeprefix(naming.PARAM) for name in names if name.startswith(naming.PARAM)]
     # The longest parameter first: 'layer.w' before 'layer', whose name it begins with.
@@ -243,7 +246,8 @@ def ports_by_name(graph: Graph) -> Ports:
         for output in graph.outputs
         if (name := output.name.removeprefix(naming.NEXT)) in inputs and name != output.name
     }
-    return Ports(inputs, outputs)
+    clocks = {port: np.array(0) for name, port in inputs.items() if name == naming.STEP}
+    return Ports(inputs, outputs, clocks)
 
 
 def _port_of_name(name: str, params: Sequence[str]) -> Port:

@@ -111,15 +111,15 @@ def refute(runs: Runs) -> Refutation:
     if isinstance(simulations, str):
         return Refutation(reason=simulations)
     search = _Search(runs, Engine(runs.step))
-    differences = []
+    likeliest: StepDifference | None = None
     for simulation in simulations:
         difference = search.difference_of_steps(simulation)
         # A refutation must hold for every meaning of the first values, or the file may still be
         # the rule.
         if difference is None or not difference.engine:
             return Refutation(difference)
-        differences.append(difference)
-    return Refutation(max(differences, key=lambda difference: difference.steps))
+        likeliest = likeliest or difference
+    return Refutation(likeliest)
 
 
 def refute_evaluation(runs: Runs) -> Refutation:
@@ -172,7 +172,9 @@ def _beginnings(runs: Runs, port: Port) -> list[Meaning] | str:
         if of_label or runs.is_count(port):
             return of_label or [Meaning(offset=begin) for begin in (0, 1)]
         return f"the first value of {port} is not known: state it, initial_states"
-    by_value = {runs.first_value(meaning): meaning for meaning in meanings[::-1]}
+    by_value: dict[Any, Meaning] = {}
+    for meaning in meanings:
+        by_value.setdefault(runs.first_value(meaning), meaning)
     if not is_number and (not by_value or runs.has_further_states(port)):
         by_value.setdefault(PARAM, Meaning(naming.param(port.param)))
         by_value.setdefault(0, Meaning(number=Fraction(0)))

@@ -111,12 +111,16 @@ def values_after(
         for name, text in ports["inputs"].items():
             port = {"step": "shared.step"}.get(text, text)
             given = difference.tensors.get(f"{port} at t = {count}")
-            if given is None and count == 0:
+            if given is None and text.startswith("grad"):
+                given = difference.tensors[f"{port} before t = {late_start(difference)}"]
+            elif given is None and text == "step":
+                given = str(count + ports["initial_states"]["step"])
+            elif given is None and count == 0:
                 given = difference.tensors[port]
             if given is not None:
                 shape = [dim.dim_value for dim in types[name].shape.dim]
                 dtype = helper.tensor_dtype_to_np_dtype(types[name].elem_type)
-                current[name] = tensor_of_text(given).astype(dtype).reshape(shape)
+                current[name] = np.broadcast_to(tensor_of_text(given), shape).astype(dtype)
         outputs = [value.name for value in model.graph.output]
         results = dict(zip(outputs, session.run(outputs, current), strict=True))
         places = {text: name for name, text in ports["inputs"].items()}
@@ -124,6 +128,12 @@ def values_after(
     return {
         text: current[name] for name, text in ports["inputs"].items() if text.startswith("param")
     }
+
+
+def late_start(difference: StepDifference) -> int:
+    """Returns the first step of a run with gradients other than 0."""
+    texts = (name.partition(" before t = ")[2] for name in difference.tensors)
+    return max(int(text or 0) for text in texts)
 
 
 def element_of(values: Mapping[str, Any], place: str) -> float:

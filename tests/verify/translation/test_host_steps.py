@@ -112,6 +112,26 @@ def test_eps_inside_of_the_root(eps: float, decay: float) -> None:
     assert_run_shows(judgement.difference, file, step_of(rule, SHAPES, "i64"))
 
 
+@pytest.mark.parametrize("clock", ["i64", "from 1"])
+def test_a_fault_after_a_warmup_is_a_run(clock: str) -> None:
+    """Gradients of 0 until the last step of the warmup leave the states as they begin."""
+
+    def rule_of(last: sp.Rational) -> UpdateRule:
+        rate = cf.Schedule(sp.Piecewise((sp.Rational(1, 100), t < 40), (last, True)))
+        return optimizers.adamw(rate)
+
+    rule = rule_of(sp.Rational(1, 1000))
+    file = step_of(rule_of(sp.Rational(1, 500)), SHAPES, clock)
+    judgement = judge_step(file[0], rule, ports=file[1])
+    assert judgement.verdict.refuted, judgement.verdict
+    difference = judgement.difference
+    assert difference is not None
+    assert difference.steps > 40
+    assert_run_shows(difference, file, step_of(rule, SHAPES, clock))
+    late = step_of(rule, SHAPES, clock, late=1)
+    assert judge_step(late[0], rule, ports=late[1]).verdict.refuted
+
+
 # --- what else the host gives --------------------------------------------------------------------
 
 POWERS = """

@@ -29,8 +29,10 @@ from closedform.verify.terms.sides import Sides, sides_of
 from closedform.verify.terms.tensor_values import tensor_of
 from closedform.verify.translation.constants import rounding_interval
 from closedform.verify.translation.replay import Engine, floats_of, replay
+from closedform.verify.translation.rest import late_starts, stays_at_rest
 from closedform.verify.translation.scales import Sizes, sizes_of_runs
 from closedform.verify.translation.simulation import (
+    CLOCK,
     Advance,
     Meaning,
     Point,
@@ -50,6 +52,7 @@ _PRECISION = 192
 _NEARER, _SPACINGS = 4.0, 2.0
 # Relative: it is seen in four digits.
 _LARGE = 1e-4
+_AT_REST = Sizes((0,), parameters=(None,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,30 +210,45 @@ class _Search:
 
     def difference_of_steps(self, simulation: Simulation) -> StepDifference | None:
         """Returns a difference of the parameters after some steps of the file."""
-        return self._clear_difference(lambda points: self._after_steps(simulation, points))
+        return self._clear_difference(
+            simulation, lambda points: self._after_steps(simulation, points)
+        )
 
     def difference_of_evaluation(self, simulation: Simulation) -> StepDifference | None:
         """Returns a difference of the point of evaluation at a state that a run reaches."""
-        return self._clear_difference(lambda points: self._at_states(simulation, points))
+        return self._clear_difference(
+            simulation, lambda points: self._at_states(simulation, points)
+        )
 
     def _clear_difference(
-        self, list_differences: Callable[[Iterator[Point]], Iterator[StepDifference]]
+        self,
+        simulation: Simulation,
+        list_differences: Callable[[Iterator[Point]], Iterator[StepDifference]],
     ) -> StepDifference | None:
         """The first large difference that the engine shows, or else the largest one."""
         largest: StepDifference | None = None
-        for place, run_sizes in enumerate(sizes_of_runs(self.runs.scales)):
-            for difference in list_differences(self._points(2 + place, run_sizes)):
+        for trajectory in self._trajectories(simulation):
+            for difference in list_differences(trajectory):
                 if difference.engine and difference.size >= _LARGE:
                     return difference
                 if largest is None or difference.rank > largest.rank:
                     largest = difference
         return largest
 
-    def _points(self, seed: int, run_sizes: Sizes) -> Iterator[Point]:
-        """Yields the points of a run of the rule."""
+    def _trajectories(self, simulation: Simulation) -> Iterator[Iterator[Point]]:
+        """Yields runs of the rule from step 0, and from later ones where it stays at rest."""
+        for place, run_sizes in enumerate(sizes_of_runs(self.runs.scales)):
+            yield self._points(2 + place, run_sizes)
+        starts = late_starts(self.runs)
+        if starts and stays_at_rest(self.runs, simulation):
+            for start in starts:
+                yield self._points(start, _AT_REST, start)
+
+    def _points(self, seed: int, run_sizes: Sizes, start: int = 0) -> Iterator[Point]:
+        """Yields the points of a run of the rule from a step on."""
         draw = random.Random(seed)
         state = self.runs.beginning(draw, run_sizes)
-        for count in range(STEPS + 1):
+        for count in range(start, start + STEPS + 1):
             point = {**state, **self.runs.inputs(draw, run_sizes, count)}
             yield point
             state = self.runs.rule_values(point)
@@ -285,6 +303,8 @@ class _Search:
 
     def _first_inputs(self, simulation: Simulation, point: Point) -> dict[Port, Array]:
         inputs = simulation.inputs_at(point)
+        if _clock_of(point):  # the first values are what the states mean, which was shown
+            return inputs
         for port, stated in self.runs.step.ports.initial.items():
             if port in inputs and not self.runs.begins_as_param(port):
                 dtype = self.runs.step.types[port].dtype
@@ -311,7 +331,8 @@ class _Search:
         label = f"{port}[{', '.join(map(str, largest.index))}]" if largest.index else str(port)
         sides = sides_of(largest.value, largest.expected)
         texts = dict(self._texts(simulation, first, points))
-        return StepDifference(len(points), label, sides, texts, engine, value, largest.size)
+        steps = len(points) + _clock_of(points[0])
+        return StepDifference(steps, label, sides, texts, engine, value, largest.size)
 
     def _texts(
         self, simulation: Simulation, first: Mapping[Port, Array], points: Sequence[Point]
@@ -323,11 +344,19 @@ class _Search:
             is_own = port.kind is PortKind.STATE and str(port) not in self.runs.state_names
             if is_own and simulation.advance_of(port) is Advance.OUTPUT:
                 yield str(port), text_of_tensor(value)
-        for count, point in enumerate(points):
+        start = _clock_of(points[0])
+        if start:
+            for param in self.runs.step.shapes:
+                yield f"{naming.grad(param)} before t = {start}", "0"
+        for count, point in enumerate(points, start):
             for port in simulation.step.ports.inputs.values():
                 if port in first and simulation.advance_of(port) is not Advance.OUTPUT:
                     value = simulation.value_at(port, point)
                     yield f"{port} at t = {count}", text_of_tensor(value)
+
+
+def _clock_of(point: Point) -> int:
+    return int(point[CLOCK.value.name].item().p)
 
 
 @dataclass(frozen=True, slots=True)

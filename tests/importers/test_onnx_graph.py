@@ -296,7 +296,7 @@ REFUSED: list[tuple[Callable[[Path], Any], str]] = [
     ),
     (
         other_axis,
-        "it gathers along another axis than the first (node 'pick', operator Gather)",
+        "it gathers along an axis of f64[2,3], not of a vector (node 'pick', operator Gather)",
     ),
     (foreign_type, "the input 'word' has a type that is not supported: TensorProto.STRING"),
     (no_output, "it is not an ONNX model: it has no output (file "),

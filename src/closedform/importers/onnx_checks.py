@@ -21,6 +21,7 @@ from closedform.importers.onnx_structure import (
     entries_of,
     has_branches,
     inline_branches,
+    nodes_within,
 )
 
 OPSETS = range(7, min(26, onnx.defs.onnx_opset_version()) + 1)
@@ -125,6 +126,7 @@ def check_model(source: ModelProto | CheckedModel, check_node: CheckNode) -> Che
                 _check_attributes(node, version)
             else:
                 _check_call(node, function)
+    _check_references(model.graph, where)
     _check_by_onnx(model, where)
     return CheckedModel(model, functions)
 
@@ -168,8 +170,12 @@ def node_place(node: NodeProto) -> str:
 
 
 def _normalize(source: ModelProto) -> ModelProto:
-    """The model with one name for the standard domain, and without inputs that are constants."""
+    """The model with one name for the standard domain, and without inputs that are constants.
+
+    Calls have the defaults of the attributes of their functions.
+    """
     bodies = [source.graph, *source.functions]
+    has_defaults = any(function.attribute_proto for function in source.functions)
     has_long_name = any(node.domain == STANDARD for body in bodies for node in body.node) or any(
         entry.domain == STANDARD
         for imports in (
@@ -183,7 +189,7 @@ def _normalize(source: ModelProto) -> ModelProto:
         if IR_VERSIONS[0] <= source.ir_version < DEFAULTS_SINCE
         else set()
     )
-    if not has_long_name and not constants:
+    if not has_long_name and not constants and not has_defaults:
         return source
     if constants:
         where = f"graph {source.graph.name!r}"
@@ -207,7 +213,33 @@ def _normalize(source: ModelProto) -> ModelProto:
     for body in (model.graph, *model.functions):
         for node in body.node:
             node.domain = "" if node.domain == STANDARD else node.domain
+    _fill_defaults(model)
     return model
+
+
+def _fill_defaults(model: ModelProto) -> None:
+    """Adds to each call the attributes of its function that it leaves out.
+
+    ``onnx.inliner`` 1.23 removes what refers to an attribute that a call does not have, default or
+    not; onnxruntime takes the default.
+    """
+    defaults = {
+        (function.domain, function.name): function.attribute_proto for function in model.functions
+    }
+    for body in (model.graph, *model.functions):
+        is_optional = set(() if isinstance(body, GraphProto) else body.attribute)
+        for node in nodes_within(body.node):
+            attributes = {attribute.name: attribute for attribute in node.attribute}
+            for default in defaults.get((node.domain, node.op_type), ()):
+                attribute = attributes.get(default.name)
+                if attribute is None:
+                    node.attribute.append(default)
+                elif attribute.ref_attr_name in is_optional:
+                    raise VerificationError(
+                        f"its attribute {default.name!r} has a default, and is given the attribute "
+                        f"{attribute.ref_attr_name!r} that its caller may leave out",
+                        where=node_place(node),
+                    )
 
 
 def _standard_version(model: ModelProto, where: str) -> int:
@@ -354,6 +386,17 @@ def _check_attributes(node: NodeProto, version: int) -> None:
             raise VerificationError(
                 f"its attribute {attribute.name!r} is not supported", where=node_place(node)
             )
+
+
+def _check_references(graph: GraphProto, where: str) -> None:
+    """Raises VerificationError if a node of the main graph takes an attribute of a function."""
+    for node in nodes_within(graph.node):
+        for attribute in node.attribute:
+            if attribute.ref_attr_name:
+                raise VerificationError(
+                    f"its attribute {attribute.name!r} is one of a function, and it is in none",
+                    where=node_place(node),
+                )
 
 
 # --- names ---------------------------------------------------------------------------------------

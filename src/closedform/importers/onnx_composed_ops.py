@@ -12,12 +12,16 @@ import numpy as np
 from onnx import NodeProto, numpy_helper
 
 from closedform.errors import VerificationError
+from closedform.importers.onnx_constants import array_of
 from closedform.importers.onnx_ops import (
     ONNX_ROWS,
+    EngineValue,
     OpReader,
     Reader,
     add_constant,
     attributes_of,
+    read_cast,
+    read_where,
     reduction_axes,
 )
 from closedform.importers.onnx_structure import MOST_ENTRIES
@@ -138,7 +142,9 @@ def _constant_of_shape(reader: Reader, node: NodeProto, _: tuple[Value, ...]) ->
     shape = reader.whole_numbers(node.input[0])
     tensor = attributes_of(node, value=None)["value"]
     # The default of ConstantOfShape is float32 0.
-    number = np.zeros(1, np.float32) if tensor is None else numpy_helper.to_array(tensor)
+    number = np.zeros(1, np.float32) if tensor is None else array_of(tensor, "value")
+    if number.size != 1:
+        raise VerificationError(f"its value must have one entry, got {number.size}")
     if math.prod(shape) > MOST_ENTRIES:
         raise VerificationError(
             f"it makes {math.prod(shape)} entries; at most {MOST_ENTRIES} are read"
@@ -252,7 +258,9 @@ def _compared_with_infinity(
     return None
 
 
-def _equal(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+def _equal(
+    reader: Reader, node: NodeProto, operands: tuple[Value, ...]
+) -> Value | EngineValue:
     """Equal; a float equals an infinity where it is beyond the largest number."""
     comparison = _compared_with_infinity(reader, operands)
     if comparison is None:
@@ -265,8 +273,13 @@ def _equal(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Valu
     return result
 
 
-def _where(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    """Where; an infinity or NaN that is chosen where the operand equals it is the operand."""
+def _where(
+    reader: Reader, node: NodeProto, operands: tuple[Value, ...]
+) -> Value | EngineValue:
+    """Where; an infinity or NaN that is chosen where the operand equals it is the operand.
+
+    NaN that is chosen where another value is NaN leaves out the condition, and keeps its domain.
+    """
     condition, then, otherwise = operands
     chosen = reader.builder.node(then)
     is_constant = chosen.op is Op.CONST and then.type.dtype.is_float
@@ -276,10 +289,10 @@ def _where(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Valu
         number, sign = reader.infinite.get(condition, (None, 0))
         infinity = sign * np.inf
         if number == otherwise and sign and bool(np.all(chosen.array() == infinity)):
-            return otherwise
+            return EngineValue(otherwise)
         if bool(np.all(np.isnan(chosen.array()))) and _tests_for_nan(reader, condition):
             return otherwise
-    return ONNX_ROWS["Where"](reader, node, operands)
+    return read_where(reader, node, operands)
 
 
 def _tests_for_nan(reader: Reader, condition: Value) -> bool:
@@ -296,7 +309,9 @@ def _tests_for_nan(reader: Reader, condition: Value) -> bool:
     return comparison.op is Op.EQ and len(set(comparison.operands)) == 1
 
 
-def _less(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+def _less(
+    reader: Reader, node: NodeProto, operands: tuple[Value, ...]
+) -> Value | EngineValue:
     """Less; a float is less than an infinity where it is at most the largest number."""
     comparison = _compared_with_infinity(reader, operands)
     # x < ∞ is x <= largest; x < -∞ and ∞ < x have other forms.
@@ -387,7 +402,7 @@ def _cast_like(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> 
 
 def _cast(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     """A cast; that of a constant of integers is a constant, such as a shape."""
-    result = ONNX_ROWS["Cast"](reader, node, operands)
+    result = read_cast(reader, node, operands)
     array = reader.arrays.get(node.input[0])
     # Floats are not folded: a cast may round them.
     if array is not None and result.type.dtype.is_integer:

@@ -17,7 +17,6 @@ from onnx import (
     TensorProto,
     ValueInfoProto,
     helper,
-    numpy_helper,
 )
 
 from closedform.errors import ClosedFormError, VerificationError, nearest
@@ -28,8 +27,9 @@ from closedform.importers.onnx_checks import (
     node_place,
     without_branches,
 )
+from closedform.importers.onnx_constants import array_of
 from closedform.importers.onnx_composed_ops import ROWS
-from closedform.importers.onnx_ops import DTYPES, Reader, add_constant
+from closedform.importers.onnx_ops import DTYPES, Reader, add_constant, read_row
 from closedform.importers.onnx_training_ops import TRAINING, TRAINING_ROWS
 from closedform.importers.onnx_words import OPERATORS, add_word, read_words
 from closedform.ir import Builder, Graph, Role, TensorType, Value
@@ -143,7 +143,7 @@ def defaults_of(source: OnnxSource) -> dict[str, float]:
             continue
         if tensor.dims or tensor.data_type not in DTYPES:
             raise VerificationError(f"the default of the input {tensor.name!r} is not a number")
-        number = numpy_helper.to_array(tensor).item()
+        number = array_of(tensor, tensor.name).item()
         if number != number or abs(number) == float("inf"):
             raise VerificationError(f"the default of the input {tensor.name!r} is {number}")
         defaults[tensor.name] = number
@@ -244,7 +244,7 @@ def read_node(reader: Reader, node: NodeProto) -> None:
             results = TRAINING_ROWS[node.op_type](reader, node, operands)
             reader.values.update(zip(node.output, results, strict=True))
             return
-        result = ROWS[node.op_type](reader, node, operands)
+        result = read_row(ROWS[node.op_type], reader, node, operands)
     except ClosedFormError as error:
         raise VerificationError(error.what, where=where, hint=error.hint) from error
     name = node.output[0]

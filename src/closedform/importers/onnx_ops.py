@@ -7,7 +7,8 @@ of the ops of the graph language, by its definition in the ONNX standard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +17,11 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from closedform.errors import VerificationError
 from closedform.exporters.onnx_ops import ELEMENT_TYPES
+from closedform.importers.onnx_constants import array_of
 from closedform.importers.onnx_structure import CHOICE, check_entries
-from closedform.ir import Builder, DType, Op, Shape, TensorType, Value, broadcast
+from closedform.ir import Builder, DType, Op, Shape, Value, broadcast
+from closedform.ir.analysis.interval import full
+from closedform.ir.analysis.ranges import Ranges
 
 DTYPES: Mapping[int, DType] = {number: dtype for dtype, number in ELEMENT_TYPES.items()}
 
@@ -43,10 +47,80 @@ class Reader:
     signs: dict[Value, Value] = field(default_factory=dict)
     infinite: dict[Value, tuple[Value, int]] = field(default_factory=dict)
     words: dict[str, Any] = field(default_factory=dict)
+    _ranges: Ranges | None = None
+
+    @property
+    def ranges(self) -> Ranges:
+        """The intervals of the nodes so far."""
+        if self._ranges is None:
+            self._ranges = Ranges(self.builder.nodes)
+        return self._ranges
 
     def emit(self, op: Op, *operands: Value, **attributes: Any) -> Value:
         """Adds a node."""
         return self.builder.emit(op, *operands, **attributes)
+
+    def with_domain(self, result: Value, operands: Iterable[Value]) -> Value:
+        """Returns a result that has no value where one of some operands has none.
+
+        What the result does not take becomes the condition of a choice between it and itself.
+
+        Raises:
+            VerificationError: The result is a truth, or smaller than the operand.
+        """
+        for part in self._left_out(result, operands):
+            is_truth = part.type.dtype is DType.BOOL
+            shape = broadcast(part.type.shape, result.type.shape)
+            if result.type.dtype is DType.BOOL or shape != result.type.shape:
+                raise VerificationError("its value leaves out an operand that may have no value")
+            condition = part if is_truth else self.emit(Op.EQ, part, part)
+            result = self.emit(Op.WHERE, condition, result, result)
+        return result
+
+    def _left_out(self, result: Value, operands: Iterable[Value]) -> list[Value]:
+        """The parts of some operands that are not evaluated wherever the result is."""
+        pending = [operand.index for operand in operands if operand != result]
+        sought, evaluated = set(pending), set[int]()
+        for index in self._evaluated(result.index):
+            evaluated.add(index)
+            sought.discard(index)
+            # Nearly always each operand is one of the node that was added last.
+            if not sought:
+                return []
+        parts: dict[int, None] = {}
+        pending = sorted(sought, reverse=True)
+        while pending:
+            index = pending.pop()
+            node = self.builder.nodes[index]
+            if index in evaluated or node.op in (Op.CONST, Op.INPUT):
+                continue
+            if node.op in _TOTAL or self._fits(index):
+                pending.extend(node.operands)
+            else:
+                parts[index] = None
+        return [self.value_at(index) for index in parts]
+
+    def _fits(self, index: int) -> bool:
+        """Whether a node is a sum of integers, or the like, that cannot leave its dtype."""
+        node = self.builder.nodes[index]
+        is_whole = node.op in _WHOLE and node.type.dtype.is_integer
+        return is_whole and self.ranges.of(index) != full(node.type.dtype)
+
+    def _evaluated(self, index: int) -> Iterator[int]:
+        """Yields the nodes that are evaluated wherever a node is, nearer ones first."""
+        pending, seen = deque([index]), set[int]()
+        while pending:
+            index = pending.popleft()
+            if index in seen:
+                continue
+            seen.add(index)
+            yield index
+            node = self.builder.nodes[index]
+            # Of a choice one branch is evaluated, and a part may decide an ``and``.
+            if node.op is Op.WHERE:
+                pending.append(node.operands[0])
+            elif node.op not in (Op.AND, Op.OR):
+                pending.extend(node.operands)
 
     def constant(self, number: int, like: Value) -> Value:
         """Adds a scalar constant in the dtype of a value."""
@@ -54,8 +128,7 @@ class Reader:
 
     def value_at(self, index: int) -> Value:
         """Returns the value of a node by its place."""
-        # Only the index is read; the type is a placeholder.
-        return Value(index, self.builder.node(Value(index, TensorType(DType.BOOL))).type)
+        return Value(index, self.builder.nodes[index].type)
 
     def whole_numbers(self, name: str) -> tuple[int, ...]:
         """Returns the integers of an operand that has to be a constant, such as a shape."""
@@ -64,27 +137,64 @@ class Reader:
         return tuple(int(number) for number in self.arrays[name].ravel())
 
 
-OpReader = Callable[[Reader, NodeProto, tuple[Value, ...]], Value]
+_TOTAL = frozenset(
+    {
+        *(Op.AND, Op.OR, Op.NOT, Op.LT, Op.LE, Op.EQ),
+        *(Op.RESHAPE, Op.TRANSPOSE, Op.BROADCAST_TO),
+    }
+)
+"""Ops that have a value wherever their operands have one."""
+
+_WHOLE = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.ABS})
+"""Ops that, of integers, have a value wherever it fits the dtype."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineValue:
+    """The value that an engine computes for all operands, NaN and infinities among them.
+
+    What it leaves out of them is not missed, while any other result of a row has no value where an
+    operand has none.
+    """
+
+    value: Value
+
+
+OpReader = Callable[[Reader, NodeProto, tuple[Value, ...]], Value | EngineValue]
+"""The value of a node; ``read_row`` adds the domain of the operands that it leaves out."""
+
+
+_EVALUATED: Mapping[str, int] = {"And": 0, "CastLike": 1, "Or": 0, "Shape": 0, "Where": 1}
+"""How many operands an operator evaluates in any case, where these are not all.
+
+The others are chosen from, or no more than their type is looked at.
+"""
+
+
+def read_row(
+    row: OpReader, reader: Reader, node: NodeProto, operands: tuple[Value, ...]
+) -> Value:
+    """Returns the value of a node, with the domain of the operands that it evaluates."""
+    result = row(reader, node, operands)
+    if isinstance(result, EngineValue):
+        return result.value
+    count = _EVALUATED.get(node.op_type, len(operands))
+    return reader.with_domain(result, operands[:count])
 
 
 def add_constant(reader: Reader, name: str, tensor: TensorProto) -> None:
     """Adds an initializer.
 
     Raises:
-        VerificationError: Its type is not supported, or its data is not in the model.
+        VerificationError: Its type is not supported, it is too large, or engines differ in it.
     """
-    if tensor.data_location == TensorProto.EXTERNAL or tensor.data_type not in DTYPES:
+    if tensor.data_type not in DTYPES:
         raise VerificationError(
             f"the constant {name!r} cannot be read",
             hint="its type is not supported, or its data is in another file",
         )
     check_entries(name, tensor)
-    try:
-        array = numpy_helper.to_array(tensor)
-    except (ValueError, TypeError) as error:
-        raise VerificationError(
-            f"the constant {name!r} cannot be read", hint="its data do not have its shape"
-        ) from error
+    array = array_of(tensor, name)
     reader.arrays[name] = array
     reader.values[name] = reader.builder.const(array, DTYPES[tensor.data_type])
 
@@ -132,11 +242,27 @@ def _identity(_: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
 
 
 def _constant(reader: Reader, node: NodeProto, _: tuple[Value, ...]) -> Value:
-    value = attributes_of(node, value=None)["value"]
-    if value is None:
-        raise VerificationError("it is not a constant tensor")
-    add_constant(reader, node.output[0], value)
-    return reader.values[node.output[0]]
+    """Constant: a tensor or, from opset 12 on, a number or list of numbers."""
+    attributes = attributes_of(node, **dict.fromkeys(_CONSTANTS))
+    values = [(key, value) for key, value in attributes.items() if value is not None]
+    if len(values) != 1:
+        raise VerificationError(f"it has {len(values)} values, and a constant has one")
+    ((key, value),) = values
+    name, kind = node.output[0], _CONSTANTS[key]
+    if kind is not None:
+        value = numpy_helper.from_array(np.asarray(value, kind), name)
+    add_constant(reader, name, value)
+    return reader.values[name]
+
+
+_CONSTANTS = {
+    "value": None,
+    "value_float": np.float32,
+    "value_floats": np.float32,
+    "value_int": np.int64,
+    "value_ints": np.int64,
+}
+"""The attributes of a constant, and the type of those that are no tensor."""
 
 
 def _division(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
@@ -201,7 +327,9 @@ def _sign(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value
     return result
 
 
-def _where(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+def read_where(
+    reader: Reader, node: NodeProto, operands: tuple[Value, ...]
+) -> Value | EngineValue:
     """Where; the Mod of C with the divisor added where the signs differ is the floored one."""
     attributes_of(node)
     condition, then, otherwise = operands
@@ -217,7 +345,7 @@ def _where(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Valu
         by_signs = _signs_differ(reader, otherwise, division[1])
         is_positive = _is_positive(reader, division[1])
         if condition in by_signs or (condition == is_opposite and is_positive):
-            return reader.emit(Op.FLOOR_MOD, *division)
+            return EngineValue(reader.emit(Op.FLOOR_MOD, *division))
     return reader.emit(Op.WHERE, *operands)
 
 
@@ -234,7 +362,7 @@ def _is_positive(reader: Reader, value: Value) -> bool:
     return node.op is Op.CONST and bool(np.all(node.array() > 0))
 
 
-def _cast(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+def read_cast(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     attributes = attributes_of(node, to=None, saturate=1)
     if attributes["to"] not in DTYPES:
         raise VerificationError(f"it casts to a type that is not supported: {attributes['to']}")
@@ -305,16 +433,25 @@ def _expand(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Val
 
 
 def _gather(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    if attributes_of(node, axis=0)["axis"] != 0:
-        raise VerificationError("it gathers along another axis than the first")
-    return reader.emit(Op.LOOKUP, *operands)
+    """Gather of a vector; a negative index counts from its end."""
+    table, index = operands
+    if attributes_of(node, axis=0)["axis"] not in (0, -1) or table.type.rank != 1:
+        raise VerificationError(f"it gathers along an axis of {table.type}, not of a vector")
+    size = table.type.shape[0]
+    places = reader.ranges.of(index.index)
+    if places.low < 0 and isinstance(size, int) and index.type.dtype.is_integer:
+        from_end = reader.emit(Op.ADD, index, reader.constant(size, index))
+        is_negative = reader.emit(Op.LT, index, reader.constant(0, index))
+        is_always = places.high < 0
+        index = from_end if is_always else reader.emit(Op.WHERE, is_negative, from_end, index)
+    return reader.emit(Op.LOOKUP, table, index)
 
 
 ONNX_ROWS: Mapping[str, OpReader] = {
     "Abs": _as_op(Op.ABS),
     "Add": _as_op(Op.ADD),
     "And": _as_op(Op.AND),
-    "Cast": _cast,
+    "Cast": read_cast,
     "Constant": _constant,
     "Cos": _as_op(Op.COS),
     "Div": _division,
@@ -346,6 +483,6 @@ ONNX_ROWS: Mapping[str, OpReader] = {
     "Sqrt": _as_op(Op.SQRT),
     "Sub": _as_op(Op.SUB),
     "Transpose": _transpose,
-    "Where": _where,
+    "Where": read_where,
 }
 """The semantics of each ONNX operator."""

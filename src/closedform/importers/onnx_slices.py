@@ -216,7 +216,8 @@ class Slices:
 
     def _read_call(self, reader: Reader, node: NodeProto, function: FunctionProto) -> None:
         """Adds the nodes of a function, its inputs being the operands of a call."""
-        if node.attribute or not all(node.input):
+        has_attributes = node.attribute or function.attribute or function.attribute_proto
+        if has_attributes or not all(node.input):
             raise VerificationError(
                 f"the function {function.name!r} is called with attributes or a missing operand"
             )

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, helper
 
 from closedform.errors import VerificationError
+from closedform.importers.onnx_constants import array_of
 from closedform.importers.onnx_ops import DTYPES, Reader
 from closedform.ir import DType, Op, Value, draws
 
@@ -26,7 +27,7 @@ def add_word(reader: Reader, name: str, tensor: TensorProto) -> bool:
     """Adds an unsigned initializer; returns whether it is one."""
     if tensor.data_type not in WORDS or tensor.dims:
         return False
-    reader.words[name] = "constant", int(numpy_helper.to_array(tensor))
+    reader.words[name] = "constant", int(array_of(tensor, name))
     return True
 
 
@@ -38,8 +39,9 @@ def read_words(reader: Reader, node: NodeProto) -> bool:
     """
     if node.domain or len(node.output) != 1:
         return False
-    if node.op_type == "Constant" and node.attribute[0].name == "value":
-        return add_word(reader, node.output[0], node.attribute[0].t)
+    if node.op_type == "Constant":
+        tensors = [attribute.t for attribute in node.attribute if attribute.name == "value"]
+        return any(add_word(reader, node.output[0], tensor) for tensor in tensors)
     if node.op_type not in _READ:
         return False
     attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in node.attribute}

@@ -145,6 +145,11 @@ class Builder:
             self._nodes.append(node)
         return Value(index, node.type)
 
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The nodes so far; more may be appended."""
+        return self._nodes
+
     def node(self, value: Value) -> Node:
         """Returns the node behind a value."""
         return self._nodes[value.index]

@@ -307,7 +307,12 @@ def row_as_output(builder: Builder) -> Value:
 
 
 def not_a_number(builder: Builder) -> Value:
-    return builder.const(float("nan"), DType.F32)
+    nan = builder.const(float("nan"), DType.F32)
+    return builder.emit(Op.ADD, nan, builder.const(1, DType.F32))
+
+
+def infinity(builder: Builder) -> Value:
+    return builder.const(float("inf"), DType.F32)
 
 
 def table_that_is_computed(builder: Builder) -> Value:
@@ -324,7 +329,12 @@ REFUSED = [
     ),
     (
         not_a_number,
-        "const of f32[] cannot be read as a term: the constant nan is not a number "
+        "add of f32[] cannot be read as a term: it computes with the constant NaN "
+        "(node %2 of graph 'g')" + HINT,
+    ),
+    (
+        infinity,
+        "const of f32[] cannot be read as a term: the constant inf is not a number "
         "(node %0 of graph 'g')" + HINT,
     ),
     (

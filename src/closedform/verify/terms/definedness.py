@@ -6,29 +6,38 @@ Partial operations are: a quotient (divisor 0), a logarithm (argument not above 
 Conditions are evaluated lazily, as in ``language.exact`` and in graphs: of a choice the branch that
 is taken counts, and a part of an ``and`` or ``or`` may be undefined where another part that has a
 value decides it. The order of the parts does not matter; SymPy keeps none.
+
+A rule that reads an operation and leaves out one of its operands keeps the conditions of that
+operand by ``with_domain``.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import takewhile
 
 from closedform.verify.terms.build import (
     FALSE,
+    ONE,
     ZERO,
+    add,
     both,
     either,
     equal,
     floor,
     is_rational,
+    ite,
     less,
     less_equal,
+    multiply,
     negate,
     rational,
 )
 from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.tree import Op, Term, show, walk
+from closedform.verify.terms.tree import TRUTHS, Op, Term, show, walk
 
 
 class PartialOperation(StrEnum):
@@ -110,6 +119,76 @@ def obligations(term: Term, taken: bool = True) -> list[Obligation]:
 def is_partial(term: Term) -> bool:
     """Whether a term has an operation that could be undefined."""
     return any(_demand(node) is not None for node in walk(term))
+
+
+def with_domain(number: Term, operands: Iterable[Term]) -> Term:
+    """Returns a number that is undefined also where one of some operands is.
+
+    Args:
+        number: The number.
+        operands: Numbers and truths. Those that the number evaluates in any case change nothing.
+
+    Example:
+        >>> from closedform.verify.terms.build import divide, symbol
+        >>> x, y = symbol("x"), symbol("y")
+        >>> with_domain(x, [divide(x, y)]), with_domain(divide(x, y), [y, divide(x, y)])
+        ((x + (0 * (x / y))), (x / y))
+    """
+    parts = left_out([number], operands)
+    zeros = (ite(part, ONE, ONE) if part.op in TRUTHS else part for part in parts)
+    # Not an ``ite``: that 0 times a number is 0 is known to each normal form.
+    return add(number, *(multiply(ZERO, part) for part in zeros)) if parts else number
+
+
+def left_out(results: Sequence[Term], operands: Iterable[Term]) -> list[Term]:
+    """Returns the parts of some operands that may be undefined where the results are not.
+
+    Args:
+        results: Terms that are all evaluated.
+        operands: Other terms.
+    """
+    pending = [part for part in dict.fromkeys(operands) if part.args and part not in results]
+    if not pending:
+        return []
+    sought, evaluated = set(pending), set[Term]()
+    for node in _evaluated(results):
+        evaluated.add(node)
+        sought.discard(node)
+        # Most operands are arguments of the result: the search ends after a few terms.
+        if not sought:
+            return []
+    partial = _partial_below(*sought)
+    parts: dict[Term, None] = {}
+    pending = [part for part in pending if part in sought]
+    while pending:
+        part = pending.pop()
+        if part not in partial or part in evaluated:
+            continue
+        # Of a choice and of an ``and`` only a part is evaluated.
+        if part.op in _LAZY or _demand(part) is not None:
+            parts[part] = None
+        else:
+            pending.extend(part.args)
+    return list(parts)
+
+
+_LAZY = frozenset({Op.ITE, Op.AND, Op.OR})
+"""Operations that evaluate only some of their arguments."""
+
+
+def _evaluated(roots: Iterable[Term]) -> Iterator[Term]:
+    """Yields the terms that are evaluated wherever some terms are, nearer ones first."""
+    pending, seen = deque(roots), set[Term]()
+    while pending:
+        node = pending.popleft()
+        if node in seen:
+            continue
+        seen.add(node)
+        yield node
+        if node.op is Op.ITE:
+            pending.append(node.args[0])
+        elif node.op not in _LAZY:
+            pending.extend(node.args)
 
 
 # Conditions as a linked list, so that a chain of n branches costs n, not n * n. None in the place
@@ -228,10 +307,10 @@ def _is_shortened(path: _Path) -> bool:
     return False
 
 
-def _partial_below(root: Term) -> set[Term]:
+def _partial_below(*roots: Term) -> set[Term]:
     """The nodes that hold a partial operation."""
     partial: set[Term] = set()
-    for node in walk(root):
+    for node in walk(*roots):
         if any(arg in partial for arg in node.args) or _demand(node) is not None:
             partial.add(node)
     return partial

@@ -4,6 +4,9 @@ A graph is read over the exact numbers: floats do not round. An integer that may
 undefined where it does; ``conversions`` says how casts are read. The certificate of numerics
 measures the effect of rounding.
 
+A rule that leaves out an operand loses nothing: the value is undefined where the operand is
+(``GraphReader._read``). NaN is no number, and where a choice takes it the choice has no value.
+
 Tensors are read elementwise. The term of a tensor is that of each of its elements, in symbols for
 one element of each input; a tensor that is broadcast is read at its last axes. Sums and maxima,
 matrix products, transposes and changes of shape are opaque functions of the term of their operand,
@@ -14,7 +17,7 @@ comparisons with a table), a value is a ``Row``: a term for each position along 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +28,7 @@ from closedform.ir import STEP_MAX, DType, Graph, Node, Op, Role, Shape, ranges
 from closedform.ir.analysis.interval import Interval, full
 from closedform.language import t
 from closedform.verify.terms import build, conversions, sympy_io, tree
+from closedform.verify.terms.definedness import is_partial, left_out, with_domain
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tables import element, total
 from closedform.verify.terms.tensor_functions import (
@@ -134,6 +138,10 @@ _CONTINUOUS = frozenset({Op.ADD, Op.SUB, Op.EXP, Op.POW, Op.COS, Op.SIN})
 """Ops that a small error of a small operand changes little."""
 
 
+_LAZY = frozenset({Op.AND, Op.OR, Op.WHERE})
+"""Ops that have a value where some operands have none: the others decide it."""
+
+
 _LINEAR = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.NEG, Op.FLOOR})
 """Ops that make a multiple of an integer of another one, apart from constants."""
 
@@ -147,6 +155,10 @@ def _change_terms(value: TermValue, change: Callable[[Term], Term]) -> TermValue
             return Column(change(value.term))
         case _:
             return change(value)
+
+
+def _term(value: Term | Column) -> Term:
+    return value.term if isinstance(value, Column) else value
 
 
 class GraphReader:
@@ -220,12 +232,46 @@ class GraphReader:
         return tuple(exact_operands)
 
     def _read(self, node: Node, operands: tuple[TermValue, ...], interval: Interval) -> TermValue:
-        """The value of a node by its rule, undefined where it does not fit its dtype."""
+        """The value of a node by its rule, undefined where it does not fit its dtype.
+
+        It is undefined where an operand is, whatever the rule makes of it.
+        """
+        if node.op is not Op.WHERE and any(
+            operand == build.UNDEFINED and self.graph.nodes[place].op is Op.CONST
+            for place, operand in zip(node.operands, operands, strict=True)
+        ):
+            raise self.error(node, "it computes with the constant NaN")
         value = GRAPH_RULES[node.op](self, node, operands)
+        if node.op not in _LAZY:
+            value = self._with_domain(node, value, operands)
         dtype = node.type.dtype
         if not dtype.is_integer or interval != full(dtype) or not self._may_not_fit(node):
             return value
         return _change_terms(value, lambda operand: conversions.fitting(operand, dtype))
+
+    def _with_domain(
+        self, node: Node, value: TermValue, operands: tuple[TermValue, ...]
+    ) -> TermValue:
+        """A value that is undefined where an operand is; of a row position by position."""
+        terms = [operand.terms if isinstance(operand, Row) else (_term(operand),) for operand in operands]
+        if not isinstance(value, Row):
+            all_terms = [entry for entries in terms for entry in entries]
+            return _change_terms(value, lambda entry: self._keep(node, entry, all_terms))
+        count = len(value.terms)
+        columns = [entries if len(entries) == count else entries * count for entries in terms]
+        return Row(
+            tuple(
+                self._keep(node, entry, [column[place] for column in columns])
+                for place, entry in enumerate(value.terms)
+            )
+        )
+
+    def _keep(self, node: Node, value: Term, operands: Sequence[Term]) -> Term:
+        if value.op not in tree.TRUTHS:
+            return with_domain(value, operands)
+        if left_out([value], operands):
+            raise self.error(node, "it leaves out an operand that may have no value")
+        return value
 
     def _may_not_fit(self, node: Node) -> bool:
         return node.op in _WRAPPING or (node.op is Op.CAST and self.type_of(node, 0).dtype.is_float)
@@ -296,7 +342,16 @@ class GraphReader:
 
 
 def select(condition: Term, then: Term, otherwise: Term) -> Term:
-    """Returns the choice between two terms, as an extremum or a sign where it is one."""
+    """Returns the choice between two terms, as an extremum or a sign where it is one.
+
+    A choice by whether a value is NaN is the branch for numbers, where the value is one.
+    """
+    is_positive = condition.op in (tree.Op.EQUAL, tree.Op.AND)
+    tested_numbers = _tested_numbers(build.negate(condition) if is_positive else condition)
+    if tested_numbers is not None:
+        return with_domain(then if is_positive else otherwise, tested_numbers)
+    if then == otherwise:
+        return with_domain(then, [condition])
     if condition.op is tree.Op.LESS:
         # where(a < b, a, b) is min(a, b): the prover knows bounds of extrema without splitting.
         if condition.args == (then, otherwise):
@@ -310,9 +365,21 @@ def select(condition: Term, then: Term, otherwise: Term) -> Term:
     return build.ite(condition, then, otherwise)
 
 
+def _tested_numbers(condition: Term) -> list[Term] | None:
+    """The numbers x of a condition ``x != x or …``, which none makes true; None of any other."""
+    parts = condition.args if condition.op is tree.Op.OR else (condition,)
+    numbers: list[Term] = []
+    for part in parts:
+        comparison = part.args[0] if part.op is tree.Op.NOT else part
+        if comparison is part or comparison.args[0] != comparison.args[1]:
+            return None
+        numbers.append(comparison.args[0])
+    return numbers
+
+
 def _equal(left: Term, right: Term) -> Term:
-    """A comparison of a value with itself tests for NaN, and here all values are numbers."""
-    return build.TRUE if left == right else build.equal(left, right)
+    """A comparison of a value with itself tests for NaN: it holds wherever the value is one."""
+    return build.TRUE if left == right and not is_partial(left) else build.equal(left, right)
 
 
 def turns(angle: Term) -> Term:
@@ -426,7 +493,8 @@ def _const(reader: GraphReader, node: Node, _: tuple[TermValue, ...]) -> TermVal
         raise reader.error(node, "it is empty")
     # Bytes, so that NaN is equal to itself, and 0 is not -0.
     if flat.tobytes() == flat[:1].tobytes() * flat.size:
-        return _number(reader, node, flat[0])
+        is_nan = node.type.dtype.is_float and np.isnan(flat[0])
+        return build.UNDEFINED if is_nan else _number(reader, node, flat[0])
     is_line = array.ndim > 1 and max(array.shape) == array.size
     if is_line and np.array_equal(flat, np.arange(array.size)):
         return positions(array.shape, array.shape.index(array.size))
@@ -449,7 +517,7 @@ def _number(reader: GraphReader, node: Node, item: Any) -> Term:
 def _cast(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
     source, target = reader.type_of(node, 0).dtype, node.type.dtype
     if source is DType.BOOL and target is not DType.BOOL:
-        return _elementwise(lambda x: build.ite(x, build.ONE, build.ZERO))(reader, node, operands)
+        return _elementwise(lambda x: select(x, build.ONE, build.ZERO))(reader, node, operands)
     if target is DType.BOOL and source is not DType.BOOL:
         return _elementwise(lambda x: build.negate(build.equal(x, build.ZERO)))(
             reader, node, operands
@@ -489,10 +557,10 @@ def _lookup(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) ->
         raise reader.error(node, "its index is a row")
     if reader.graph.nodes[node.operands[0]].op is not Op.CONST:
         raise reader.error(node, "its table is not a constant of one axis")
-    # All entries are one number, whatever the index.
-    if not isinstance(table, Row):
-        return table
-    return element(table.terms, reader.operand(node, 1, operands))
+    size = reader.type_of(node, 0).shape[0]
+    # A constant of equal entries is one number.
+    entries = table.terms if isinstance(table, Row) else (_term(table),) * int(size)
+    return element(entries, reader.operand(node, 1, operands))
 
 
 def _matmul(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:

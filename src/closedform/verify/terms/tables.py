@@ -63,12 +63,15 @@ def _milestone(place: Term) -> tuple[Term, Term] | None:
 
 
 def element(table: Sequence[Term], index: Term) -> Term:
-    """Returns the element of a table at an index, undefined outside of it where that is known."""
+    """Returns the element of a table at an index, undefined outside of it."""
     if _has_rational_leaves(index):
         return _map_leaves(index, table)
     if all(build.is_rational(entry) for entry in table):
         return build.lookup([entry.value for entry in table], index)
-    return _tree(table, lambda place: build.less(index, build.rational(place)))
+    entry = _tree(table, lambda place: build.less(index, build.rational(place)))
+    places = build.rational(0), build.rational(len(table) - 1)
+    inside = build.both(build.less_equal(places[0], index), build.less_equal(index, places[1]))
+    return build.ite(inside, entry, build.UNDEFINED)
 
 
 def _has_rational_leaves(index: Term) -> bool:

@@ -94,17 +94,22 @@ class Reader:
             node = self.builder.nodes[index]
             if index in evaluated or node.op in (Op.CONST, Op.INPUT):
                 continue
-            if node.op in _TOTAL or self._fits(index):
+            if self._is_total(index):
                 pending.extend(node.operands)
             else:
                 parts[index] = None
         return [self.value_at(index) for index in parts]
 
-    def _fits(self, index: int) -> bool:
-        """Whether a node is a sum of integers, or the like, that cannot leave its dtype."""
+    def _is_total(self, index: int) -> bool:
+        """Whether a node has a value wherever its operands have one."""
         node = self.builder.nodes[index]
-        is_whole = node.op in _WHOLE and node.type.dtype.is_integer
-        return is_whole and self.ranges.of(index) != full(node.type.dtype)
+        if node.op in _TOTAL or not node.type.dtype.is_integer:
+            return node.op in _TOTAL
+        if node.op is Op.FLOOR_MOD:
+            divisor = self.ranges.of(node.operands[1])
+            return divisor.low > 0 or divisor.high < 0
+        # A sum that cannot leave its dtype.
+        return node.op in _WHOLE and self.ranges.of(index) != full(node.type.dtype)
 
     def _evaluated(self, index: int) -> Iterator[int]:
         """Yields the nodes that are evaluated wherever a node is, nearer ones first."""

@@ -454,6 +454,22 @@ def _elementwise(make: Callable[..., Term]) -> OpReader:
     return rule
 
 
+def _comparison(make: Callable[..., Term]) -> OpReader:
+    """The rule of a comparison; of one number in two ways to compute it a float decides."""
+    rule = _elementwise(make)
+
+    def compare(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
+        first, second = node.operands
+        is_float = reader.type_of(node, 0).dtype.is_float
+        if is_float and first != second and operands[0] == operands[1]:
+            raise reader.error(
+                node, "over the real numbers its operands are equal, and floats may round them apart"
+            )
+        return rule(reader, node, operands)
+
+    return compare
+
+
 def _is_scalar(shape: Shape) -> bool:
     return all(size == 1 for size in shape)
 
@@ -602,6 +618,7 @@ def _uniform(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -
 
 GRAPH_RULES: Mapping[Op, OpReader] = {
     **{op: _elementwise(make) for op, make in ELEMENTWISE.items()},
+    **{op: _comparison(ELEMENTWISE[op]) for op in (Op.LT, Op.LE, Op.EQ)},
     Op.INPUT: _input,
     Op.CONST: _const,
     Op.CAST: _cast,

@@ -148,7 +148,9 @@ class Constants:
                 self._irrationals.append((term, *ends))
 
     def __call__(self, number: float, dtype: DType) -> Term:
-        """Returns an exact number that rounds to a float."""
+        """Returns an exact number that rounds to a float; one of 16 bits is what it holds."""
+        if dtype not in _FEW_BITS:
+            return build.rational(number)
         key = number, dtype
         if key not in self._known:
             self._check()
@@ -258,10 +260,15 @@ def _root(low: fmpq, high: fmpq, place: int) -> tuple[int, int, Term]:
 def shortest_decimal(number: float, dtype: DType) -> Term:
     """Returns the decimal of the fewest digits that rounds to a float, the one that its repr shows.
 
+    A subnormal number has fewer bits, so that the digits of its repr may be off by 40 %, and is the
+    number that it holds.
+
     Example:
         >>> shortest_decimal(0.30000000000000004, DType.F64)
         7500000000000001/25000000000000000
     """
+    if abs(number) < float(dtype.limits.tiny):
+        return build.rational(number)
     return build.rational(Fraction(str(dtype.numpy.type(number))))
 
 

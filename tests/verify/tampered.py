@@ -664,7 +664,24 @@ def sweep(subject: Subject, count: int, seed: int, edits: Sequence[Edit] = EDITS
             changed = is_changed(subject, model)
             if changed is not None:
                 found.wrong.append(f"{subject.name}: {what}: PROVED, and {changed}")
+        if is_wrongly_undefined(subject, model, verdict):
+            found.wrong.append(f"{subject.name}: {what}: {verdict}, and it has the same value")
     return found
+
+
+def is_wrongly_undefined(subject: Subject, model: ModelProto, verdict: Verdict) -> bool:
+    """Whether a schedule is refuted for having no value at a step at which it has its value."""
+    point = verdict.counterexample or {}
+    if not verdict.refuted or set(point) != {"t"} or "undefined" not in verdict.reason:
+        return False
+    kind = subject.inputs[0]["step"].dtype
+    inputs = [{"step": np.asarray(int(point["t"]), kind)}]
+    try:
+        (after,) = run(model, inputs)
+    except Exception:  # onnxruntime's own errors
+        return False
+    (before,) = run(subject.model, inputs)
+    return all(np.array_equal(after.get(name), value) for name, value in before.items())
 
 
 def subjects() -> dict[str, Callable[[], Subject]]:

@@ -255,10 +255,14 @@ def _looked_up(made: Insertion) -> str:
 
 
 def _empty_sum(made: Insertion) -> str:
-    empty = made.tensor(numpy_helper.from_array(np.zeros((0,), NUMPY[made.kind])))
-    axes = made.tensor(numpy_helper.from_array(np.asarray([0])))
-    total = made.call("ReduceSum", empty, axes, keepdims=0)
-    return made.call("Add", made.operand, total)
+    """A sum over no elements, or over no axes: those that are said not to be there are all."""
+    size = made.draw.choice((0, 1, 2))
+    ones = made.tensor(numpy_helper.from_array(np.ones((size,), NUMPY[made.kind])))
+    no_axes = made.tensor(numpy_helper.from_array(np.zeros((0,), np.int64)))
+    noop = made.draw.choice(({}, {"noop_with_empty_axes": 0}, {"noop_with_empty_axes": 1}))
+    operands = made.draw.choice(([ones], [ones, no_axes]))
+    total = made.call("ReduceSum", *operands, keepdims=made.draw.randrange(2), **noop)
+    return made.call("Mul", made.operand, total)
 
 
 def _sizes(made: Insertion) -> str:
@@ -352,8 +356,9 @@ def _float_remainder(made: Insertion) -> str:
     rest = made.call("Mod", value, divisor, fmod=1)
     floored = made.call("Floor", made.call("Div", value, divisor))
     other_rest = made.call("Sub", value, made.call("Mul", floored, divisor))
-    difference = made.call("Sub", rest, other_rest)
-    return made.call("Add", made.operand, difference)
+    # Of one sign they are equal, but for rounding; else a divisor apart.
+    difference = made.call("Abs", made.call("Sub", rest, other_rest))
+    return made.choose(made.call("Less", difference, made.number(0.25)), otherwise=made.other())
 
 
 def _narrow_constant(made: Insertion) -> str:

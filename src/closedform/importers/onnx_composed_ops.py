@@ -278,7 +278,7 @@ def _where(
 ) -> Value | EngineValue:
     """Where; an infinity or NaN that is chosen where the operand equals it is the operand.
 
-    NaN that is chosen where another value is NaN leaves out the condition, and keeps its domain.
+    So is NaN that is chosen where a value is NaN that the operand is computed from.
     """
     condition, then, otherwise = operands
     chosen = reader.builder.node(then)
@@ -290,7 +290,8 @@ def _where(
         infinity = sign * np.inf
         if number == otherwise and sign and bool(np.all(chosen.array() == infinity)):
             return EngineValue(otherwise)
-        if bool(np.all(np.isnan(chosen.array()))) and _tests_for_nan(reader, condition):
+        is_nan = bool(np.all(np.isnan(chosen.array()))) and _tests_for_nan(reader, condition)
+        if is_nan and not reader.left_out(otherwise, [condition]):
             return otherwise
     return read_where(reader, node, operands)
 

@@ -68,7 +68,7 @@ class Reader:
         Raises:
             VerificationError: The result is a truth, or smaller than the operand.
         """
-        for part in self._left_out(result, operands):
+        for part in self.left_out(result, operands):
             is_truth = part.type.dtype is DType.BOOL
             shape = broadcast(part.type.shape, result.type.shape)
             if result.type.dtype is DType.BOOL or shape != result.type.shape:
@@ -77,8 +77,8 @@ class Reader:
             result = self.emit(Op.WHERE, condition, result, result)
         return result
 
-    def _left_out(self, result: Value, operands: Iterable[Value]) -> list[Value]:
-        """The parts of some operands that are not evaluated wherever the result is."""
+    def left_out(self, result: Value, operands: Iterable[Value]) -> list[Value]:
+        """Returns the parts of some operands that are not evaluated wherever the result is."""
         pending = [operand.index for operand in operands if operand != result]
         sought, evaluated = set(pending), set[int]()
         for index in self._evaluated(result.index):

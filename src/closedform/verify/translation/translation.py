@@ -383,7 +383,7 @@ def _pairs(
         last=last,
         is_strict=True,
     )
-    floats = FloatValues(constants, outputs)
+    floats = FloatValues(constants, outputs, graph)
     has_several = len({output.param for output in expected if output.param}) > 1
     pairs: dict[tuple[Term, ...], Pair] = {}
     for output in expected:

@@ -258,9 +258,7 @@ def _compared_with_infinity(
     return None
 
 
-def _equal(
-    reader: Reader, node: NodeProto, operands: tuple[Value, ...]
-) -> Value | EngineValue:
+def _equal(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value | EngineValue:
     """Equal; a float equals an infinity where it is beyond the largest number."""
     comparison = _compared_with_infinity(reader, operands)
     if comparison is None:
@@ -273,9 +271,7 @@ def _equal(
     return result
 
 
-def _where(
-    reader: Reader, node: NodeProto, operands: tuple[Value, ...]
-) -> Value | EngineValue:
+def _where(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value | EngineValue:
     """Where; an infinity or NaN that is chosen where the operand equals it is the operand.
 
     So is NaN that is chosen where a value is NaN that the operand is computed from.
@@ -310,9 +306,7 @@ def _tests_for_nan(reader: Reader, condition: Value) -> bool:
     return comparison.op is Op.EQ and len(set(comparison.operands)) == 1
 
 
-def _less(
-    reader: Reader, node: NodeProto, operands: tuple[Value, ...]
-) -> Value | EngineValue:
+def _less(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value | EngineValue:
     """Less; a float is less than an infinity where it is at most the largest number."""
     comparison = _compared_with_infinity(reader, operands)
     # x < ∞ is x <= largest; x < -∞ and ∞ < x have other forms.

@@ -176,9 +176,7 @@ The others are chosen from, or no more than their type is looked at.
 """
 
 
-def read_row(
-    row: OpReader, reader: Reader, node: NodeProto, operands: tuple[Value, ...]
-) -> Value:
+def read_row(row: OpReader, reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     """Returns the value of a node, with the domain of the operands that it evaluates."""
     result = row(reader, node, operands)
     if isinstance(result, EngineValue):
@@ -332,9 +330,7 @@ def _sign(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value
     return result
 
 
-def read_where(
-    reader: Reader, node: NodeProto, operands: tuple[Value, ...]
-) -> Value | EngineValue:
+def read_where(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value | EngineValue:
     """Where; the Mod of C with the divisor added where the signs differ is the floored one."""
     attributes_of(node)
     condition, then, otherwise = operands

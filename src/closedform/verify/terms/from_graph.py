@@ -253,7 +253,9 @@ class GraphReader:
         self, node: Node, value: TermValue, operands: tuple[TermValue, ...]
     ) -> TermValue:
         """A value that is undefined where an operand is; of a row position by position."""
-        terms = [operand.terms if isinstance(operand, Row) else (_term(operand),) for operand in operands]
+        terms = [
+            operand.terms if isinstance(operand, Row) else (_term(operand),) for operand in operands
+        ]
         if not isinstance(value, Row):
             all_terms = [entry for entries in terms for entry in entries]
             return _change_terms(value, lambda entry: self._keep(node, entry, all_terms))
@@ -463,7 +465,8 @@ def _comparison(make: Callable[..., Term]) -> OpReader:
         is_float = reader.type_of(node, 0).dtype.is_float
         if is_float and first != second and operands[0] == operands[1]:
             raise reader.error(
-                node, "over the real numbers its operands are equal, and floats may round them apart"
+                node,
+                "over the real numbers its operands are equal, and floats may round them apart",
             )
         return rule(reader, node, operands)
 

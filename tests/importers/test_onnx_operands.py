@@ -304,6 +304,90 @@ def test_a_table_beyond_its_ends_has_no_value() -> None:
     assert str(branch.claim) == "(0 <= t and t <= 2)"
 
 
+# --- values at which an engine stops --------------------------------------------------------------
+
+INTEGERS = {"three": np.int64(3), "none": np.int64(0), "less": np.int64(-1)}
+INTEGERS |= {"table": np.array([1.0, 2.0, 4.0]), "least": np.int64(-(2**63))}
+INTEGERS |= {"nothing": np.float64(0)}
+STOPPING: dict[str, tuple[list[NodeProto], int]] = {
+    "an index beyond the table": (
+        [node("Gather", ["table", "step"], ["f"]), node("Less", ["step", "three"], ["b"])],
+        3,
+    ),
+    "an index far below 0": (
+        [
+            node("Sub", ["none", "step"], ["i"]),
+            node("Gather", ["table", "i"], ["f"]),
+            node("Less", ["i", "least"], ["b"]),
+        ],
+        4,
+    ),
+    "a quotient by 0": (
+        [
+            node("Div", ["three", "step"], ["q"]),
+            node("Cast", ["q"], ["f"], to=TensorProto.DOUBLE),
+            node("Less", ["none", "step"], ["b"]),
+        ],
+        0,
+    ),
+    "a remainder by 0": (
+        [
+            node("Mod", ["three", "step"], ["q"]),
+            node("Cast", ["q"], ["f"], to=TensorProto.DOUBLE),
+            node("Less", ["none", "step"], ["b"]),
+        ],
+        0,
+    ),
+    "a remainder of the least integer": (
+        [
+            node("Add", ["step", "least"], ["i"]),
+            node("Mod", ["i", "less"], ["q"]),
+            node("Cast", ["q"], ["f"], to=TensorProto.DOUBLE),
+            node("Less", ["none", "step"], ["b"]),
+        ],
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STOPPING)
+def test_a_value_at_which_an_engine_stops_is_needed(name: str) -> None:
+    """A quotient of integers by 0 ends the process, so that it is not run here."""
+    nodes, step = STOPPING[name]
+    model = program_model([CAST, *nodes, node("Where", ["b", "f", "d"], ["value"])], INTEGERS)
+    assert value_at(model, step) is None
+    assert value_at(model, 1) is not None
+    if "index" in name:
+        assert run(model, [1])
+        with pytest.raises(Exception, match="out of data bounds"):
+            run(model, [step])
+
+
+def test_a_branch_of_an_if_that_is_not_run_stops_no_engine() -> None:
+    output = helper.make_tensor_value_info("r", TensorProto.DOUBLE, [])
+    then_branch = helper.make_graph(
+        [node("Gather", ["table", "step"], ["r"])], "then", [], [output]
+    )
+    else_branch = helper.make_graph([node("Identity", ["nothing"], ["r"])], "else", [], [output])
+    nodes = [
+        node("Less", ["step", "three"], ["b"]),
+        node("If", ["b"], ["value"], then_branch=then_branch, else_branch=else_branch),
+    ]
+    model = program_model(nodes, INTEGERS)
+    steps = (0, 2, 3, 7)
+    assert [value_at(model, step) for step in steps] == run(model, steps)
+    marked = program_model(
+        [
+            node("Gather", ["table", "step"], ["f"], doc_string="closedform.branch"),
+            nodes[0],
+            node("Where", ["b", "f", "nothing"], ["value"]),
+        ],
+        INTEGERS,
+    )
+    assert value_at(marked, 2) == 4
+    assert value_at(marked, 3) is None
+
+
 # --- functions ------------------------------------------------------------------------------------
 
 

@@ -372,6 +372,23 @@ def _narrow_constant(made: Insertion) -> str:
     return made.call("Div", made.call("Mul", made.operand, wide), made.number(number))
 
 
+def _not_chosen(made: Insertion) -> str:
+    """A value that no step chooses, or some do, and that an engine may be unable to compute."""
+    whole = made.cast(made.whole(), TensorProto.INT64)
+    shift = made.number(made.draw.choice(LIMITS), TensorProto.INT64)
+    place = made.call("Sub", whole, shift)
+    if made.draw.random() < 0.5:
+        table = made.tensor(numpy_helper.from_array(np.ones(3, NUMPY[made.kind])))
+        size = made.number(made.draw.choice((3, 4)), TensorProto.INT64)
+        index = made.call("Mod", place, size) if made.draw.random() < 0.5 else place
+        value = made.call("Gather", table, index)
+    else:
+        name = made.draw.choice(("Div", "Mod"))
+        value = made.cast(made.call(name, shift, place))
+    condition = made.call("Less", whole, made.number(0, TensorProto.INT64))
+    return made.choose(condition, then=made.call("Mul", made.operand, value))
+
+
 # --- constants -----------------------------------------------------------------------------------
 
 
@@ -544,6 +561,7 @@ VALUES: Mapping[str, Value] = {
     "a truncated quotient": _truncated_quotient,
     "a remainder of floats": _float_remainder,
     "a constant of 16 bits": _narrow_constant,
+    "a value that is not chosen": _not_chosen,
     "a truth of another number": _odd_truth,
     "an integer of another number": _odd_integer,
     "a constant that is stored twice": _stored_twice,

@@ -27,8 +27,8 @@ from closedform.importers.onnx_checks import (
     node_place,
     without_branches,
 )
-from closedform.importers.onnx_constants import array_of
 from closedform.importers.onnx_composed_ops import ROWS
+from closedform.importers.onnx_constants import array_of
 from closedform.importers.onnx_ops import DTYPES, Reader, add_constant, read_row
 from closedform.importers.onnx_training_ops import TRAINING, TRAINING_ROWS
 from closedform.importers.onnx_words import OPERATORS, add_word, read_words
@@ -73,7 +73,7 @@ def read_model(source: OnnxSource, *, has_optional: bool = True) -> Graph:
         read_node(reader, node)
     for output in body.output:
         _check_output(output, reader)
-        reader.builder.output(output.name, reader.values[output.name])
+        reader.output(output.name, reader.values[output.name])
     return reader.builder.build()
 
 

@@ -18,7 +18,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from closedform.errors import VerificationError
 from closedform.exporters.onnx_ops import ELEMENT_TYPES
 from closedform.importers.onnx_constants import array_of
-from closedform.importers.onnx_structure import CHOICE, check_entries
+from closedform.importers.onnx_structure import BRANCH, CHOICE, check_entries
 from closedform.ir import Builder, DType, Op, Shape, Value, broadcast
 from closedform.ir.analysis.interval import full
 from closedform.ir.analysis.ranges import Ranges
@@ -38,6 +38,7 @@ class Reader:
         signs: Of a value that is a Sign, its operand.
         infinite: Of a comparison with an infinity, the number and the sign of the infinity.
         words: What unsigned integers are made of, by name (``onnx_words``).
+        failing: Values at which an engine may stop, whether a choice takes them or not.
     """
 
     builder: Builder
@@ -47,6 +48,7 @@ class Reader:
     signs: dict[Value, Value] = field(default_factory=dict)
     infinite: dict[Value, tuple[Value, int]] = field(default_factory=dict)
     words: dict[str, Any] = field(default_factory=dict)
+    failing: list[Value] = field(default_factory=list)
     _ranges: Ranges | None = None
 
     @property
@@ -76,6 +78,19 @@ class Reader:
             condition = part if is_truth else self.emit(Op.EQ, part, part)
             result = self.emit(Op.WHERE, condition, result, result)
         return result
+
+    def add_failing(self, node: NodeProto, value: Value) -> None:
+        """Adds a value of a node that an engine may not be able to compute.
+
+        A quotient of integers by 0 ends the process of onnxruntime, and an index beyond a table the
+        run, where a ``Where`` does not choose them, too; of an ``If`` only one branch is run.
+        """
+        if node.doc_string != BRANCH:
+            self.failing.append(value)
+
+    def output(self, name: str, value: Value) -> None:
+        """Names a value as a result, which has a value where the whole graph can be run."""
+        self.builder.output(name, self.with_domain(value, self.failing))
 
     def left_out(self, result: Value, operands: Iterable[Value]) -> list[Value]:
         """Returns the parts of some operands that are not evaluated wherever the result is."""
@@ -280,8 +295,17 @@ def _division(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> V
         if rest == reader.emit(Op.FLOOR_MOD, whole, divisor):
             return reader.emit(Op.FLOOR_DIV, whole, divisor)
     quotient = reader.emit(Op.FLOOR_DIV, dividend, divisor)
+    if not _divides(reader, dividend, divisor):
+        reader.add_failing(node, quotient)
     next_one = reader.emit(Op.ADD, quotient, reader.constant(1, quotient))
     return reader.emit(Op.WHERE, _is_rounded_down(reader, *operands), next_one, quotient)
+
+
+def _divides(reader: Reader, dividend: Value, divisor: Value) -> bool:
+    """Whether the intervals of two integers show that there is a quotient, and that it fits."""
+    above, below = (reader.ranges.of(value.index) for value in (dividend, divisor))
+    is_least = above.low == full(dividend.type.dtype).low
+    return not (below.contains(0) or (is_least and below.contains(-1)))
 
 
 def _is_rounded_down(reader: Reader, dividend: Value, divisor: Value) -> Value:
@@ -311,6 +335,9 @@ def _modulo(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Val
             "integers of one with fmod=1 to float64",
         )
     remainder = reader.emit(Op.FLOOR_MOD, *operands)
+    if dtype.is_integer and not _divides(reader, *operands):
+        # x86 computes both at once: the remainder of the least integer and -1 ends the process.
+        reader.add_failing(node, reader.emit(Op.FLOOR_DIV, *operands))
     if not is_fmod:
         return remainder
     # Where the quotient is negative and inexact, floor is one below C's truncation.
@@ -331,7 +358,7 @@ def _sign(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value
 
 
 def read_where(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value | EngineValue:
-    """Where; the Mod of C with the divisor added where the signs differ is the floored one."""
+    """Returns the value of a Where; the Mod of C with the divisor added where the signs differ is the floored one."""
     attributes_of(node)
     condition, then, otherwise = operands
     if node.doc_string == CHOICE and (then.type != otherwise.type or condition.type.shape):
@@ -364,6 +391,7 @@ def _is_positive(reader: Reader, value: Value) -> bool:
 
 
 def read_cast(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+    """Returns the value of a Cast."""
     attributes = attributes_of(node, to=None, saturate=1)
     if attributes["to"] not in DTYPES:
         raise VerificationError(f"it casts to a type that is not supported: {attributes['to']}")
@@ -445,7 +473,10 @@ def _gather(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Val
         is_negative = reader.emit(Op.LT, index, reader.constant(0, index))
         is_always = places.high < 0
         index = from_end if is_always else reader.emit(Op.WHERE, is_negative, from_end, index)
-    return reader.emit(Op.LOOKUP, table, index)
+    element = reader.emit(Op.LOOKUP, table, index)
+    if not (isinstance(size, int) and -size <= places.low and places.high < size):
+        reader.add_failing(node, element)
+    return element
 
 
 ONNX_ROWS: Mapping[str, OpReader] = {

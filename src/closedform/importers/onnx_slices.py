@@ -134,7 +134,7 @@ class Slices:
         for place in nodes:
             self._read(reader, self.model.graph.node[place])
         for name in names:
-            reader.builder.output(name, value_of(reader, name))
+            reader.output(name, value_of(reader, name))
         return reader.builder.build()
 
     # --- reading the model -----------------------------------------------------------------------
@@ -221,7 +221,12 @@ class Slices:
             raise VerificationError(
                 f"the function {function.name!r} is called with attributes or a missing operand"
             )
-        inner = Reader(reader.builder, remainders=reader.remainders, signs=reader.signs)
+        inner = Reader(
+            reader.builder,
+            remainders=reader.remainders,
+            signs=reader.signs,
+            failing=reader.failing,
+        )
         for formal, actual in zip(function.input, node.input, strict=True):
             if actual in reader.words:
                 inner.words[formal] = reader.words[actual]

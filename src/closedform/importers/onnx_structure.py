@@ -32,6 +32,9 @@ CHOICE = "closedform.choice"
 A file that says so itself is read more strictly, and in no other way.
 """
 
+BRANCH = "closedform.branch"
+"""The ``doc_string`` of a node that was in a branch of an ``If``, which an engine may not run."""
+
 _STANDARD = ("", "ai.onnx")
 
 MOST_NODES = 100_000
@@ -44,8 +47,10 @@ _Key = tuple[str, str]
 
 
 def has_branches(model: ModelProto) -> bool:
-    """Whether a graph or local function has an ``If``."""
-    return any(_is_if(node) for body in _bodies(model) for node in body.node)
+    """Whether a graph or local function has an ``If``, or says that a node was in one."""
+    return any(
+        _is_if(node) or node.doc_string == BRANCH for body in _bodies(model) for node in body.node
+    )
 
 
 def inline_branches(model: ModelProto) -> ModelProto:
@@ -95,6 +100,7 @@ def _flatten(
         renamed = NodeProto()
         # Protobuf messages are mutable and shared: the given model is not changed.
         renamed.CopyFrom(node)
+        renamed.doc_string = BRANCH if names else ""
         for field in (renamed.input, renamed.output):
             new_names = [names.get(name, name) for name in field]
             del field[:]

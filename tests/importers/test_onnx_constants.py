@@ -226,5 +226,5 @@ def test_a_truth_of_another_number_chooses_no_branch() -> None:
         ],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    with pytest.raises(ClosedFormError, match="its entry 256 is not in 0..1"):
+    with pytest.raises(ClosedFormError, match=r"its entry 256 is not in 0\.\.1"):
         cf.from_onnx(model)

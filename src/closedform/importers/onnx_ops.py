@@ -358,7 +358,10 @@ def _sign(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value
 
 
 def read_where(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value | EngineValue:
-    """Returns the value of a Where; the Mod of C with the divisor added where the signs differ is the floored one."""
+    """Returns the value of a Where.
+
+    The Mod of C with the divisor added where the signs differ is the floored one.
+    """
     attributes_of(node)
     condition, then, otherwise = operands
     if node.doc_string == CHOICE and (then.type != otherwise.type or condition.type.shape):

@@ -85,11 +85,19 @@ class FloatValues:
             symbol_name = CLOCK.value.name if is_clock else own_name
             inputs[own_name] = _filled(point.get(symbol_name), node)
         try:
-            computed = np.asarray(evaluate(self._graph, inputs)[name], np.float64)
+            computed = evaluate(self._graph, inputs)[name].astype(np.float64)
         except ClosedFormError:
             return False
+        (dtype,) = (
+            self._graph.nodes[output.index].type.dtype
+            for output in self._graph.outputs
+            if output.name == name
+        )
         wanted = float(arb(expected))
-        return bool(np.all(np.abs(computed - wanted) <= abs(wanted) * _LARGEST_ERROR))
+        # A number may be below the least float.
+        least = float(dtype.limits.tiny) if dtype.is_float else 0.0
+        error = abs(wanted) * _LARGEST_ERROR + least
+        return bool(np.all(np.abs(computed - wanted) <= error))
 
     def _constant(self, number: float, dtype: DType) -> Term:
         constant = self._exact(number, dtype)

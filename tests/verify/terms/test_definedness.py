@@ -4,6 +4,7 @@ import time
 
 import pytest
 import sympy as sp
+from flint import arb, fmpq
 
 from closedform.language import hyper, t
 from closedform.verify.terms.build import (
@@ -11,21 +12,31 @@ from closedform.verify.terms.build import (
     ONE,
     ZERO,
     add,
+    both,
     divide,
+    equal,
     ite,
     less,
     log,
     lookup,
     multiply,
+    negate,
     power,
     rational,
     square_root,
     subtract,
     symbol,
 )
-from closedform.verify.terms.definedness import Obligation, PartialOperation, obligations
+from closedform.verify.terms.definedness import (
+    Obligation,
+    PartialOperation,
+    left_out,
+    obligations,
+    with_domain,
+)
+from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.sympy_io import term
-from closedform.verify.terms.tree import Term, show
+from closedform.verify.terms.tree import TRUTHS, Term, show
 
 X, Y = symbol("x"), symbol("y")
 N = symbol("n", integer=True)
@@ -135,3 +146,53 @@ def test_nested_choices_cost_no_more_than_their_number() -> None:
     few = obligations(nested(4))
     assert len({each.path for each in few}) == 16
     assert not any(each.is_sufficient for each in few)
+
+
+QUOTIENT = divide(ONE, X)
+
+
+@pytest.mark.parametrize(
+    ("number", "operand", "parts"),
+    [
+        (Y, X, []),
+        (Y, add(X, Y), []),
+        (Y, QUOTIENT, [QUOTIENT]),
+        (QUOTIENT, QUOTIENT, []),
+        (add(ONE, log(QUOTIENT)), QUOTIENT, []),
+        (add(QUOTIENT, log(Y)), multiply(log(Y), QUOTIENT, X), []),
+        (log(Y), multiply(log(Y), QUOTIENT, X), [QUOTIENT]),
+        # A condition is evaluated, and one branch.
+        (ite(less(QUOTIENT, ONE), X, Y), QUOTIENT, []),
+        (ite(less(X, ONE), QUOTIENT, Y), QUOTIENT, [QUOTIENT]),
+        (Y, less(QUOTIENT, Y), [QUOTIENT]),
+        (Y, negate(equal(QUOTIENT, QUOTIENT)), [QUOTIENT]),
+        # Where x is 0 the choice has a value.
+        (
+            Y,
+            ite(equal(X, ZERO), Y, QUOTIENT),
+            [ite(equal(X, ZERO), Y, QUOTIENT)],
+        ),
+        (
+            Y,
+            both(less(X, ZERO), less(QUOTIENT, Y)),
+            [both(less(X, ZERO), less(QUOTIENT, Y))],
+        ),
+    ],
+)
+def test_what_is_left_out_may_be_undefined(number: Term, operand: Term, parts: list[Term]) -> None:
+    assert left_out([number], [operand]) == parts
+    kept = with_domain(number, [operand])
+    assert (kept == number) is (not parts)
+    # Neither more nor less than that both are defined.
+    for x in (-2, 0, 3):
+        for y in (-1, 0, 2):
+            point = {"x": fmpq(x), "y": fmpq(y)}
+            results = [value(number, point), value(_as_number(operand), point)]
+            is_undefined = any(isinstance(result, Undefined) for result in results)
+            result = value(kept, point)
+            assert isinstance(result, Undefined) is is_undefined
+            assert is_undefined or arb(result).overlaps(arb(results[0]))
+
+
+def _as_number(operand: Term) -> Term:
+    return ite(operand, ONE, ZERO) if operand.op in TRUTHS else operand

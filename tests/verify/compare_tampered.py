@@ -1,12 +1,13 @@
-"""More than 10,000 files that were tampered with: PROVED, and another meaning, is 0."""
+"""More than 20,000 files that were tampered with: PROVED, and another meaning, is 0."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.verify.tampered import BORDERS, OPTIONS, SCHEDULES, subjects, sweep
+from tests.verify.tampered_values import VALUE_EDITS
 
-OF_A_SCHEDULE, OF_A_RULE, OF_A_BORDER = 400, 120, 280
+OF_A_SCHEDULE, OF_A_RULE, OF_A_BORDER, OF_A_VALUE = 400, 120, 280, 280
 TOTAL: dict[str, int] = {}
 
 
@@ -32,8 +33,20 @@ def test_what_is_proved_is_what_the_engine_runs(
     assert result.wrong == []
 
 
+@pytest.mark.parametrize("name", subjects())
+def test_a_value_that_is_not_the_operand_is_not_proved_to_be(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same of values that only NaN, types and constants of engines distinguish."""
+    result = sweep(subjects()[name](), OF_A_VALUE, seed=3, edits=VALUE_EDITS)
+    with capsys.disabled():
+        print(f"\n{name}: {result.files} files with other values: {result.by_status}")
+    assert result.wrong == []
+
+
 def test_there_are_enough() -> None:
     schedules = len(SCHEDULES) * len(OPTIONS) * OF_A_SCHEDULE
     rules = (len(subjects()) - len(SCHEDULES) * len(OPTIONS)) * OF_A_RULE
     assert schedules + rules >= 10_000
     assert len(subjects()) * OF_A_BORDER >= 10_000
+    assert len(subjects()) * OF_A_VALUE >= 10_000

@@ -7,7 +7,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from closedform.verify.terms.verdict import Status
-from tests.verify.tampered import BORDERS, is_changed, subjects, sweep
+from tests.verify.tampered import BORDERS, Subject, is_changed, subjects, sweep
+from tests.verify.tampered_values import VALUES, edit_of
 
 FEW = ("linear", "annealing in 32 bits", "steps", "table", "sgd in one graph", "clipped")
 OF_EACH = 12
@@ -28,6 +29,25 @@ def test_what_is_proved_is_what_the_engine_runs(name: str) -> None:
     assert result.wrong == []
     assert result.files == OF_EACH
     assert result.by_status.get("refused", 0) > 0
+
+
+SMALL = ("linear", "steps in 32 bits", "sgd in one graph")
+
+
+@pytest.fixture(scope="module")
+def small_subjects() -> list[Subject]:
+    return [subjects()[name]() for name in SMALL]
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_a_value_that_is_not_the_operand_is_not_proved_to_be(
+    value: str, small_subjects: list[Subject]
+) -> None:
+    """Values that only NaN, types and constants of engines distinguish from an operand."""
+    for seed, subject in enumerate(small_subjects):
+        result = sweep(subject, 2, seed=seed, edits=[edit_of(value)])
+        assert result.wrong == []
+        assert result.files == 2
 
 
 def test_the_judge_finds_a_narrow_step() -> None:

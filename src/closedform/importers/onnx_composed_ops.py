@@ -287,7 +287,7 @@ def _where(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Valu
         if number == otherwise and sign and bool(np.all(chosen.array() == infinity)):
             return EngineValue(otherwise)
         is_nan = bool(np.all(np.isnan(chosen.array()))) and _tests_for_nan(reader, condition)
-        if is_nan and not reader.left_out(otherwise, [condition]):
+        if is_nan and not reader.missing_parts(otherwise, [condition]):
             return otherwise
     return read_where(reader, node, operands)
 

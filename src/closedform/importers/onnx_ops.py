@@ -70,7 +70,7 @@ class Reader:
         Raises:
             VerificationError: The result is a truth, or smaller than the operand.
         """
-        for part in self.left_out(result, operands):
+        for part in self.missing_parts(result, operands):
             is_truth = part.type.dtype is DType.BOOL
             shape = broadcast(part.type.shape, result.type.shape)
             if result.type.dtype is DType.BOOL or shape != result.type.shape:
@@ -92,11 +92,11 @@ class Reader:
         """Names a value as a result, which has a value where the whole graph can be run."""
         self.builder.output(name, self.with_domain(value, self.failing))
 
-    def left_out(self, result: Value, operands: Iterable[Value]) -> list[Value]:
+    def missing_parts(self, result: Value, operands: Iterable[Value]) -> list[Value]:
         """Returns the parts of some operands that are not evaluated wherever the result is."""
         pending = [operand.index for operand in operands if operand != result]
         sought, evaluated = set(pending), set[int]()
-        for index in self._evaluated(result.index):
+        for index in self._walk_evaluated(result.index):
             evaluated.add(index)
             sought.discard(index)
             # Nearly always each operand is one of the node that was added last.
@@ -126,7 +126,7 @@ class Reader:
         # A sum that cannot leave its dtype.
         return node.op in _WHOLE and self.ranges.of(index) != full(node.type.dtype)
 
-    def _evaluated(self, index: int) -> Iterator[int]:
+    def _walk_evaluated(self, index: int) -> Iterator[int]:
         """Yields the nodes that are evaluated wherever a node is, nearer ones first."""
         pending, seen = deque([index]), set[int]()
         while pending:

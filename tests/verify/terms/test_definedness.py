@@ -30,7 +30,7 @@ from closedform.verify.terms.build import (
 from closedform.verify.terms.definedness import (
     Obligation,
     PartialOperation,
-    left_out,
+    missing_parts,
     obligations,
     with_domain,
 )
@@ -180,7 +180,7 @@ QUOTIENT = divide(ONE, X)
     ],
 )
 def test_what_is_left_out_may_be_undefined(number: Term, operand: Term, parts: list[Term]) -> None:
-    assert left_out([number], [operand]) == parts
+    assert missing_parts([number], [operand]) == parts
     kept = with_domain(number, [operand])
     assert (kept == number) is (not parts)
     # Neither more nor less than that both are defined.

@@ -134,13 +134,13 @@ def with_domain(number: Term, operands: Iterable[Term]) -> Term:
         >>> with_domain(x, [divide(x, y)]), with_domain(divide(x, y), [y, divide(x, y)])
         ((x + (0 * (x / y))), (x / y))
     """
-    parts = left_out([number], operands)
+    parts = missing_parts([number], operands)
     zeros = (ite(part, ONE, ONE) if part.op in TRUTHS else part for part in parts)
     # Not an ``ite``: that 0 times a number is 0 is known to each normal form.
     return add(number, *(multiply(ZERO, part) for part in zeros)) if parts else number
 
 
-def left_out(results: Sequence[Term], operands: Iterable[Term]) -> list[Term]:
+def missing_parts(results: Sequence[Term], operands: Iterable[Term]) -> list[Term]:
     """Returns the parts of some operands that may be undefined where the results are not.
 
     Args:
@@ -151,7 +151,7 @@ def left_out(results: Sequence[Term], operands: Iterable[Term]) -> list[Term]:
     if not pending:
         return []
     sought, evaluated = set(pending), set[Term]()
-    for node in _evaluated(results):
+    for node in _walk_evaluated(results):
         evaluated.add(node)
         sought.discard(node)
         # Most operands are arguments of the result: the search ends after a few terms.
@@ -176,7 +176,7 @@ _LAZY = frozenset({Op.ITE, Op.AND, Op.OR})
 """Operations that evaluate only some of their arguments."""
 
 
-def _evaluated(roots: Iterable[Term]) -> Iterator[Term]:
+def _walk_evaluated(roots: Iterable[Term]) -> Iterator[Term]:
     """Yields the terms that are evaluated wherever some terms are, nearer ones first."""
     pending, seen = deque(roots), set[Term]()
     while pending:

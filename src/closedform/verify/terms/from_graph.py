@@ -28,7 +28,7 @@ from closedform.ir import STEP_MAX, DType, Graph, Node, Op, Role, Shape, ranges
 from closedform.ir.analysis.interval import Interval, full
 from closedform.language import t
 from closedform.verify.terms import build, conversions, sympy_io, tree
-from closedform.verify.terms.definedness import is_partial, left_out, with_domain
+from closedform.verify.terms.definedness import is_partial, missing_parts, with_domain
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tables import element, total
 from closedform.verify.terms.tensor_functions import (
@@ -271,7 +271,7 @@ class GraphReader:
     def _keep(self, node: Node, value: Term, operands: Sequence[Term]) -> Term:
         if value.op not in tree.TRUTHS:
             return with_domain(value, operands)
-        if left_out([value], operands):
+        if missing_parts([value], operands):
             raise self.error(node, "it leaves out an operand that may have no value")
         return value
 

@@ -85,7 +85,7 @@ class FloatValues:
             own_name = str(node.attribute("name"))
             is_clock = node.attribute("role") == Role.STEP
             symbol_name = CLOCK.value.name if is_clock else own_name
-            inputs[own_name] = _filled(point.get(symbol_name), node)
+            inputs[own_name] = _tensor_of(point.get(symbol_name), node)
         try:
             values = node_values(self._graph, inputs)
         except ClosedFormError:
@@ -171,7 +171,7 @@ def _has_no_integer(node: Node, values: Sequence[Array]) -> bool:
     return not bool(np.all((wide > float(low) - 1) & (wide < float(high) + 1)))
 
 
-def _filled(number: fmpq | None, node: Node) -> Array:
+def _tensor_of(number: fmpq | None, node: Node) -> Array:
     """A tensor of equal elements; an axis of a named size has one."""
     shape = tuple(size if isinstance(size, int) else 1 for size in node.type.shape)
     value = 0.0 if number is None else float(int(number.p) / int(number.q))

@@ -23,6 +23,7 @@ from closedform.training.tracing.onnx_registry import core_decompositions
 from closedform.training.tracing.operators import ATEN
 from closedform.training.tracing.random_operators import Draw, random_decompositions
 from closedform.training.tracing.reductions import in_stages
+from closedform.training.tracing.scattered_sums import add_at_places
 from closedform.training.tracing.specials import SPECIALS
 
 
@@ -43,7 +44,9 @@ def decompositions(draw: Draw) -> dict[Any, Callable[..., Any]]:
         ATEN.empty.memory_format: _zeros,
     }
     by_dtype = {
-        **{operator: _in_float32(operator) for operator in _SCATTERED_SUMS},
+        # onnxruntime 1.31 does not have them in 16 bits.
+        ATEN.scatter_add.default: _in_float32(ATEN.scatter_add.default),
+        ATEN.index_put.default: _in_float32(ATEN.index_put.default, add_at_places),
         **{operator: _only_float64(operator) for operator in _WITH_ATTRIBUTES},
         ATEN.addmm.default: _addmm,
         ATEN.baddbmm.default: _only_float64(ATEN.baddbmm.default, needs_options=True),
@@ -225,9 +228,6 @@ _WITH_ATTRIBUTES = (
 exporter has in float32; onnxruntime 1.31 has LeakyRelu and Elu for float32 only."""
 
 _ADDMM_IN_FLOAT64 = _only_float64(ATEN.addmm.default, needs_options=True)
-
-_SCATTERED_SUMS = (ATEN.scatter_add.default, ATEN.index_put.default)
-"""onnxruntime 1.31 does not have them in 16 bits."""
 
 
 def max_pool2d_backward(

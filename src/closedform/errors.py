@@ -26,6 +26,7 @@ __all__ = [
     "MissingFactsError",
     "SessionError",
     "StateError",
+    "ThreadsWarning",
     "TraceError",
     "TrainingExportError",
     "UnknownNameError",
@@ -135,6 +136,10 @@ class VerificationError(ClosedFormError, ValueError):
 
 class UnprovedWarning(UserWarning):
     """An export is not proved to be its source; the message has the reason and the proved range."""
+
+
+class ThreadsWarning(UserWarning):
+    """A file computes other numbers with several threads, and runs on one."""
 
 
 def shortened(text: str, longest: int = 200) -> str:

@@ -117,7 +117,8 @@ class _Tied(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table, self.middle = nn.Embedding(60, 24), nn.Linear(24, 24)
+        # More rows than are added by a product: ScatterElements.
+        self.table, self.middle = nn.Embedding(120, 24), nn.Linear(24, 24)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Returns scores of the tokens."""

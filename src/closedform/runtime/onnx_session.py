@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +15,12 @@ import numpy as np
 import onnxruntime as ort
 from onnx import ModelProto, TensorProto
 
-from closedform.errors import SessionError
+from closedform.errors import SessionError, ThreadsWarning
 from closedform.exporters.onnx_model import serialize, to_model
 from closedform.files import check_regular
 from closedform.ir.graph import Array, Graph
 from closedform.ir.types import DType
+from closedform.runtime.shared_places import node_with_shared_places
 
 ModelSource = str | os.PathLike[str] | bytes | ModelProto | Graph
 
@@ -100,7 +102,8 @@ def open_session(
     Args:
         source: A path, a serialized model, a ModelProto, or a Graph, which is exported first.
         providers: Execution providers of onnxruntime in order of preference; the CPU if None.
-        threads: Threads within one operator; chosen by onnxruntime if None.
+        threads: Threads within one operator; chosen by onnxruntime if None. One, with a warning,
+            for a model whose values depend on the threads on a CPU.
         is_optimized: Whether onnxruntime may fold and fuse nodes (its "basic" level, which does not
             change values).
         has_memory_pattern: Whether onnxruntime allocates the memory of all runs after the first as
@@ -124,7 +127,7 @@ def open_session(
             )
     options = ort.SessionOptions()
     options.log_severity_level = 4  # errors are raised, not logged
-    options.intra_op_num_threads = 0 if threads is None else checked_threads(threads, where)
+    options.intra_op_num_threads = _threads_for(model, provider_names, threads, where)
     options.enable_mem_pattern = has_memory_pattern
     if not is_resident:
         options.enable_cpu_mem_arena = False
@@ -152,6 +155,24 @@ def open_session(
         optional=_ports(raw.get_overridable_initializers(), where),
         outputs=_ports(raw.get_outputs(), where),
     )
+
+
+def _threads_for(model: bytes, providers: Sequence[str], threads: int | None, where: str) -> int:
+    """The number of threads for a model; 0 lets onnxruntime choose."""
+    count = 0 if threads is None else checked_threads(threads, where)
+    if count == 1 or providers[0] not in CPU:
+        return count
+    node = node_with_shared_places(model)
+    if node is None:
+        return count
+    warnings.warn(
+        f"the ScatterND of {node.output[0]!r} may add two rows to one place, which onnxruntime "
+        f"does from several threads without a lock ({where}): it runs on one thread; export the "
+        "model again, or write ScatterElements",
+        ThreadsWarning,
+        stacklevel=3,
+    )
+    return 1
 
 
 def checked_threads(threads: int, where: str = "") -> int:

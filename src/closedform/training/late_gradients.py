@@ -102,17 +102,7 @@ class LateGradients:
         size = static_bytes(self._value_infos[gradient]) or 0
         if sum(static_bytes(self._value_infos[name]) or 0 for name in factors.values()) >= size:
             return None
-        first, after = nodes, list[NodeProto]()
-        # A ScatterND over a tensor that is computed is the end of the gradient of a tied embedding,
-        # and onnxruntime would have both tensors: as an output of the model, the second one gets
-        # separate memory. Its kernel begins with a copy of its operand, unless that is its result
-        # (onnxruntime, scatter_nd.cc, PrepareForCompute).
-        if len(nodes) > 1 and nodes[-1].op_type == "ScatterND":
-            *first, last = nodes
-            if last.input[0] == first[-1].output[0]:
-                last.input[0], first[-1].output[0], after = BEFORE, GRADIENT, [last]
-            else:
-                first = nodes
+        first, after = _parts(nodes)
         models = tuple(
             self._model_of(part, gradient, factors, constants.values())
             for part in (first, after)
@@ -159,6 +149,30 @@ class LateGradients:
             and len(node.output) == 1
             and not any(attribute.HasField("g") for attribute in node.attribute)
         )
+
+
+def _parts(nodes: list[NodeProto]) -> tuple[list[NodeProto], list[NodeProto]]:
+    """The nodes of a gradient, and those that add rows to it, if it ends so.
+
+    A ScatterElements over a tensor that is computed is the end of the gradient of a tied embedding,
+    and onnxruntime would have both tensors: as an output of the model, the second one gets separate
+    memory. Its kernel begins with a copy of its operand, unless that is its result (onnxruntime,
+    scatter_elements.cc, CopyScatterData).
+    """
+    last = nodes[-1]
+    if last.op_type != "ScatterElements":
+        return nodes, []
+    pending, first = {last.input[0]}, list[NodeProto]()
+    # A late value is read once: the operands of the sum share none.
+    for node in reversed(nodes[:-1]):
+        if node.output[0] in pending:
+            pending.update(node.input)
+            first.insert(0, node)
+    if not first:
+        return nodes, []
+    after = [node for node in nodes if node not in first]
+    first[-1].output[0], last.input[0] = GRADIENT, BEFORE
+    return first, after
 
 
 def wasteful(

@@ -11,6 +11,7 @@ from onnx import GraphProto, ModelProto, NodeProto, helper
 
 from closedform.exporters.onnx_join import rename_values
 from closedform.ir import naming
+from closedform.runtime.shared_places import node_with_shared_places
 from closedform.training.file_names import mark_names, output_names
 from closedform.training.onnx_torch import OnnxModule
 from closedform.training.onnx_torch.module import is_training_form
@@ -24,7 +25,8 @@ _DEFAULTS_SINCE = 4
 def forward_of_file(module: OnnxModule, params: Tensors, buffers: Tensors) -> ModelProto | None:
     """Returns the graph of a file in evaluation mode, with its weights as inputs.
 
-    None if an input is an output, too, or an output is a weight.
+    None if an input is an output, too, or an output is a weight, or if values of the graph depend
+    on the threads of onnxruntime.
 
     Args:
         module: The model of the file.
@@ -39,6 +41,8 @@ def forward_of_file(module: OnnxModule, params: Tensors, buffers: Tensors) -> Mo
     names |= {name: naming.param(name) for name in params}
     names |= {name: naming.buffer(name) for name in buffers}
     if len(names) < len(files) + len(tensors):
+        return None
+    if node_with_shared_places(model.SerializeToString()) is not None:
         return None
     for name in _defined_names(model.graph):
         if name in names.values() and name not in names:

@@ -41,7 +41,7 @@ def check(entry: Entry, folder: Path, steps: int = STEPS) -> str:
     torch.manual_seed(0)
     model = entry.model()
     example = entry.batch(ROWS)
-    _initialize_lazy(model, example)
+    initialize_lazy(model, example)
     entry.prepare(model)
     before = _everything(model)
     refusal: ExportError | None = None
@@ -87,7 +87,7 @@ def check_in_16_bits(entry: Entry, dtype: torch.dtype) -> str:
     """
     torch.manual_seed(0)
     model = entry.model()
-    _initialize_lazy(model, entry.batch(ROWS))
+    initialize_lazy(model, entry.batch(ROWS))
     entry.prepare(model)
     model.to(dtype)
     loss = entry.loss.to(dtype) if isinstance(entry.loss, nn.Module) else entry.loss
@@ -111,7 +111,7 @@ def _narrowed(value: Any, dtype: torch.dtype) -> Any:
     return value.to(dtype) if is_float else value
 
 
-def _initialize_lazy(model: nn.Module, example: Any) -> None:
+def initialize_lazy(model: nn.Module, example: Any) -> None:
     if any(isinstance(part, nn.modules.lazy.LazyModuleMixin) for part in model.modules()):
         with torch.no_grad():
             model(example[0])
@@ -146,6 +146,26 @@ def _numbers(session: OnnxSession, arrays: dict[str, Any], seed: tuple[int, ...]
     }
     ports = {n: p for n, p in session.inputs.items() if n.startswith("random.")}
     return draw(ports, sizes, seed, "the zoo")
+
+
+def _feeds(
+    session: OnnxSession, traced: Any, model: nn.Module, entry: Entry, batch: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The inputs of a step, and the random numbers among them."""
+    arrays = _arrays(model, entry, batch)
+    numbers = _numbers(session, arrays, (7,))
+    feeds = {f"param.{n}": v for n, v in traced.params.items()}
+    feeds |= {f"buffer.{n}": v for n, v in traced.buffers.items()}
+    feeds |= {f"batch.{n}": v for n, v in arrays.items()} | numbers
+    # A buffer may be the transpose of another tensor.
+    return {name: np.array(feeds[name], order="C") for name in session.inputs}, numbers
+
+
+def feeds_of(
+    session: OnnxSession, traced: Any, model: nn.Module, entry: Entry, rows: int
+) -> dict[str, Any]:
+    """The inputs of a step for a batch of a number of rows."""
+    return _feeds(session, traced, model, entry, entry.batch(rows))[0]
 
 
 def in_torch(model: nn.Module, entry: Entry, batch: Any, numbers: dict[str, Any]) -> Any:
@@ -196,13 +216,7 @@ def _gradients(
     With ``is_widened``, torch computes in float32, too, and rounds the gradients.
     """
     batch = entry.batch(ROWS + 1)
-    arrays = _arrays(model, entry, batch)
-    numbers = _numbers(session, arrays, (7,))
-    feeds = {f"param.{n}": v for n, v in traced.params.items()}
-    feeds |= {f"buffer.{n}": v for n, v in traced.buffers.items()}
-    feeds |= {f"batch.{n}": v for n, v in arrays.items()} | numbers
-    # A buffer may be the transpose of another tensor.
-    ordered = {name: np.array(feeds[name], order="C") for name in session.inputs}
+    ordered, numbers = _feeds(session, traced, model, entry, batch)
     results = run_on(session, ordered)
     outputs = dict(zip(session.outputs, results, strict=True))
     dtype = next(model.parameters()).dtype

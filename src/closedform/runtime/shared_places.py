@@ -25,6 +25,7 @@ def node_with_shared_places(serialized: bytes) -> NodeProto | None:
         for scope in _scopes(body):
             producers = {name: node for node in scope.node for name in node.output}
             constants = _constants(scope)
+            node: NodeProto
             for node in scope.node:
                 if _reduces(node) and not _are_distinct(node.input[1], producers, constants):
                     return node

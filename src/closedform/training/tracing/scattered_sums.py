@@ -17,13 +17,6 @@ from closedform.training.tracing.operators import ATEN
 
 Tensor = torch.Tensor
 
-_MOST_PLACES = 512
-"""Above, a product with the matrix of places is slower than ``ScatterElements`` for any width."""
-
-_PLACES_PER_COLUMN = 4
-"""A product takes time for each place, ``ScatterElements`` for each column: with 8 columns, it is
-faster from 32 places on."""
-
 _WIDE = frozenset({torch.float32, torch.float64})
 """In 16 bits a sum of rows is computed in float32 and rounded once."""
 
@@ -36,10 +29,8 @@ def add_at_places(
 ) -> Any:
     """Returns ``value.index_put(indices, source, accumulate=True)``.
 
-    1. In a backward, for few places, the rows are multiplied by the matrix that has a 1 where a row
-       is for a place. An infinite gradient makes the gradients of all places NaN.
-    2. Otherwise ``scatter_add`` along one axis, which is ``ScatterElements``: its kernel runs on
-       one thread, in the order of the rows.
+    It is ``scatter_add`` along one axis, in ONNX ``ScatterElements``, whose kernel adds on one
+    thread in the order of the rows, as torch does.
 
     Masks are left to torch's exporter: their places are distinct. So are replacements, which torch
     leaves undefined for repeated places.
@@ -49,61 +40,39 @@ def add_at_places(
         return NotImplemented
     axes = [axis for axis, index in enumerate(indices) if index is not None]
     first, last = axes[0], axes[-1]
-    if last - first + 1 != len(axes):
-        # torch puts the axes of separated indices first.
-        order = [*axes, *(axis for axis in range(value.dim()) if axis not in axes)]
-        inverse = [order.index(axis) for axis in range(value.dim())]
-        moved_sum = add_at_places(value.permute(order), tensors, source, True)
-        if moved_sum is NotImplemented:
-            moved_sum = value.permute(order).index_put(tensors, source, accumulate=True)
-        return moved_sum.permute(inverse)
-    sizes = value.shape[first : last + 1]
-    places = _flat_places(tensors, sizes)
-    shape = (*value.shape[:first], *places.shape, *value.shape[last + 1 :])
-    rows = source.expand(shape)
-    # One axis of places in the rows and in the table.
+    if last - first + 1 == len(axes):
+        return _add_along(value, first, tensors, source)
+    # torch puts the axes of separated indices first.
+    order = [*axes, *(axis for axis in range(value.dim()) if axis not in axes)]
+    inverse = [order.index(axis) for axis in range(value.dim())]
+    return _add_along(value.permute(order), 0, tensors, source).permute(inverse)
+
+
+def _add_along(value: Tensor, axis: int, indices: Sequence[Tensor], source: Tensor) -> Tensor:
+    """Adds rows at the places of adjacent axes."""
+    outer, sizes = value.shape[:axis], value.shape[axis : axis + len(indices)]
+    inner = value.shape[axis + len(indices) :]
+    places = _flat_places(indices, sizes)
+    rows = source.expand((*outer, *places.shape, *inner))
+    # A view is written only where it changes a shape: add_rows_to_sums looks for the sum.
     if places.dim() != 1:
-        rows = rows.reshape(*shape[:first], places.numel(), *value.shape[last + 1 :])
+        rows = rows.reshape(*outer, places.numel(), *inner)
         places = places.reshape(-1)
-    if len(axes) == 1:
-        return _add_along(value, first, places, rows)
-    table = value.reshape(*value.shape[:first], math.prod(sizes), *value.shape[last + 1 :])
-    return _add_along(table, first, places, rows).reshape(value.shape)
-
-
-def _add_along(table: Tensor, axis: int, places: Tensor, rows: Tensor) -> Tensor:
-    if _is_product_faster(table, axis):
-        return table + _product(table, places, rows)
-    spread = places.view(-1, *[1] * (table.dim() - axis - 1)).expand(rows.shape)
-    return table.scatter_add(axis, spread, rows)
+    table = value if len(sizes) == 1 else value.reshape(*outer, math.prod(sizes), *inner)
+    spread = places.view(-1, *[1] * len(inner)).expand(rows.shape)
+    total = table.scatter_add(axis, spread, rows)
+    return total if len(sizes) == 1 else total.reshape(value.shape)
 
 
 def _flat_places(indices: Sequence[Tensor], sizes: Sequence[Any]) -> Tensor:
     """The places of entries of several axes in one flat axis."""
-    indices = torch.broadcast_tensors(*(index.long() for index in indices))
     if len(indices) == 1:
-        return indices[0]
+        return indices[0].long()
     places = torch.zeros((), dtype=torch.int64)
     for index, size in zip(indices, sizes, strict=True):
+        # torch counts negative indices from the end, as ScatterElements does.
         places = places * size + torch.where(index < 0, index + size, index)
     return places
-
-
-def _is_product_faster(table: Tensor, axis: int) -> bool:
-    count, width = table.shape[0], table.shape[1:].numel()
-    is_known = isinstance(count, int) and isinstance(width, int)
-    # A graph task is torch's backward. In a forward infinite rows are ordinary values.
-    if axis or not is_known or torch._C._current_graph_task_id() < 0:
-        return False
-    is_narrow = count <= min(_MOST_PLACES, _PLACES_PER_COLUMN * width)
-    return is_narrow and table.dtype is torch.float32
-
-
-def _product(table: Tensor, places: Tensor, rows: Tensor) -> Tensor:
-    count = table.shape[0]
-    places = torch.where(places < 0, places + count, places)
-    matrix = (torch.arange(count).unsqueeze(1) == places).to(rows.dtype)
-    return (matrix @ rows.flatten(1)).view(table.shape)
 
 
 def add_rows_to_sums(graph_module: torch.fx.GraphModule) -> None:

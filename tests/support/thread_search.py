@@ -97,21 +97,24 @@ def largest_difference(run: NodeRun, threads: int | None, repetitions: int) -> t
     expected = session(run.model, 1).run(None, dict(run.values))
     runner = session(run.model, threads)
     first = runner.run(None, dict(run.values))
-    from_one = max(map(_difference, first, expected), default=0.0)
+    from_one = max(map(difference, first, expected), default=0.0)
     apart = 0.0
     for _ in range(repetitions - 1):
         again = runner.run(None, dict(run.values))
-        apart = max(apart, *map(_difference, again, first))
+        apart = max(apart, *map(difference, again, first))
     return from_one, apart
 
 
-def _difference(value: Array, expected: Array) -> float:
+def difference(value: Array, expected: Array) -> float:
+    """The largest difference, relative to the largest value; infinite for other infinities."""
     if np.array_equal(value, expected, equal_nan=value.dtype.kind in "fc"):
         return 0.0
     if value.dtype.kind not in "fc":
         return np.inf
     is_finite = np.isfinite(expected)
-    if not np.array_equal(is_finite, np.isfinite(value)):
+    if not np.array_equal(value[~is_finite], expected[~is_finite], equal_nan=True):
+        return np.inf
+    if not np.isfinite(value[is_finite]).all():
         return np.inf
     scale = np.abs(expected[is_finite]).max(initial=0.0)
     return float(np.abs(value[is_finite] - expected[is_finite]).max(initial=0.0) / scale)

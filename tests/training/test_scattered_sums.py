@@ -1,4 +1,4 @@
-"""Gradients of weights that are looked up and used once more: rows are added to the other part."""
+"""Sums of rows at places that repeat: right with threads, and added to the other part."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import onnx
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy, embedding
+from torch.nn.functional import cross_entropy, embedding, interpolate
 
 from closedform import optimizers, transforms
+from closedform.runtime.onnx_session import open_session, run_on
 from closedform.training import TrainSession, export
+from closedform.training.tracing.scattered_sums import add_at_places
+from closedform.training.tracing.trace import trace
 
 _ROWS, _WIDTH = 40, 8
 
@@ -84,3 +87,104 @@ def test_rows_are_added_to_the_other_part(use: str, dtype: torch.dtype, tmp_path
     tolerance = {torch.float32: 1e-5, torch.float64: 1e-12, torch.float16: 2e-3}[dtype]
     scale = np.abs(gradient.numpy()).max() + 1
     assert np.abs(session.params["weight"] - expected).max() <= tolerance * scale
+
+
+PLACES: dict[str, tuple[tuple[int, ...], list[torch.Tensor | None], tuple[int, ...]]] = {
+    "rows": ((7, 3), [torch.tensor([1, 5, 1, 1])], (4, 3)),
+    "a matrix of rows": ((7, 3), [torch.tensor([[1, 5], [1, 1]])], (2, 2, 3)),
+    "one row": ((7, 3), [torch.tensor(4)], (3,)),
+    "from the end": ((7, 3), [torch.tensor([-1, 6, -7])], (3, 3)),
+    "int32": ((7, 3), [torch.tensor([1, 1], dtype=torch.int32)], (2, 3)),
+    "one source for all": ((7, 3), [torch.tensor([1, 5, 1])], (1,)),
+    "columns": ((2, 7, 3), [None, torch.tensor([1, 5, 1])], (2, 3, 3)),
+    "the last axis": ((2, 7), [None, torch.tensor([[1, 5], [1, 1]])], (2, 2, 2)),
+    "pairs": ((5, 6, 2), [torch.tensor([1, 1, 4]), torch.tensor([2, 2, -1])], (3, 2)),
+    "all pairs": ((2, 5, 6), [None, torch.tensor([[1], [1]]), torch.tensor([2, -4])], (2, 2, 2)),
+    "separated": ((5, 2, 6), [torch.tensor([1, 1]), None, torch.tensor([-1, 5])], (2, 2)),
+    "three axes": ((3, 4, 5), [torch.tensor([1, 1]), torch.tensor(2), torch.tensor([-1, 4])], (2,)),
+    "an infinite row": ((7, 3), [torch.tensor([1, 5, 1])], (3, 3)),
+    "no rows": ((7, 3), [torch.tensor([], dtype=torch.int64)], (0, 3)),
+}
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_the_sum_is_that_of_torch(kind: str) -> None:
+    shape, indices, of_source = PLACES[kind]
+    generator = torch.Generator().manual_seed(0)
+    value = torch.randn(shape, generator=generator, dtype=torch.float64)
+    source = torch.randn(of_source, generator=generator, dtype=torch.float64)
+    if "infinite" in kind:
+        source[1] = torch.tensor([torch.inf, -torch.inf, torch.nan])
+    wide = [None if index is None else index.long() for index in indices]
+    expected = torch.ops.aten.index_put.default(value, wide, source, True)
+    total = add_at_places(value, indices, source, True)
+    # Of four addends at most, in any order.
+    torch.testing.assert_close(total, expected, rtol=1e-14, atol=1e-14, equal_nan=True)
+
+
+def test_masks_and_replacements_are_left_to_the_exporter() -> None:
+    value, rows = torch.zeros(4, 2), torch.ones(2, 2)
+    mask = torch.tensor([True, False, True, False])
+    assert add_at_places(value, [mask], rows, True) is NotImplemented
+    assert add_at_places(value, [torch.tensor([1, 1])], rows, False) is NotImplemented
+
+
+_COUNT = 65
+
+Tensor = torch.Tensor
+LARGE: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "embedding": lambda table, ids, x: (embedding(ids, table) * x).mean(),
+    "index": lambda table, ids, x: (table[ids] * x).mean(),
+    "two axes": lambda table, ids, x: (table.view(13, 5, -1)[ids % 13, ids % 5] * x).mean(),
+    "index_add": lambda table, ids, x: (
+        torch.zeros(3, 64, dtype=x.dtype)
+        .index_add(0, ids.flatten() % 3, (table[ids] * x).flatten(0, 1))
+        .square()
+        .mean()
+    ),
+    "index_put": lambda table, ids, x: (
+        torch.zeros(5, 64, dtype=x.dtype)
+        .index_put((ids % 5,), table[ids] * x, accumulate=True)
+        .square()
+        .mean()
+    ),
+    "interpolate": lambda table, ids, x: (
+        interpolate(table[None, None] * x.mean(), size=(256, 512), mode="bilinear").square().mean()
+    ),
+}
+"""Functions of a table of 65 rows, with many numbers for each."""
+
+
+class _Table(nn.Module):
+    def __init__(self, function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.weight = nn.Parameter(torch.randn(_COUNT, 64))
+        self._function = function
+
+    def forward(self, ids: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return self._function(self.weight, ids, x)
+
+
+def _batch(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    return torch.randint(0, _COUNT, (rows, 64)), torch.randn(rows, 64, 64)
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_gradients_of_large_batches_are_right_with_threads(name: str) -> None:
+    model, wide = _Table(LARGE[name]), _Table(LARGE[name]).double()
+    step = trace(model, None, _batch(4)).step
+    ids, x = _batch(128)
+    wide(ids, x.double()).backward()
+    assert wide.weight.grad is not None
+    expected = wide.weight.grad.numpy()
+    feeds = {"param.weight": model.weight.detach(), "batch.ids": ids, "batch.x": x}
+    arrays = {name: value.numpy() for name, value in feeds.items()}
+    for threads in (1, 2, None):
+        session = open_session(step, threads=threads)
+        for _ in range(3):
+            results = dict(zip(session.outputs, run_on(session, arrays), strict=True))
+            # Sums of some hundred rows of both signs; a lost row is an error of 1e-2 or more.
+            error = np.abs(results["grad.weight"] - expected).max() / np.abs(expected).max()
+            assert error <= 2e-6, (threads, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from closedform import optimizers
 from closedform.errors import ExportError
 from closedform.options import GraphOptions, ModelSpec
 from closedform.runtime.onnx_session import OnnxSession, open_session, run_on
+from closedform.runtime.shared_places import node_with_shared_places
 from closedform.training import TrainSession
 from closedform.training.assembly import assemble
 from closedform.training.feeds import draw
@@ -31,6 +32,9 @@ from closedform.training.tracing.trace import trace
 from tests.training.zoo import Entry
 
 STEPS, ROWS, RATE = 20, 4, 0.02
+
+MANY_ROWS, MANY_ELEMENTS = 512, 1 << 16
+"""A batch on which onnxruntime divides the work of most operators among threads."""
 
 # Sums in another order, carried on by 20 steps of gradient descent.
 TOLERANCE = 1e-4
@@ -68,7 +72,14 @@ def check(entry: Entry, folder: Path, steps: int = STEPS) -> str:
         return _refusal(refusal)
     assert refusal is None, refusal
     files.write(folder)
-    ratio = _gradients(open_session(traced.step), traced, model, entry)
+    for file in folder.glob("*.onnx"):
+        assert node_with_shared_places(file.read_bytes()) is None, file.name
+    ratio = _gradients([open_session(traced.step)], traced, model, entry)
+    if entry.has_large_batches:
+        with_threads = [open_session(traced.step, threads=threads) for threads in (2, None)]
+        elements = sum(array.size for array in _arrays(model, entry, example).values())
+        rows = max(ROWS + 1, min(MANY_ROWS, MANY_ELEMENTS * ROWS // elements))
+        _gradients(with_threads, traced, model, entry, rows=rows)
     _trained(TrainSession(folder, threads=1), model, entry, steps)
     return f"gradients {ratio:.2g} times as far from float64 as torch in float32"
 
@@ -101,7 +112,7 @@ def check_in_16_bits(entry: Entry, dtype: torch.dtype) -> str:
         traced = trace(model, loss, batch(ROWS), is_widened=is_widened, **entry.options)
     except ExportError as error:
         return _refusal(error)
-    ratio = _gradients(open_session(traced.step), traced, model, narrow, is_widened=is_widened)
+    ratio = _gradients([open_session(traced.step)], traced, model, narrow, is_widened=is_widened)
     word = str(dtype).removeprefix("torch.")
     return f"gradients {ratio:.2g} times as far from float64 as torch in {word}"
 
@@ -209,16 +220,20 @@ def _parameters(model: nn.Module, entry: Entry) -> dict[str, nn.Parameter]:
 
 
 def _gradients(
-    session: OnnxSession, traced: Any, model: nn.Module, entry: Entry, *, is_widened: bool = False
+    sessions: Sequence[OnnxSession],
+    traced: Any,
+    model: nn.Module,
+    entry: Entry,
+    *,
+    is_widened: bool = False,
+    rows: int = ROWS + 1,
 ) -> float:
     """How far the gradients are from float64, in multiples of torch in the model's dtype.
 
     With ``is_widened``, torch computes in float32, too, and rounds the gradients.
     """
-    batch = entry.batch(ROWS + 1)
-    ordered, numbers = _feeds(session, traced, model, entry, batch)
-    results = run_on(session, ordered)
-    outputs = dict(zip(session.outputs, results, strict=True))
+    batch = entry.batch(rows)
+    ordered, numbers = _feeds(sessions[0], traced, model, entry, batch)
     dtype = next(model.parameters()).dtype
 
     def grads(change: Callable[[Any], Any], wide: torch.dtype | None) -> dict[str, Any]:
@@ -253,7 +268,8 @@ def _gradients(
     ratio = 0.0
     judged = {name: np.isfinite(grad) for name, grad in narrow.items()}
     assert any(mask.any() for mask in judged.values()), "torch overflows in all gradients"
-    for name, expected in exact.items():
+    runs = [dict(zip(one.outputs, run_on(one, ordered), strict=True)) for one in sessions]
+    for outputs, (name, expected) in itertools.product(runs, exact.items()):
         # Entries that overflow in torch's float16 have no error to compare with.
         mask = judged[name]
         distances = np.abs(outputs[f"grad.{name}"].astype(np.float64) - expected)[mask]

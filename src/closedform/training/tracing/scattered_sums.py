@@ -66,12 +66,14 @@ def _add_along(value: Tensor, axis: int, indices: Sequence[Tensor], source: Tens
 
 def _flat_places(indices: Sequence[Tensor], sizes: Sequence[Any]) -> Tensor:
     """The places of entries of several axes in one flat axis."""
-    if len(indices) == 1:
-        return indices[0].long()
-    places = torch.zeros((), dtype=torch.int64)
-    for index, size in zip(indices, sizes, strict=True):
-        # torch counts negative indices from the end, as ScatterElements does.
-        places = places * size + torch.where(index < 0, index + size, index)
+    # index_put counts negative indices from the end, scatter_add does not.
+    positive = [
+        torch.where(index < 0, index + size, index).long()
+        for index, size in zip(indices, sizes, strict=True)
+    ]
+    places = positive[0]
+    for index, size in zip(positive[1:], sizes[1:], strict=True):
+        places = places * size + index
     return places
 
 

@@ -52,6 +52,10 @@ def jumps_of(node: Term, clock: Term, first: int, last: int, most: int) -> Runs 
     """
     if node.op not in JUMPING or not _depends_on_clock_only(node, clock):
         return None
+    if node.op is Op.EQUAL:
+        # True between two runs on which it is false: the sign tells these apart.
+        signs = jumps_of(build.sign(build.subtract(*node.args)), clock, first, last, most)
+        return None if signs is None else [(start, bool(sign == 0)) for start, sign in signs]
     if node.op in (Op.MINIMUM, Op.MAXIMUM) and not fold(node, _is_whole):
         return None
     if _turns(node, clock, last - first) > most:

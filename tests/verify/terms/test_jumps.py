@@ -1,0 +1,72 @@
+"""Runs of floors and comparisons beside the exact value at each step."""
+
+from __future__ import annotations
+
+import pytest
+import sympy as sp
+
+from closedform.language import t
+from closedform.language.exact import holds_at, value_at
+from closedform.verify.terms.jumps import jumps_of
+from closedform.verify.terms.sympy_io import term
+
+CLOCK = term(t)
+LAST = 150
+FLOORS = {
+    "logarithm": sp.log(t / 20 + 1) / sp.log(2),
+    "root": sp.sqrt(t) / 3,
+    "cube root": sp.Pow(t + 1, sp.Rational(1, 3)),
+    "cosine": 2 * sp.cos(sp.pi * t / 60),
+    "decay": 12 * sp.exp(-t / 30),
+    "power": 20 * sp.Rational(9, 10) ** (t / 7),
+    "product": t * sp.sqrt(2) / 9,
+    "turning": t * sp.exp(-t / 40),
+}
+CONDITIONS = {
+    "cosine": sp.cos(sp.pi * t / 60) >= sp.Rational(1, 2),
+    "root": sp.sqrt(t + 1) < 7,
+    "logarithm": sp.log(t + 1) / sp.log(2) > 5,
+    "product": t * sp.sqrt(5) <= 26 * sp.sqrt(5),
+    "equality": sp.Eq(sp.Pow(t + 1, sp.Rational(1, 3)), 4),
+}
+
+
+def _values(runs: list[tuple[int, object]] | None) -> list[object]:
+    assert runs is not None
+    starts = dict(runs)
+    values = [starts[0]]
+    for step in range(1, LAST + 1):
+        values.append(starts.get(step, values[-1]))
+    return values
+
+
+@pytest.mark.parametrize("name", FLOORS)
+def test_floors(name: str) -> None:
+    runs = jumps_of(term(sp.floor(FLOORS[name])), CLOCK, 0, LAST, 400)
+    expected = [value_at(sp.floor(FLOORS[name]), {t: sp.Integer(n)}) for n in range(LAST + 1)]
+    assert [int(str(value)) for value in _values(runs)] == expected
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_comparisons(name: str) -> None:
+    runs = jumps_of(term(CONDITIONS[name]), CLOCK, 0, LAST, 10)
+    expected = [holds_at(CONDITIONS[name], {t: sp.Integer(n)}) for n in range(LAST + 1)]
+    assert _values(runs) == expected
+
+
+def test_powers_of_two_up_to_the_last_step() -> None:
+    runs = jumps_of(term(sp.floor(sp.log(t + 1) / sp.log(2))), CLOCK, 0, 2**50, 100)
+    assert runs == [(2**power - 1, power) for power in range(51)]
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        sp.floor(sp.sqrt(t)),  # 2**25 runs
+        sp.floor(sp.sin(t)),  # turns for ever
+        sp.floor(t * sp.Symbol("x", positive=True)),  # depends on more than the clock
+        sp.floor(sp.exp(sp.log(t + 2))),  # t + 2, which balls never show
+    ],
+)
+def test_runs_that_are_not_known(expr: sp.Expr) -> None:
+    assert jumps_of(term(expr), CLOCK, 0, 2**50, 100) is None

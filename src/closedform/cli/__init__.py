@@ -11,6 +11,7 @@ exit code  when
 2          usage: an option, a name or the value of an argument is wrong, or a file exists already
 3          something is UNKNOWN, with ``--strict``
 4          a file cannot be read or written, or its content is not valid
+5          a step of a file differs from its source at a state that a run need not reach
 =========  =======================================================================================
 """
 

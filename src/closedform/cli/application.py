@@ -72,6 +72,7 @@ examples:
 
 exit codes:
   0 done   1 refuted   2 wrong usage   3 unknown, with --strict   4 file not read or written
+  5 a step differs at a state that a run need not reach
 """
 
 _USAGE_ERRORS = (

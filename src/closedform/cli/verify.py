@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from closedform.verify.claims.foreign import ReportLine
     from closedform.verify.claims.report import Report
 
-REFUTED, UNKNOWN = 1, 3
+REFUTED, UNKNOWN, OUT_OF_REACH = 1, 3, 5
 """Exit codes."""
 
 _HELP = """\
@@ -221,8 +221,8 @@ def with_settings(against: str | None, settings: Iterable[str]) -> str | None:
 
 
 def weight(code: int) -> int:
-    """Returns the rank of an exit code: a refutation (1) outranks an undecided claim (3)."""
-    return (0, UNKNOWN, REFUTED).index(code)
+    """Returns the rank of an exit code: a refutation (1) outranks what is undecided (5, 3)."""
+    return (0, UNKNOWN, OUT_OF_REACH, REFUTED).index(code)
 
 
 def _check_file(

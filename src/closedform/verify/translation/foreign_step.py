@@ -76,11 +76,11 @@ class ForeignStep:
     @property
     def host_values(self) -> frozenset[Port]:
         """The states that no output replaces: the host gives them for each step."""
-        replaced = {*self.ports.outputs.values()}
+        outputs = {*self.ports.outputs.values()}
         return frozenset(
             port
             for port in self.ports.inputs.values()
-            if port.kind is PortKind.STATE and port not in replaced
+            if port.kind is PortKind.STATE and port not in outputs
         )
 
     @property

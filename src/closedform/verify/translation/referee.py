@@ -72,9 +72,9 @@ class Judgement:
     @property
     def renamed(self) -> list[tuple[str, str]]:
         """The states of the file that have another name in the rule, with what they are there."""
-        given = dict.fromkeys(self.step.host_values, ", given by the host")
+        suffixes = dict.fromkeys(self.step.host_values, ", given by the host")
         pairs = (
-            (str(port), f"{meaning}{given.get(port, '')}")
+            (str(port), f"{meaning}{suffixes.get(port, '')}")
             for port, meaning in self.renaming.items()
         )
         return [(port, meaning) for port, meaning in pairs if port != meaning]
@@ -230,7 +230,11 @@ def _search_within(runs: Runs, search: Callable[[Runs], Refutation]) -> Refutati
     except OutOfEffort:
         return Refutation(reason=runs.effort.why())
     except (ClosedFormError, ArithmeticError) as error:
-        return Refutation(reason=f"{unmatched}: {error}")
+        if runs.is_uniform:
+            return Refutation(reason=f"{unmatched}: {error}")
+        # A function of tensors that has no exact values may have one for equal elements.
+        again = Runs(runs.step, runs.model, runs.effort, is_uniform=True)
+        return _search_within(again, search)
     return refutation if refutation.reason else replace(refutation, reason=unmatched)
 
 

@@ -90,8 +90,8 @@ def replay(
     for place in range(len(points)):
         outputs = engine.run(inputs)
         if place + 1 < len(points):
-            replaced = {port: outputs[name] for name, port in step.outputs.items()}
-            following = simulation.advance(inputs, replaced, points[place + 1])
+            states = {port: outputs[name] for name, port in step.outputs.items()}
+            following = simulation.advance(inputs, states, points[place + 1])
             inputs = floats_of(step, following)
     return outputs
 

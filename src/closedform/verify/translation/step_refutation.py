@@ -247,8 +247,8 @@ class _Search:
     def _points(self, seed: int, run_sizes: Sizes, start: int = 0) -> Iterator[Point]:
         """Yields the points of a run of the rule from a step on."""
         draw = random.Random(seed)
-        state = self.runs.beginning(draw, run_sizes)
-        for count in range(start, start + STEPS + 1):
+        state = self.runs.beginning(draw, run_sizes, start)
+        for count in range(STEPS + 1):
             point = {**state, **self.runs.inputs(draw, run_sizes, count)}
             yield point
             state = self.runs.rule_values(point)
@@ -291,10 +291,10 @@ class _Search:
             points.append(point)
             inputs = simulation.inputs_at(point)
             values = self.runs.file_values([entry.name for entry in entries], inputs)
-            required = self.runs.values([entry.term for entry in entries], point)
+            targets = self.runs.values([entry.term for entry in entries], point)
             places = [
                 place
-                for entry, *sides in zip(entries, values, required, strict=True)
+                for entry, *sides in zip(entries, values, targets, strict=True)
                 for place in _places(entry.name, *sides)
             ]
             if places:
@@ -322,10 +322,10 @@ class _Search:
     ) -> StepDifference:
         """The largest difference that the engine shows, or the largest one."""
         by_size = sorted(places, key=lambda place: -place.size)
-        shown = [place for place in by_size if place.is_shown(place.number_in(arrays))]
-        largest = (shown or by_size)[0]
+        visible = [place for place in by_size if place.is_shown(place.number_in(arrays))]
+        largest = (visible or by_size)[0]
         engine, value = "", ""
-        if shown:
+        if visible:
             engine, value = self.engine.name, str(largest.number_in(arrays))
         port = self.runs.step.outputs.get(largest.output, largest.output)
         label = f"{port}[{', '.join(map(str, largest.index))}]" if largest.index else str(port)
@@ -400,10 +400,10 @@ class _Place:
         return from_rule > max(_NEARER * from_file, _SPACINGS * spacing)
 
 
-def _places(output: str, values: Array, required: Array) -> Iterator[_Place]:
+def _places(output: str, values: Array, targets: Array) -> Iterator[_Place]:
     """The elements of an output that surely differ."""
-    shape = np.broadcast_shapes(values.shape, required.shape)
-    left, right = np.broadcast_to(values, shape), np.broadcast_to(required, shape)
+    shape = np.broadcast_shapes(values.shape, targets.shape)
+    left, right = np.broadcast_to(values, shape), np.broadcast_to(targets, shape)
     for index in np.ndindex(shape):
         if is_different(left[index], right[index]):
             yield _Place(output, index, left[index], right[index])

@@ -68,21 +68,22 @@ class Runs:
         step: The step of the file.
         model: The rules of its parameters.
         effort: The work that may be done.
+        is_uniform: Whether each tensor is one number for all of its elements; None for where there
+            are too many elements for exact numbers.
     """
 
-    def __init__(self, step: ForeignStep, model: Model, effort: Effort) -> None:
+    def __init__(
+        self, step: ForeignStep, model: Model, effort: Effort, is_uniform: bool | None = None
+    ) -> None:
         self.step = step
         self.model = model
         self.effort = effort
+        shapes = [sizes(type_.shape) for type_ in step.types.values()]
+        is_large = sum(map(math.prod, shapes)) > MOST_ELEMENTS
+        self.is_uniform = is_large if is_uniform is None else is_uniform
         self.states = states_of(model)
         self.outputs = {entry.name: entry.term for entry in model.outputs()}
         self.checks = 0
-
-    @cached_property
-    def is_uniform(self) -> bool:
-        """Whether each tensor is one number: there are too many elements for exact numbers."""
-        shapes = [sizes(type_.shape) for type_ in self.step.types.values()]
-        return sum(map(math.prod, shapes)) > MOST_ELEMENTS
 
     def sizes(self, shape: Shape) -> tuple[int, ...]:
         """Returns the shape of the exact numbers of a tensor."""
@@ -131,23 +132,26 @@ class Runs:
         return [tensor_of(value_of(entry, numbers)) for entry in terms]
 
     def rule_values(self, point: Point) -> Point:
-        """Returns the point after a step of the rule, without the gradients and the clock."""
+        """Returns the point after a step of the rule, without the gradients."""
         self.effort.check()
-        names = [naming.following(name) for name in self.state_names]
-        results = self.values([self.outputs[name] for name in names], point)
-        return {
+        names = [*self.state_names, naming.STEP]
+        results = self.values([self.outputs[naming.following(name)] for name in names], point)
+        following = {
             name: broadcast_tensor(value, point[name].shape)
-            for name, value in zip(self.state_names, results, strict=True)
+            for name, value in zip(names[:-1], results[:-1], strict=True)
         }
+        # A rule that accumulates gradients does not count each step.
+        return {**following, CLOCK.value.name: results[-1]}
 
     @cached_property
     def state_names(self) -> list[str]:
         """The names of parameters and states of the rule."""
         return [*map(naming.param, self.step.shapes), *(state.name for state in self.states)]
 
-    def beginning(self, draw: random.Random, run_sizes: Sizes = _USUAL) -> Point:
-        """Returns the parameters and states before the first step."""
-        point = {
+    def beginning(self, draw: random.Random, run_sizes: Sizes = _USUAL, start: int = 0) -> Point:
+        """Returns the parameters, the states and the clock before the first step."""
+        point = {CLOCK.value.name: tensor_of(fmpq(start))}
+        point |= {
             naming.param(param): self._draw_tensor(shape, run_sizes.parameters, draw)
             for param, shape in self.step.shapes.items()
         }
@@ -175,8 +179,8 @@ class Runs:
         return tensor_of(value.item(), self.sizes(state.shape))
 
     def inputs(self, draw: random.Random, run_sizes: Sizes, count: int) -> Point:
-        """Returns gradients, further inputs of the rule and the clock for a step."""
-        point = {CLOCK.value.name: tensor_of(fmpq(count))}
+        """Returns gradients and further inputs of the rule for a step."""
+        point: Point = {}
         for param, shape in self.step.shapes.items():
             point[naming.grad(param)] = self._draw_tensor(shape, run_sizes.at(count), draw)
         for port in self.step.ports.inputs.values():
@@ -227,7 +231,7 @@ class Runs:
         for count in range(STEPS):
             points.append({**state, **self.inputs(draw, _USUAL, count)})
             state = self.rule_values(points[-1])
-        return [*points, {**state, CLOCK.value.name: tensor_of(fmpq(STEPS))}]
+        return [*points, state]
 
     @cached_property
     def _decays(self) -> list[Fraction]:

@@ -13,7 +13,7 @@ import sympy as sp
 from flint import arb, fmpq
 
 import closedform as cf
-from closedform import optimizers
+from closedform import optimizers, transforms
 from closedform.language import GRAD, PARAM, UpdateRule, hyper, state
 from closedform.verify.claims.foreign import FileReport, check_file
 from closedform.verify.terms.build import add, rational, symbol
@@ -108,6 +108,19 @@ def test_another_optimizer_is_refuted(tmp_path: Path, other: UpdateRule) -> None
     row = report_of(tmp_path, optimizers.adamw(0.01), other).rows[0]
     assert row.verdict == "REFUTED", row
     assert "; onnxruntime computes " in row.detail
+
+
+def test_a_step_that_is_accumulated_does_not_count(tmp_path: Path) -> None:
+    """Of three gradients the third one makes the step, and the clock of the rule goes on there."""
+    rule, other = (transforms.accumulate(optimizers.sgd(rate), 3) for rate in (0.1, 0.2))
+    row = report_of(tmp_path, rule, other).rows[0]
+    assert row.verdict == "REFUTED", row
+    assert row.detail.startswith("after 3 steps param.w")
+
+
+def test_a_product_of_matrices_is_run_with_its_elements(tmp_path: Path) -> None:
+    row = report_of(tmp_path, optimizers.muon(0.1), optimizers.muon(0.2), shape=(2, 2)).rows[0]
+    assert row.verdict == "REFUTED", row
 
 
 def test_eps_inside_of_the_root_of_an_own_file(tmp_path: Path) -> None:

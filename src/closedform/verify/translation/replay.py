@@ -111,7 +111,7 @@ def _as_floats(step: ForeignStep, port: Port, value: Array) -> Array:
         numbers = numbers != 0
     with np.errstate(over="ignore", under="ignore"):
         array = numbers.astype(type_.dtype.numpy)
-    return np.ascontiguousarray(broadcast_tensor(array, sizes(type_.shape)))
+    return np.array(broadcast_tensor(array, sizes(type_.shape)))
 
 
 def _number(entry: Any) -> float | int:

@@ -1,4 +1,4 @@
-"""What a rule leaves out of its operands keeps its domain; engines decide what that is."""
+"""An operand that a rule leaves out keeps its domain; onnxruntime computes the values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(model: ModelProto, steps: Sequence[int]) -> list[float]:
 
 
 def value_at(model: ModelProto, step: int) -> float | None:
-    """What is read of a model, at a step; None where it has no value."""
+    """The value of a model at a step, as it is read; None where it has none."""
     graph = read_model(model)
     value = evaluate.value(terms_of_graph(graph)["value"], {"t": fmpq(step)})
     return None if isinstance(value, evaluate.Undefined) else float(arb(value))
@@ -188,7 +188,7 @@ GUARDS: dict[str, list[NodeProto]] = {
 
 
 @pytest.mark.parametrize("name", GUARDS)
-def test_a_guard_of_another_value_is_no_number_where_that_is_none(name: str) -> None:
+def test_a_guard_of_another_value_is_undefined_where_that_is(name: str) -> None:
     model = program(*GUARDS[name])
     assert (value_at(model, 3), run(model, [3])) == (3, [3.0])
     assert value_at(model, 0) is None

@@ -208,7 +208,7 @@ def _equal_branches(made: Insertion) -> str:
 def _cancelled(made: Insertion) -> str:
     value = made.partial()
     place = made.draw.randrange(9)
-    # A sum with a large number in float32 has few digits left: rounding, which is no tampering.
+    # A sum with a large number in float32 has few digits left: rounding, and not tampering.
     match 0 if place in (1, 7) and made.kind == TensorProto.FLOAT else place:
         case 0:
             return made.call("Add", made.operand, made.call("Mul", value, made.number(0)))
@@ -574,7 +574,7 @@ VALUES: Mapping[str, Value] = {
     "axes that may not be there": _other_axes,
     "a rounded value": _rounded,
 }
-"""What may be in the place of an operand, by its name."""
+"""The values that may be in the place of an operand, by name."""
 
 
 def edit_of(name: str) -> Edit:

@@ -280,7 +280,7 @@ _CONSTANTS = {
     "value_int": np.int64,
     "value_ints": np.int64,
 }
-"""The attributes of a constant, and the type of those that are no tensor."""
+"""The attributes of a constant, and the type of those that are numbers."""
 
 
 def _division(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:

@@ -181,15 +181,15 @@ QUOTIENT = divide(ONE, X)
 )
 def test_what_is_left_out_may_be_undefined(number: Term, operand: Term, parts: list[Term]) -> None:
     assert missing_parts([number], [operand]) == parts
-    kept = with_domain(number, [operand])
-    assert (kept == number) is (not parts)
+    result_term = with_domain(number, [operand])
+    assert (result_term == number) is (not parts)
     # Neither more nor less than that both are defined.
     for x in (-2, 0, 3):
         for y in (-1, 0, 2):
             point = {"x": fmpq(x), "y": fmpq(y)}
             results = [value(number, point), value(_as_number(operand), point)]
             is_undefined = any(isinstance(result, Undefined) for result in results)
-            result = value(kept, point)
+            result = value(result_term, point)
             assert isinstance(result, Undefined) is is_undefined
             assert is_undefined or arb(result).overlaps(arb(results[0]))
 

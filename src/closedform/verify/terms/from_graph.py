@@ -5,7 +5,7 @@ undefined where it does; ``conversions`` says how casts are read. The certificat
 measures the effect of rounding.
 
 A rule that leaves out an operand loses nothing: the value is undefined where the operand is
-(``GraphReader._read``). NaN is no number, and where a choice takes it the choice has no value.
+(``GraphReader._read``). NaN is not a number, and where a choice takes it the choice has no value.
 
 Tensors are read elementwise. The term of a tensor is that of each of its elements, in symbols for
 one element of each input; a tensor that is broadcast is read at its last axes. Sums and maxima,

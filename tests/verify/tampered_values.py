@@ -421,15 +421,15 @@ def _stored_twice(made: Insertion) -> str:
 
 
 def _tiny_constant(made: Insertion) -> str:
-    """A subnormal number, which has few bits, and the power of two that makes it about 1."""
+    """A factor of 1, made of a subnormal number, whose shortest decimal is up to 40 % off."""
     tiny, power = (
         (2.0**-149 * made.draw.choice((1, 3)), 2.0**100)
         if made.kind == TensorProto.FLOAT
         else (2.0**-1074 * made.draw.choice((1, 3, 5)), 2.0**1000)
     )
-    value = made.call("Mul", made.operand, made.number(tiny))
-    rest = 1 / (tiny * power)
-    return made.call("Mul", made.call("Mul", value, made.number(power)), made.number(rest))
+    factor = made.call("Mul", made.number(tiny), made.number(power))
+    rest = made.number(1 / (tiny * power))
+    return made.call("Mul", made.operand, made.call("Mul", factor, rest))
 
 
 # --- structure -----------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from closedform.importers.onnx_ops import (
     Reader,
     add_constant,
     attributes_of,
+    axes_from_first,
     read_cast,
     read_where,
     reduction_axes,
@@ -80,8 +81,11 @@ def _squeeze(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Va
     if axes is None:
         # A free size stays: it is 1 only in some batches.
         removed = {axis for axis, size in enumerate(shape) if size == 1}
+    elif not axes:
+        # onnxruntime removes all axes of size 1, and the standard does not say so.
+        raise VerificationError("its list of axes is empty")
     else:
-        removed = {axis % len(shape) for axis in axes}
+        removed = {*axes_from_first(axes, len(shape))}
     if any(shape[axis] != 1 for axis in removed):
         raise VerificationError(f"it removes axes {sorted(removed)} of {list(shape)}, not all of 1")
     remaining_sizes = tuple(size for axis, size in enumerate(shape) if axis not in removed)
@@ -90,7 +94,7 @@ def _squeeze(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Va
 
 def _unsqueeze(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     shape, axes = list(operands[0].type.shape), _axes(reader, node) or ()
-    for axis in sorted(axis % (len(shape) + len(axes)) for axis in axes):
+    for axis in sorted(axes_from_first(axes, len(shape) + len(axes))):
         shape.insert(axis, 1)
     return _folded(reader, node, _reshaped(reader, operands[0], tuple(shape)))
 
@@ -101,6 +105,8 @@ def _flatten(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Va
     if not all(isinstance(size, int) for size in shape):
         raise VerificationError(f"it is of the sizes {list(shape)}, which are not numbers")
     place = axis if axis >= 0 else axis + len(shape)
+    if not 0 <= place <= len(shape):
+        raise VerificationError(f"its axis {axis} is not a place in {list(shape)}")
     # An axis of 0 gives [1, n], since an empty product is 1.
     sides = tuple(math.prod(map(int, side)) for side in (shape[:place], shape[place:]))
     return _reshaped(reader, operands[0], sides)

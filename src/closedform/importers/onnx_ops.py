@@ -424,8 +424,19 @@ def reduction_axes(
     )
     if not axes_of_node:
         axes_of_node = () if attributes["noop_with_empty_axes"] else tuple(range(rank))
-    axes = tuple(sorted(axis % rank for axis in axes_of_node)) if rank else ()
-    return axes, bool(attributes["keepdims"])
+    return tuple(sorted(axes_from_first(axes_of_node, rank))), bool(attributes["keepdims"])
+
+
+def axes_from_first(axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Returns axes counted from the first; those below 0 count from the end.
+
+    Raises:
+        VerificationError: There is no such axis, or one is named twice.
+    """
+    result = tuple(axis + rank if axis < 0 else axis for axis in axes)
+    if not all(0 <= axis < rank for axis in result) or len(set(result)) < len(result):
+        raise VerificationError(f"its axes {list(axes)} are not distinct ones of {rank}")
+    return result
 
 
 def _transpose(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
@@ -460,7 +471,10 @@ def _remaining(before: Shape, sizes_of_node: Sequence[int | str]) -> int | str:
 
 def _expand(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     attributes_of(node)
-    shape = broadcast(operands[0].type.shape, reader.whole_numbers(node.input[1]))
+    sizes = reader.whole_numbers(node.input[1])
+    if min(sizes, default=0) < 0:
+        raise VerificationError(f"its sizes must be 0 or more, got {list(sizes)}")
+    shape = broadcast(operands[0].type.shape, sizes)
     return reader.emit(Op.BROADCAST_TO, operands[0], shape=shape)
 
 

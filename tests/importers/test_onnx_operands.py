@@ -306,7 +306,7 @@ def test_a_table_beyond_its_ends_has_no_value() -> None:
 
 # --- values at which an engine stops --------------------------------------------------------------
 
-INTEGERS = {"three": np.int64(3), "none": np.int64(0), "less": np.int64(-1)}
+INTEGERS: dict[str, Any] = {"three": np.int64(3), "none": np.int64(0), "less": np.int64(-1)}
 INTEGERS |= {"table": np.array([1.0, 2.0, 4.0]), "least": np.int64(-(2**63))}
 INTEGERS |= {"nothing": np.float64(0)}
 STOPPING: dict[str, tuple[list[NodeProto], int]] = {
@@ -454,7 +454,12 @@ def test_the_main_graph_takes_no_attribute_of_a_function() -> None:
     )
 
 
-NUMBER_ATTRIBUTES = {"value_float": 0.1, "value_int": 3, "value_floats": [0.25], "value_ints": [7]}
+NUMBER_ATTRIBUTES: dict[str, Any] = {
+    "value_float": 0.1,
+    "value_int": 3,
+    "value_floats": [0.25],
+    "value_ints": [7],
+}
 
 
 @pytest.mark.parametrize("name", NUMBER_ATTRIBUTES)

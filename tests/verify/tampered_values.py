@@ -18,7 +18,7 @@ from onnx import AttributeProto, NodeProto, TensorProto, helper, numpy_helper
 
 from tests.verify.tampered import KINDS, Edit, Edited
 
-NUMPY = {
+NUMPY: Mapping[int, Any] = {
     TensorProto.FLOAT: np.float32,
     TensorProto.DOUBLE: np.float64,
     TensorProto.INT64: np.int64,

@@ -71,7 +71,7 @@ OPERANDS: dict[str, int] = {
     **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin"), 1),
     **dict.fromkeys(("ReduceSum", "ReduceSumSquare", "Reciprocal", "Log"), 1),
 }
-ATTRIBUTES = {"Cast": {"to": TensorProto.DOUBLE}}
+ATTRIBUTES: dict[str, dict[str, Any]] = {"Cast": {"to": TensorProto.DOUBLE}}
 TRUTHS = {"IsNaN", "IsInf", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"}
 
 

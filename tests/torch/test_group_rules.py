@@ -387,6 +387,27 @@ def test_a_frozen_parameter_may_change_its_shape_until_its_first_step() -> None:
         torch.testing.assert_close(one, other, rtol=2e-6, atol=2e-6)  # four steps of float32
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_model_may_take_another_dtype_before_the_first_step(engine: str) -> None:
+    results = []
+    for classes in (optim, torch.optim):
+        net = nn.Linear(3, 2)
+        torch.manual_seed(0)
+        nn.init.normal_(net.weight)
+        nn.init.normal_(net.bias)
+        options = ENGINES[engine] if classes is optim else {}
+        optimizer: Any = classes.AdamW(net.parameters(), lr=0.05, **options)
+        net.double()
+        for _ in range(3):
+            optimizer.zero_grad()
+            net(torch.ones(2, 3, dtype=torch.float64)).square().sum().backward()
+            optimizer.step()
+        assert {states["exp_avg"].dtype for states in optimizer.state.values()} == {torch.float64}
+        results.append(values(net.parameters()))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-13, atol=1e-13)  # three steps of float64
+
+
 def test_weights_that_are_loaded_after_the_optimizer_is_made_are_those_it_starts_from() -> None:
     rule = cf.transforms.weight_average(cf.optimizers.sgd(lr=0.1), decay=0.5)
     early, late = parameters(((3,),)), parameters(((3,),))

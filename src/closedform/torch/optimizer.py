@@ -51,6 +51,7 @@ from closedform.torch.engine.replay import CapturedStep, GroupStep, capture
 from closedform.torch.engine.specialize import (
     CompiledGroup,
     HyperSource,
+    Layout,
     RuleSource,
     input_tensors,
 )
@@ -514,8 +515,8 @@ class Optimizer(TrainEvalOptimizer):
         if compiled_group is None or not compiled_group.specialization.matches(values):
             compiled_group = self._compile(index)
         if self._lacks_states(compiled_group, numbered_params):
-            # Parameters may have taken their shape since: lazy ones, and those with new data.
-            if compiled_group.shapes != _shapes(self.param_groups[index]):
+            # Parameters may have new data since: lazy ones, and those that were moved or replaced.
+            if compiled_group.layouts != _layouts(self.param_groups[index]):
                 compiled_group = self._compile(index)
             self._make_states(index, numbered_params)
         return compiled_group, values
@@ -569,7 +570,7 @@ class Optimizer(TrainEvalOptimizer):
     def _compile(self, index: int) -> CompiledGroup:
         """Compiles the kernels of a group, or reuses the kernels of an equal specialization."""
         param_group = self.param_groups[index]
-        parameters, shapes = param_group["params"], _shapes(param_group)
+        parameters, layouts = param_group["params"], _layouts(param_group)
         where = self._place(index)
         shape = next((tuple(param.shape) for param in _initialized(param_group)), ())
         specializer = self._group_sources[index].specializer
@@ -578,13 +579,12 @@ class Optimizer(TrainEvalOptimizer):
         group = CompiledGroup(
             specialization,
             input_tensors(specialization, parameters),
-            shapes=shapes,
+            layouts=layouts,
             is_joint=is_joint(rule),
         )
         names_of, shared_names = state_names(rule), tuple(f"{SHARED}{name}" for name in rule.shared)
         group.state_names[:] = [
-            () if param_shape is None else (*names_of(param_shape), *shared_names)
-            for param_shape in shapes
+            () if layout is None else (*names_of(layout.shape), *shared_names) for layout in layouts
         ]
         every_number = range(len(parameters))
         check_state_shapes(rule, param_group, self.state, index, type(self).__name__)
@@ -689,12 +689,21 @@ class Optimizer(TrainEvalOptimizer):
         finally:
             handle.remove()
         self.state.update(loaded_states)  # torch's loader would cast them to the parameter's dtype.
-        for index, group in enumerate(self.param_groups):
-            if self._has_states_at_once(index):
-                self._make_states(index, self._numbered(index, self._place(index)))
-            elif not is_joint(self._rule_of(index)):
-                present = [param for param in group["params"] if self._has_states(param)]
-                self._pack(present, [self.state[param] for param in present])
+        for index in range(len(self.param_groups)):
+            self._finish_loading(index)
+
+    def _finish_loading(self, index: int) -> None:
+        """Makes the states that a group must have, and packs those that were loaded."""
+        params = self.param_groups[index]["params"]
+        if self._has_states_at_once(index):
+            numbered_params = self._numbered(index, self._place(index))
+            lacking = [pair for pair in numbered_params if not self._has_states(pair[1])]
+            if lacking:
+                self._make_states(index, lacking)
+                return
+        if not is_joint(self._rule_of(index)):
+            present = list(filter(self._has_states, params))
+            self._pack(present, [self.state[param] for param in present])
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state dict, which torch's optimizer with the same states loads.
@@ -754,10 +763,12 @@ def _initialized(group: Mapping[str, Any]) -> list[Tensor]:
     return [param for param in group["params"] if not is_lazy(param)]
 
 
-def _shapes(group: Mapping[str, Any]) -> list[tuple[int, ...] | None]:
-    """The shapes in which the parameters of a group are stepped; None for one that has none yet."""
+def _layouts(group: Mapping[str, Any]) -> list[Layout | None]:
+    """The layouts in which the parameters of a group are stepped; None for one without shape."""
     return [
-        None if is_lazy(param) else tuple(real_view(param.detach()).shape)
+        None
+        if is_lazy(param)
+        else Layout(tuple(real_view(param.detach()).shape), param.dtype, param.device)
         for param in group["params"]
     ]
 

@@ -298,7 +298,7 @@ def _counts(states: Sequence[Mapping[str, Tensor]]) -> Iterator[int]:
         rows_by_device.setdefault(states_of_param[STEP].device, []).append(row)
     counts = [0] * len(states)
     for rows in rows_by_device.values():
-        column = torch.stack([states[row][STEP].detach().reshape(()) for row in rows])
+        column = torch.stack([states[row][STEP].detach().reshape(()).double() for row in rows])
         for row, count in zip(rows, column.tolist(), strict=True):
             counts[row] = int(count)
     return iter(counts)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -569,6 +569,14 @@ def input_tensors(specialization: Specialization, params: Sequence[Tensor]) -> d
     return dict(zip(names, numbers.unbind(), strict=True))
 
 
+class Layout(NamedTuple):
+    """What a parameter has when it is compiled for: its shape, dtype and device."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+
 @dataclass(slots=True)
 class CompiledGroup:
     """The computation of a param group.
@@ -576,7 +584,7 @@ class CompiledGroup:
     Attributes:
         specialization: Its rule.
         inputs: The tensors of its hyperparameters.
-        shapes: The shapes for which its kernels are compiled; None for a parameter without one.
+        layouts: The layouts for which its kernels are compiled; None for a parameter without shape.
         state_names: The states of each parameter, in order, without the step.
         written_values: The numbers that were last written to them.
         kernels: The kernel of each parameter, or one for all.
@@ -586,7 +594,7 @@ class CompiledGroup:
 
     specialization: Specialization
     inputs: dict[str, Tensor]
-    shapes: list[tuple[int, ...] | None] = field(default_factory=list)
+    layouts: list[Layout | None] = field(default_factory=list)
     state_names: list[tuple[str, ...]] = field(default_factory=list)
     written_values: dict[str, Any] = field(default_factory=dict)
     kernels: list[Any] = field(default_factory=list)

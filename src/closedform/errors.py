@@ -168,12 +168,12 @@ def correction(name: str, candidates: Iterable[str]) -> str | None:
         name: The unknown name.
         candidates: The names that there are.
     """
-    distances = {known: _edits(name.lower(), known.lower()) for known in sorted(candidates)}
+    distances = {word: _edits(name.lower(), word.lower()) for word in sorted(candidates)}
     # One letter is another one after one edit.
     near = {
-        known: distance
-        for known, distance in distances.items()
-        if len(known) > 1 and distance <= (1 if len(known) < 6 else 2)
+        word: distance
+        for word, distance in distances.items()
+        if len(word) > 1 and distance <= (1 if len(word) < 6 else 2)
     }
     return min(near, key=near.__getitem__) if near else None
 
@@ -184,9 +184,9 @@ def _edits(first: str, second: str) -> int:
     row = list(range(len(second) + 1))
     for i, letter in enumerate(first, 1):
         earlier, before, row = before, row, [i]
-        for j, other in enumerate(second, 1):
-            edits = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other))
-            if i > 1 and j > 1 and letter == second[j - 2] and first[i - 2] == other:
+        for j, target in enumerate(second, 1):
+            edits = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != target))
+            if i > 1 and j > 1 and letter == second[j - 2] and first[i - 2] == target:
                 edits = min(edits, earlier[j - 2] + 1)
             row.append(edits)
     return row[-1]

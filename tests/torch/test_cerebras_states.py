@@ -101,6 +101,7 @@ def test_powers_of_a_schedule_do_not_tell_the_step() -> None:
     params = parameters([(2,)])
     rule = cf.optimizers.adamw(lr=0.01, betas=(cf.schedules.linear(0.5, 0.9, 4), 0.99))
     optimizer = Optimizer(params, rule)
+    steps(optimizer, params, 1)
     given = optimizer.state_dict()
     del given["state"][0]["step"]
     given["state"][0]["beta2_power"] = torch.tensor(0.9)

@@ -97,10 +97,10 @@ def test_fused_groups_have_rules_of_their_own() -> None:
     rules = [cf.optimizers.adamw(0.01), cf.optimizers.sgd(0.1, momentum=0.9, dampening=0.5)]
     groups = [{"params": ours[:2], "fused": True}, {"params": ours[2:], "fused": True}]
     optimizer = Optimizer(groups, rules)
-    others = [torch.optim.AdamW(theirs[:2], lr=0.01, fused=True)]
-    others += [torch.optim.SGD(theirs[2:], lr=0.1, momentum=0.9, dampening=0.5, fused=True)]
+    first = torch.optim.AdamW(theirs[:2], lr=0.01, fused=True)
+    second = torch.optim.SGD(theirs[2:], lr=0.1, momentum=0.9, dampening=0.5, fused=True)
     steps(optimizer, ours, 4)
-    steps(others[0], theirs, 4, after=others[1].step)
+    steps(first, theirs, 4, after=second.step)
     assert largest_difference(ours, theirs) == 0
 
 

@@ -569,6 +569,8 @@ def test_a_step_is_captured_in_a_cuda_graph() -> None:
     beside = optim.AdamW(others, lr=1e-2)
     for param, other in zip(params, others, strict=True):
         param.grad, other.grad = torch.ones_like(param), torch.ones_like(other)
+    mine.step()  # makes the states
+    beside.step()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         mine.step()

@@ -199,11 +199,13 @@ def _check_entries(group: Mapping[str, Any], source: RuleSource, where: str) -> 
     for name, value in group.items():
         if name in candidates or name in ENTRIES or not isinstance(name, str):
             continue
-        meant = correction(name, candidates)
+        known_name = correction(name, candidates)
         is_lost = rule is not None and name in _COMMON and not _is_zero(value)
-        if meant is None and name not in _SYNONYMS and not is_lost:
+        if known_name is None and name not in _SYNONYMS and not is_lost:
             continue
-        hint = suggest_argument(name, candidates) if meant is None else f"did you mean {meant!r}?"
+        hint = suggest_argument(name, candidates)
+        if known_name is not None:
+            hint = f"did you mean {known_name!r}?"
         raise UnknownNameError(
             f"the group has an entry {name!r}, which is not a hyperparameter",
             where=where,

@@ -200,10 +200,10 @@ class Optimizer(TrainEvalOptimizer):
         index = len(self.param_groups)
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
-        given, source = group_source(param_group, self._source, self._place(index))
+        entries, source = group_source(param_group, self._source, self._place(index))
         # As in torch, the dict that is given is the group, where it needs no other entries.
-        group = param_group if given.keys() == param_group.keys() else given
-        foreign = self.defaults.keys() - given.keys() - set(source.keys)
+        group = param_group if entries.keys() == param_group.keys() else entries
+        foreign = self.defaults.keys() - entries.keys() - set(source.keys)
         super().add_param_group(group)
         if RULE in param_group:  # torch fills in the values of the optimizer's rule
             for key in foreign:
@@ -246,7 +246,7 @@ class Optimizer(TrainEvalOptimizer):
             check_complex(rule, where)
         check_shapes(rule, group, index, type(self).__name__)
         if self._is_fused(group):
-            proved_kernel(rule, _initialized(group), where)
+            proved_kernel(rule, _initialized_params(group), where)
         for scheduled_key in scheduled_values:
             del group[scheduled_key]
         # Tags are saved in state dicts, where a set has no order.
@@ -254,11 +254,11 @@ class Optimizer(TrainEvalOptimizer):
             group["tags"] = sorted(group["tags"])
         self._group_sources[index].scheduled.update(scheduled_values)
         if self._has_states_at_once(index):
-            self._make_states(index, self._numbered(index, where))
+            self._make_states(index, self._numbered_params(index, where))
         is_tensor = any(isinstance(value, Tensor) for value in values.values())
         self._is_traced |= is_tensor  # the first step may be traced as a whole
         is_early = self._backend == "onnxruntime" or is_tensor
-        if is_early and len(_initialized(group)) == len(group["params"]):
+        if is_early and len(_initialized_params(group)) == len(group["params"]):
             self._compile(index)  # whether there is a session, and whether a tensor can be an input
 
     def _has_states_at_once(self, index: int) -> bool:
@@ -271,7 +271,7 @@ class Optimizer(TrainEvalOptimizer):
             return self._creates_states_in_advance
         return not rests_at_zero_rate(self._rule_of(index))
 
-    def _numbered(self, index: int, where: str) -> list[tuple[int, Tensor]]:
+    def _numbered_params(self, index: int, where: str) -> list[tuple[int, Tensor]]:
         """The parameters of a group with their indices; all must be initialized."""
         numbered_params = list(enumerate(self.param_groups[index]["params"]))
         for number, param in numbered_params:
@@ -572,7 +572,7 @@ class Optimizer(TrainEvalOptimizer):
         param_group = self.param_groups[index]
         parameters, layouts = param_group["params"], _layouts(param_group)
         where = self._place(index)
-        shape = next((tuple(param.shape) for param in _initialized(param_group)), ())
+        shape = next((tuple(param.shape) for param in _initialized_params(param_group)), ())
         specializer = self._group_sources[index].specializer
         specialization = specializer.specialize(self._values_of(index), shape, where)
         rule = specialization.rule
@@ -696,7 +696,7 @@ class Optimizer(TrainEvalOptimizer):
         """Makes the states that a group must have, and packs those that were loaded."""
         params = self.param_groups[index]["params"]
         if self._has_states_at_once(index):
-            numbered_params = self._numbered(index, self._place(index))
+            numbered_params = self._numbered_params(index, self._place(index))
             lacking = [pair for pair in numbered_params if not self._has_states(pair[1])]
             if lacking:
                 self._make_states(index, lacking)
@@ -758,7 +758,7 @@ class Optimizer(TrainEvalOptimizer):
             self._reset()
 
 
-def _initialized(group: Mapping[str, Any]) -> list[Tensor]:
+def _initialized_params(group: Mapping[str, Any]) -> list[Tensor]:
     """The parameters of a group that have a shape."""
     return [param for param in group["params"] if not is_lazy(param)]
 

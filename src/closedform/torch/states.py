@@ -129,17 +129,18 @@ def in_order_of_names(
     Raises:
         StateError: Some names are the same, at another place, and others are not.
     """
-    saved_names = [own for group in saved_groups if (own := _names(group)) is not None]
-    names = [own for group in groups if (own := _names(group)) is not None]
-    if len(saved_names) < len(saved_groups) or len(names) < len(groups):
+    names_or_none = [*map(_names, saved_groups), *map(_names, groups)]
+    all_names = [group_names for group_names in names_or_none if group_names is not None]
+    if len(all_names) < len(names_or_none):
         return list(saved_groups)
+    saved_names, names = all_names[: len(saved_groups)], all_names[len(saved_groups) :]
     if len(names) == len(saved_names) and all(
-        set(own) == set(saved) for own, saved in zip(names, saved_names, strict=True)
+        set(pair[0]) == set(pair[1]) for pair in zip(names, saved_names, strict=True)
     ):
-        return [_with_order(group, own) for group, own in zip(saved_groups, names, strict=True)]
+        return list(map(_with_order, saved_groups, names))
     places = {name: (i, j) for i, group in enumerate(names) for j, name in enumerate(group)}
-    for i, saved in enumerate(saved_names):
-        for j, name in enumerate(saved):
+    for i, group_names in enumerate(saved_names):
+        for j, name in enumerate(group_names):
             if places.get(name, (i, j)) != (i, j):
                 group_index, index = places[name]
                 raise StateError(

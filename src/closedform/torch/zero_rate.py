@@ -71,9 +71,9 @@ def _vanishes(expr: sp.Basic, zeros: Set[sp.Basic], dependent: Set[sp.Basic]) ->
         case sp.Add():
             return all(_vanishes(term, zeros, dependent) for term in expr.args)
         case sp.Mul():
-            others = [factor for factor in expr.args if not _vanishes(factor, zeros, dependent)]
-            has_zero = len(others) < len(expr.args)
-            return has_zero and not any(factor.free_symbols & dependent for factor in others)
+            factors = [factor for factor in expr.args if not _vanishes(factor, zeros, dependent)]
+            has_zero = len(factors) < len(expr.args)
+            return has_zero and not any(factor.free_symbols & dependent for factor in factors)
         case sp.Piecewise():
             return all(
                 _vanishes(branch, zeros, dependent) and not condition.free_symbols & dependent

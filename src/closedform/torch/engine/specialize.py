@@ -570,7 +570,7 @@ def input_tensors(specialization: Specialization, params: Sequence[Tensor]) -> d
 
 
 class Layout(NamedTuple):
-    """What a parameter has when it is compiled for: its shape, dtype and device."""
+    """The shape, dtype and device for which the step of a parameter is compiled."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype

@@ -111,7 +111,7 @@ LIBRARIES: Mapping[str, tuple[Callable[[Schedule], Callable[[Array], Array]], st
 
 @blocks
 @pytest.mark.parametrize("name", LIBRARIES)
-@pytest.mark.filterwarnings("ignore::closedform.UnprovedWarning")
+@pytest.mark.filterwarnings("ignore::closedform.errors.UnprovedWarning")
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_a_library(name: str, seeds: range) -> None:
     if importlib.util.find_spec(name) is None:

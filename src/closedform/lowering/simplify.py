@@ -28,7 +28,7 @@ taken in digits of w bits, ``x = sum x_k * 2**(w*k)``, and c * 2**(w*k) is ``q_k
     floor((c*x + d) / m) = sum q_k * x_k + floor((sum r_k * x_k + d) / m)
 
 The walk ends: an expression is visited again only where a definition of step 4 replaced it, and
-the replacement contains no function that has one (``_define`` asserts it). All other rewrites are
+the replacement contains no function that has one (``_defined`` checks it). All other rewrites are
 of parts that are in the vocabulary, and so is their result: a quotient in parts is final, whether
 or not its numerator now fits; where it does not, lowering refuses it.
 """
@@ -279,6 +279,10 @@ def simplify(expr: sp.Expr, domain: Domain, place: str) -> sp.Expr:
     return _Simplifier(place).visit(expr, domain)
 
 
+Definition = Callable[..., sp.Expr]
+"""From the operands of a function to its definition."""
+
+
 class _Simplifier(Rewriter):
     def __init__(self, place: str) -> None:
         super().__init__()
@@ -312,7 +316,7 @@ class _Simplifier(Rewriter):
             return _by_steps(clamp, domain)
         definition = _DEFINITIONS.get(expr.func)
         if definition is not None:
-            return self.visit(_define(definition, args), domain)
+            return self.visit(self._defined(definition, args), domain)
         rule = _REWRITES.get(expr.func)
         if rule is not None:
             return rule(args, domain)
@@ -328,6 +332,18 @@ class _Simplifier(Rewriter):
             return condition
         by_steps = comparison_by_steps(condition, domain)
         return condition if by_steps is None else by_steps
+
+    def _defined(self, definition: Definition, args: list[sp.Expr]) -> sp.Expr:
+        """The definition of a function at simplified operands, which is visited again."""
+        form = definition(*args)
+        # What is visited again has fewer functions with a definition, none: the walk ends.
+        if form.has(*_DEFINITIONS):
+            raise LoweringError(
+                f"a definition contains functions that have one: {form}",
+                where=self.place,
+                hint="report it: write it with functions that have none",
+            )
+        return form
 
     def _piecewise(self, expr: sp.Piecewise, domain: Domain) -> sp.Expr:
         simplified_branches: list[tuple[sp.Expr, sp.Basic]] = []
@@ -532,21 +548,13 @@ def _step(x: sp.Expr, at_zero: sp.Expr = sp.S.Half) -> sp.Expr:
     return sp.Piecewise((0, x < 0), (at_zero, sp.Eq(x, 0)), (1, True))
 
 
-_DEFINITIONS: Mapping[type[sp.Basic], Callable[..., sp.Expr]] = {
+_DEFINITIONS: Mapping[type[sp.Basic], Definition] = {
     sp.re: lambda x: x,  # SymPy makes 2**re(x) of Abs(2**x); all values are real
     sp.sign: _sign,
     sp.Heaviside: _step,
     sp.cot: lambda x: sp.cos(x) / sp.sin(x),
     **{getattr(sp, name): ELEMENTARY[name].form for name in ("tan", "sinh", "cosh", "tanh")},
 }
-
-
-def _define(definition: Callable[..., sp.Expr], args: list[sp.Expr]) -> sp.Expr:
-    """The definition of a function at simplified operands, which is visited again.
-
-    No definition holds a function that has one: the walk ends.
-    """
-    return definition(*args)
 
 
 Rewrite = Callable[[list[sp.Expr], Domain], sp.Expr]

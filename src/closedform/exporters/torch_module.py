@@ -272,7 +272,9 @@ def outside_domain(step: Tensor, dtype: torch.dtype, where: str) -> Tensor | Non
 
 def _has_values(step: Tensor) -> bool:
     """Whether the values of a tensor can be read without waiting for a device."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if torch.compiler.is_compiling():
+        return False
+    if torch.jit.is_tracing():  # type: ignore[no-untyped-call]
         return False
     if type(step) is not Tensor or step.device.type != "cpu" or is_functorch_wrapped_tensor(step):
         return False

@@ -45,7 +45,7 @@ class Rules:
 
 Result = TypeVar("Result")
 Lowered = dict[tuple[sp.Basic, Domain], Result | None]
-"""What expressions are lowered to; None while one is being lowered."""
+"""The results of expressions by domain; None while one is being lowered."""
 
 
 def lower_once(
@@ -216,8 +216,8 @@ class Lowering:
             )
         is_within = -limit <= values.low and values.high <= limit
         if isinstance(expr, FloorDiv):
-            sides = (interval(arg, domain) for arg in expr.args)
-            is_within = is_within and fits_difference(*sides, limit)
+            dividends, divisors = (interval(arg, domain) for arg in expr.args)
+            is_within = is_within and fits_difference(dividends, divisors, limit)
         return is_within and all(self.fits_integer(arg, domain) for arg in expr.args)
 
     def real(self, expr: sp.Expr, domain: Domain) -> Value:

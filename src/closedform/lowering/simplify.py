@@ -336,7 +336,7 @@ class _Simplifier(Rewriter):
     def _defined(self, definition: Definition, args: list[sp.Expr]) -> sp.Expr:
         """The definition of a function at simplified operands, which is visited again."""
         form = definition(*args)
-        # What is visited again has fewer functions with a definition, none: the walk ends.
+        # The form has no function with a definition when it is visited again: the walk ends.
         if form.has(*_DEFINITIONS):
             raise LoweringError(
                 f"a definition contains functions that have one: {form}",

@@ -60,8 +60,8 @@ def interval(expr: sp.Expr, domain: Domain) -> Interval:
 
 def fits_quotient(numerator: sp.Expr, divisor: sp.Expr, domain: Domain) -> bool:
     """Returns whether every back end divides these integers without wrapping."""
-    sides = (interval(arg, domain) for arg in (numerator, divisor))
-    return fits_difference(*sides, largest_integer(domain))
+    dividends, divisors = interval(numerator, domain), interval(divisor, domain)
+    return fits_difference(dividends, divisors, largest_integer(domain))
 
 
 def is_integral(expr: sp.Expr) -> bool:

@@ -274,7 +274,7 @@ def _has_values(step: Tensor) -> bool:
     """Whether the values of a tensor can be read without waiting for a device."""
     if torch.compiler.is_compiling():
         return False
-    if torch.jit.is_tracing():  # type: ignore[no-untyped-call]
+    if torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]
         return False
     if type(step) is not Tensor or step.device.type != "cpu" or is_functorch_wrapped_tensor(step):
         return False

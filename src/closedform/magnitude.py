@@ -17,8 +17,11 @@ from closedform.errors import LimitError
 MOST_BITS = 2**20
 """Bits of the longest exact power that is worked out: 315,653 digits, some milliseconds."""
 
-MOST_DIGITS = 4000
-"""Digits of the longest number that comes in: below the 4,300 from which Python prints none."""
+MOST_DIGITS = 1000
+"""Digits of the longest argument: the exact sums and products of two float64 have at most 650."""
+
+MOST_PRINTED = 4000
+"""Digits of the longest number in an expression: below the 4,300 from which Python prints none."""
 
 LAST_STEP = 2**50
 """The last step of a graph: small multiples of it are still exact in float64."""
@@ -71,19 +74,20 @@ def _in_power(number: Fraction | int) -> str:
     return text if text.isalnum() else f"({text})"
 
 
-def check_digits(number: Fraction | int, name: str) -> None:
+def check_digits(number: Fraction | int, name: str, most: int = MOST_DIGITS) -> None:
     """Refuses a number that comes in with too many digits.
 
     Args:
         number: The number.
         name: What it is for, for the error.
+        most: The most digits of its numerator and denominator.
 
     Raises:
-        LimitError: Its numerator or denominator has more than ``MOST_DIGITS`` digits.
+        LimitError: It has more.
     """
-    if bits(number) > MOST_DIGITS * _BITS_OF_A_DIGIT:
+    if bits(number) > most * _BITS_OF_A_DIGIT:
         raise LimitError(
-            f"{name} must have at most {MOST_DIGITS} digits, got {shown(number)}",
+            f"{name} must have at most {most} digits, got {shown(number)}",
             hint="round it: a float64 has 17 digits",
         )
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import sympy as sp
 
 from closedform.errors import LimitError
-from closedform.magnitude import check_digits, check_power
+from closedform.magnitude import MOST_PRINTED, check_digits, check_power
 
 LARGEST_EXPONENT = 2**40
 """The largest power of e that is worked out: floats of many digits hold its exponent.
@@ -30,7 +30,7 @@ def check_sizes(expr: sp.Basic, name: str) -> None:
             large.
     """
     for number in expr.atoms(sp.Rational):
-        check_digits(_fraction(number), f"a number of {name}")
+        check_digits(_fraction(number), f"a number of {name}", MOST_PRINTED)
     for number in expr.atoms(sp.Float):
         if number._mpf_[2] + number._mpf_[3] > _LARGEST_FLOAT:
             raise LimitError(

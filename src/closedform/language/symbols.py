@@ -175,6 +175,8 @@ def exact_number(value: object, name: str = "value") -> sp.Expr:
 def _exact_sympy(value: sp.Expr, name: str) -> sp.Expr:
     if not value.is_number:
         raise DefinitionError(f"{name} must be a number, got the expression {value}")
+    if isinstance(value, sp.Rational):
+        check_digits(Fraction(int(value.p), int(value.q)), name)
     result = rationalize(value, name)
     if result.is_finite is False or result.is_extended_real is False or result.has(sp.nan):
         raise DefinitionError(f"{name} must be finite and real, got {value}")

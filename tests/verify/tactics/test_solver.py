@@ -209,3 +209,10 @@ def test_without_a_solver_claims_are_unknown_with_the_package(
     assert unknown
     for verdict in unknown:
         assert verdict.reason.endswith("not installed: pip install z3-solver")
+
+
+@pytest.mark.parametrize(("power", "is_long"), [(600, False), (5000, True)])
+def test_numbers_of_many_digits_are_not_asked_about(power: int, is_long: bool) -> None:
+    # z3 counts no digits: its resource limit does not end a question with them.
+    fact = less(symbol("x"), rational(fmpq(1, 3**power)))
+    assert solver.is_too_large((fact,)) is is_long

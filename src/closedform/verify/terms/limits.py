@@ -108,6 +108,7 @@ class Limits:
     paired_functions: int = 14  # functions that have lemmas of pairs, whose number is quadratic
     stated_functions: int = 60  # functions that have lemmas at all
     solver_nodes: int = 4000  # nodes of a question
+    solver_bits: int = 2200  # bits of a number in a question: two float64 multiplied have 2,148
     product_factors: int = 12  # whole exponents that are written as products
     bound_nodes: int = 200  # nodes of an assumption that bounds a drawn symbol
 

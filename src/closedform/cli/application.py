@@ -17,6 +17,7 @@ from closedform.errors import (
     ClosedFormError,
     DefinitionError,
     ExportError,
+    LimitError,
     LoweringError,
     UnknownNameError,
     WriteError,
@@ -80,6 +81,7 @@ _USAGE_ERRORS = (
     ArgumentError,
     DefinitionError,
     ExportError,
+    LimitError,
     LoweringError,
     UnknownNameError,
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from closedform.errors import DefinitionError, LoweringError
+from closedform.errors import DefinitionError, LoweringError, describe
 from closedform.ir.analysis.step_check import Answer, StepCheck, first_nonfinite
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Graph
@@ -25,6 +25,7 @@ from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
 from closedform.lowering.analysis.domain import MAX_STEP
 from closedform.lowering.schedule import lower_schedule
+from closedform.magnitude import shown
 from closedform.options import ANY_STEPS, GraphOptions, ModelSpec
 
 if TYPE_CHECKING:
@@ -180,20 +181,27 @@ def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDAr
         steps = np.asarray(step)
     except ValueError:
         raise DefinitionError(
-            f"steps must be an integer or an array of one shape, got {step!r}", where=place
+            f"steps must be an integer or an array of one shape, got {_text(step)}", where=place
         ) from None
     if steps.size and not _are_integers(steps):
         raise DefinitionError(
-            f"steps must be integers, got {steps.dtype} {step!r:.60}", where=place
+            f"steps must be integers, got {steps.dtype} {_text(step)}", where=place
         )
     if steps.size and (steps.min() < 0 or steps.max() > MAX_STEP):
         wrong = steps.min() if steps.min() < 0 else steps.max()
-        raise DefinitionError(f"steps must be in 0..{MAX_STEP}, got {wrong}", where=place)
+        raise DefinitionError(
+            f"steps must be in 0..{MAX_STEP}, got {shown(int(wrong))}", where=place
+        )
     if steps.size:
         schedule.check_last(int(steps.max()))
     graph = _graph_of(schedule)
     values = evaluate(graph, {"step": steps.astype(np.int64).reshape(-1)})["value"]
     return float(values[0]) if np.isscalar(step) or steps.ndim == 0 else values.reshape(steps.shape)
+
+
+def _text(step: object) -> str:
+    """What was given as a step, for errors, without its type."""
+    return describe(step).partition(" ")[2]
 
 
 def _graph_of(schedule: Schedule) -> Graph:

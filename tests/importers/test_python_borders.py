@@ -632,3 +632,19 @@ READ: dict[str, Callable[[int], float]] = {
 def test_a_table_is_read_at_the_floor_of_an_irrational_number(name: str) -> None:
     schedule = cf.from_python(READ[name])
     assert [float(schedule.exact(step)) for step in range(80)] == list(map(READ[name], range(80)))
+
+
+def long_power(step: int) -> int:
+    return step ** (10**9)
+
+
+def long_base(step: int) -> int:
+    return (10**400) ** step
+
+
+@pytest.mark.parametrize(("function", "step"), [(long_power, 1), (long_base, 0)])
+def test_powers_that_python_would_not_end_are_not_worked_out(
+    function: Callable[[int], int], step: int
+) -> None:
+    # The compared steps go up to a million: Python itself would work 10**9 digits out.
+    assert cf.from_python(function).exact(step) == 1

@@ -54,7 +54,10 @@ REFUSED: dict[str, tuple[object, str]] = {
         "lr must have at most 1000 digits, got a number of 5001 digits",
     ),
     "a fraction": (Fraction(1, 7**9000), "got a fraction of 1 and 7606 digits: round it"),
-    "of SymPy": (sp.Rational(1, 3**9000), "lr must have at most 1000 digits, got a fraction of 1 and 4295"),
+    "of SymPy": (
+        sp.Rational(1, 3**9000),
+        "lr must have at most 1000 digits, got a fraction of 1 and 4295",
+    ),
     "a Float": (sp.Float(10) ** 400, "lr has a Float above 2\\*\\*1024, the largest float64"),
     "a power": (
         sp.Pow(2, 10**9, evaluate=False),

@@ -60,6 +60,7 @@ def schedule_points(
     """Returns steps up to ``end`` and the values at them, with both sides of each boundary."""
     import numpy as np
 
+    check_steps(end, "the last step of a plot")
     last = end if schedule.last_step is None else min(end, schedule.last_step)
     marks = [mark for mark in boundaries(schedule.bound) if mark <= last]
     steps = steps_with_sides(last, marks[:most], most)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -118,6 +119,8 @@ def parse_printed(text: str | None) -> Printed | None:
     try:
         value = Fraction(word)
     except ValueError:
+        return None
+    if abs(value) > sys.float_info.max:  # an infinity, where a program has written it
         return None
     places = len(mantissa.partition(".")[2])
     return Printed(value, len(digits.lstrip("0")), int(power or 0) - places)

@@ -1,0 +1,102 @@
+"""Extreme numbers end in a value or in an error of the library: never in an abort or a traceback.
+
+A sample of the inputs of ``compare_extremes.py``, and the inputs that once ended a process. All run
+in forks of one process, under limits of memory and time.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.properties.extreme_inputs import extreme
+from tests.properties.extreme_runs import Run, run_programs
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="limits of memory and forks are those of Linux"
+)
+
+SMALL_POWER = """
+def beta(step, batch=512, half=500_000, ratio=0.05):
+    return 0.5 ** (batch / max(min(half, step * batch * ratio), 1e-8))
+
+s = cf.from_python(beta)
+assert s(0) == 0
+"""
+"""At step 0 it is 2**-51200000000: 0.0 in floats, 6.4 GB as a fraction."""
+
+NAMED = {
+    "small power, ONNX": (SMALL_POWER + "cf.to_onnx(s)", "value", ""),
+    "small power, C": (SMALL_POWER + "cf.to_c(s)", "value", ""),
+    "power of a config": (
+        "cf.load_recipe({'learning_rate': 1e-3, 'lr_scheduler_type': 'polynomial', 'max_steps': "
+        "1000, 'lr_scheduler_kwargs': {'power': 1e9}}, framework='transformers')",
+        "refused",
+        "the exact power",
+    ),
+    "long run": (
+        "cf.lint({'learning_rate': 1e-3, 'lr_scheduler_type': 'cosine', 'max_steps': 10**11}, "
+        "framework='transformers')",
+        "value",
+        "",
+    ),
+    "steps of 400 digits": (
+        "cf.load_recipe({'learning_rate': 1e-3, 'max_steps': 10**400}, framework='transformers')",
+        "refused",
+        "max_steps must be at most 1.8e+308, got a number of 401 digits",
+    ),
+    "shift": (
+        "cf.from_python(lambda step: (1 << 10**5) * 2.0**-2000 * step)", "refused", "",
+    ),
+    "plot": (
+        "cosine(1, 0, 10**20).plot(os.path.join(place, 'x.svg'))", "refused", "at most 2**50",
+    ),
+    "unrolled": ("optimizers.muon(ns_steps=2**63)", "refused", "ns_steps must be at most 100"),
+    "exponentials": (
+        "cf.Schedule(cf.t * sp.exp(sp.exp(sp.exp(20))))", "refused", "exponent is beyond",
+    ),
+}  # fmt: skip
+"""Programs, their outcomes, and a part of the message."""
+
+SAMPLE = (
+    *(0, 5, 7, 9, 10, 11, 12, 13, 20, 21, 29, 32, 33, 42, 43),
+    *(45, 49, 50, 51, 54, 60, 63, 69, 73, 78, 85, 92, 93, 94, 108),
+    *(119, 123, 126, 200, 203, 208, 214, 216, 218, 221, 235, 236, 247, 257, 259),
+    *(265, 267, 270, 291, 298, 300, 303, 304, 309, 313, 317, 325),
+)
+"""Numbers of inputs, the quick ones of each entrance."""
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, Run]:
+    """The outcomes of all programs, by name."""
+    programs = {name: program for name, (program, _, _) in NAMED.items()}
+    programs |= {str(number): extreme(number).text for number in SAMPLE}
+    return dict(zip(programs, run_programs(programs.values()), strict=True))
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_an_input_that_ended_a_process(name: str, runs: dict[str, Run]) -> None:
+    _, outcome, message = NAMED[name]
+    assert runs[name].outcome == outcome, runs[name].text
+    assert message in runs[name].text
+
+
+@pytest.mark.parametrize("number", SAMPLE)
+def test_a_sample_has_values_or_errors_of_the_library(number: int, runs: dict[str, Run]) -> None:
+    run = runs[str(number)]
+    assert not run.is_fault, f"{run.outcome}\n{extreme(number).text}\n{run.text}"
+
+
+FAULTS = {
+    "abort": "os.abort()",
+    "traceback": "[][0]",
+    "memory": "x = bytearray(3 * 2**30)",
+    "foreign": "from flint import fmpz\nfmpz(2) ** (2**36)",
+}
+
+
+def test_faults_are_seen() -> None:
+    outcomes = [run.outcome for run in run_programs(FAULTS.values())]
+    assert outcomes == ["abort", "traceback", "traceback", "abort"]

@@ -26,7 +26,7 @@ import sympy  # noqa: F401
 
 MEMORY = 2 * 2**30
 SECONDS = 10
-WAITING = 60
+WAITING = 300
 """Seconds of wall-clock time after which a process waits for something, on a machine at work."""
 
 

@@ -273,6 +273,11 @@ SUITES = (
         "tests/verify/compare_faults.py",
     ),
     main_suite(
+        "extremes",
+        "3,000 inputs with extreme numbers over every entrance, under limits of memory and time",
+        "tests/properties/compare_extremes.py",
+    ),
+    main_suite(
         "hostile",
         "hostile files; 10,000 files that were tampered with",
         "tests/verify/compare_hostile.py",

@@ -46,7 +46,7 @@ def power_bits(base: Fraction | int, exponent: Fraction | int) -> int:
         (True, 10, 1)
     """
     length = bits(base)
-    return 1 if length <= 1 else length * math.ceil(abs(exponent))
+    return 1 if length <= 1 else length * math.ceil(abs(Fraction(exponent)))
 
 
 def check_power(base: Fraction | int, exponent: Fraction | int) -> None:

@@ -1,5 +1,6 @@
 """Numbers that are too long to be worked out are refused, in SymPy's own construction as well."""
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -8,6 +9,7 @@ import sympy as sp
 
 from closedform.errors import LimitError
 from closedform.language import Schedule, exact_number, t
+from closedform.language.exact import to_float
 from closedform.magnitude import MOST_BITS, MOST_DIGITS
 
 LONG_POWERS: dict[str, Callable[[], sp.Expr]] = {
@@ -99,3 +101,10 @@ def test_a_hyperparameter_makes_no_long_power() -> None:
     power = Schedule(sp.Symbol("a", real=True) ** sp.Symbol("b", real=True), a=2, b=10**9)
     with pytest.raises(LimitError, match=r"the exact power 2\*\*1000000000 has more than"):
         power(0)
+
+
+def test_a_value_with_too_large_an_exponential_has_no_float() -> None:
+    schedule = Schedule(sp.exp(sp.exp(t * 10**300)), name="tower")
+    with pytest.raises(LimitError, match="has an exponential whose exponent is beyond"):
+        to_float(schedule.exact(1))
+    assert to_float(schedule.exact(0)) == pytest.approx(math.e, rel=1e-15)  # of one rounding

@@ -126,7 +126,7 @@ _COMPOSITIONS = (
         "FALL + {x}",
         "{x} - FALL",
     ),
-    *("FALL.splice({n}, RISE)", "schedules.sequential([RISE, FALL.shift({n})])", "FALL ** {x}"),
+    *("FALL.splice({n}, RISE)", "schedules.sequential([RISE, FALL.shift({n})])"),
     *("constant({x}) * constant({y})", "FALL.resume({n}, total={n2})", "cf.Schedule(cf.t ** {x})"),
     *(
         "cf.Schedule({x} ** cf.t)",

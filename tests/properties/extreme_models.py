@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from typing import Any
 
 import numpy as np
 import onnx
@@ -50,7 +51,7 @@ def save_model(place: str, seed: int) -> str:
             operands = [source, f"c{index}"]
             draw.shuffle(operands)
             op = draw.choice(_BINARY)
-            attributes = {"fmod": 1} if op == "Mod" else {}
+            attributes: dict[str, Any] = {"fmod": 1} if op == "Mod" else {}
             nodes.append(helper.make_node(op, operands, [target], **attributes))
         elif choice < 0.95:
             count = draw.choice(_COUNTS)

@@ -20,6 +20,7 @@ from sympy.logic.boolalg import BooleanFunction
 from closedform.errors import DomainError
 from closedform.language.enclosures import Resolve, floor_of, sign_of
 from closedform.language.integers import FloorDiv, FloorMod
+from closedform.language.sizes import check_exponentials
 from closedform.magnitude import bits, power_bits
 
 # Digits from which a value is rounded to float64.
@@ -123,9 +124,14 @@ def _fraction(value: sp.Expr) -> Fraction:
 
 
 def to_float(value: sp.Expr) -> float:
-    """Returns the float64 nearest to an exact number."""
+    """Returns the float64 nearest to an exact number.
+
+    Raises:
+        LimitError: It has an exponential that is too large to be worked out.
+    """
     if value.is_Rational:
         return float(_fraction(value))
+    check_exponentials(value, "a value")
     # Rounded twice, to 60 digits and to 53 bits: wrong only if the 43 digits after the 17th are the
     # digits of a tie.
     return float(sp.N(value, _DIGITS))

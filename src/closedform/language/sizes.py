@@ -37,6 +37,19 @@ def check_sizes(expr: sp.Basic, name: str) -> None:
                 f"{name} has a Float above 2**{_LARGEST_FLOAT}, the largest float64",
                 hint="write it as a smaller number",
             )
+    check_exponentials(expr, name)
+
+
+def check_exponentials(expr: sp.Basic, name: str) -> None:
+    """Refuses powers and exponentials of numbers that are too large to be worked out.
+
+    Args:
+        expr: The expression.
+        name: What it is, for errors.
+
+    Raises:
+        LimitError: One is too large.
+    """
     # Inner ones first: an outer one is measured by the value of its exponent.
     for node in sp.postorder_traversal(expr):
         if isinstance(node, sp.Pow | sp.exp) and node.is_number:

@@ -260,13 +260,13 @@ def _samples(schedule: Schedule, first: int, last: int) -> tuple[NDArray[np.int6
         (_at_edge, {*edges[:1].tolist(), *edges[-1:].tolist()}),
         (_at_change, steepest.tolist()),
     ]
-    found = [steps]
+    places_looked_at = [steps]
     for search, places in searches:
         for place in places:
             low = int(steps[place if search in (_at_edge, _at_change) else max(place - 1, 0)])
             high = int(steps[min(place + 1, steps.size - 1)])
-            found += _searched(schedule, low, high, search)
-    steps = np.unique(np.concatenate(found))
+            places_looked_at += _search_steps(schedule, low, high, search)
+    steps = np.unique(np.concatenate(places_looked_at))
     return steps, _values(schedule, steps)
 
 
@@ -292,7 +292,7 @@ def _at_edge(values: FloatArray) -> tuple[int, int]:
     return _at_change((values != 0).astype(np.float64))
 
 
-def _searched(
+def _search_steps(
     schedule: Schedule, low: int, high: int, search: Search
 ) -> Iterator[NDArray[np.int64]]:
     """Yields the updates at which a search has looked, until none are left out."""

@@ -58,7 +58,8 @@ def in_order(*rows: Mapping[str, frozenset[str]]) -> dict[str, Layer]:
 # docs/architecture.md draws these rows.
 LAYERS = in_order(
     {
-        "alignment code_files delegation deprecation effort errors files magnitude markup "
+        "alignment code_files delegation deprecation docstrings effort errors files magnitude "
+        "markup "
         "version": frozenset()
     },
     {"ir": ARRAYS, "language": EXACT},
@@ -125,7 +126,7 @@ CLOCK_FILES = {
     "effort.py": "the limit of wall-clock time that a caller asks for, and times that are told",
     "importers/python/purity.py": "the types of datetime; a function that calls now() is refused",
 }
-# The one file that decides which package code belongs to, and what others would compare for it.
+# The one file that decides the package of a file of code, and names of paths that others compare.
 CODE_FILES = "code_files.py"
 CODE_PATHS = frozenset({"co_filename", "file_name", "__file__", "getfile", "getsourcefile"})
 COMPARING_METHODS = frozenset(
@@ -546,7 +547,7 @@ def names_of_code_paths(source: Source) -> set[str]:
 
 
 def check_code_paths(source: Source) -> list[str]:
-    """Which package code is of is asked of `closedform.code_files`, not of the text of a path."""
+    """The package of a file of code is decided by `closedform.code_files`, not by its text."""
     if source.name == CODE_FILES:
         return []
     names = names_of_code_paths(source)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from typing import TYPE_CHECKING, Any
 
 from closedform.cli.arguments import add_json
 from closedform.cli.parser import Parser
+from closedform.docstrings import summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -133,5 +133,4 @@ def _family(function: Callable[..., Any]) -> str:
 
 
 def _summary(function: Callable[..., Any]) -> str:
-    first_line = (inspect.getdoc(function) or "").partition("\n")[0]
-    return first_line.removeprefix("Returns ").replace("``", "").rstrip(".:")
+    return summary(function).rstrip(".:")

@@ -14,6 +14,7 @@ import sympy as sp
 
 from closedform import schedules
 from closedform.compiler import compile_schedule
+from closedform.docstrings import summary
 from closedform.errors import ClosedFormError, UnknownNameError, nearest
 from closedform.exporters.onnx_model import to_model, write_model
 from closedform.ir.graph import Graph
@@ -195,8 +196,7 @@ def _linear_form(expr: sp.Expr, symbols: Sequence[sp.Symbol]) -> dict[str, Any] 
 
 
 def _first_line(function: Callable[..., Any]) -> str:
-    line = (inspect.getdoc(function) or "").partition("\n")[0].removeprefix("Returns ")
-    line = line.replace("``", "")
+    line = summary(function)
     return line[:1].upper() + line[1:]
 
 

@@ -1,4 +1,4 @@
-"""Shared by all tests: the `golden` fixture, sampling of cases, one profile of hypothesis.
+"""Shared by all tests: the `golden` fixture, sampling of cases, skips without an extra.
 
 `make test` runs a fixed part of the long tables of cases; `make compare` runs all of them:
 
@@ -9,18 +9,25 @@
 - `--exhaustive` runs all cases and all examples, the latter drawn anew in each run.
 
 A test that is named by its id, or by `-k`, is run in any case.
+
+A test that imports a package of an extra which is not installed, itself or in the library, is
+skipped with the name of the extra, and so is a file of tests. Tests that see the missing package in
+the output of a program are marked with `@pytest.mark.needs("torch")`.
 """
 
 import difflib
+import importlib.util
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
 from tests.support import programs
+from tests.support.extras import EXTRA_OF, missing_extra, reason
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -46,9 +53,54 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "sample(every): without --exhaustive only each so many-th case is run"
     )
     config.addinivalue_line("markers", "exhaustive: run with --exhaustive only")
+    config.addinivalue_line("markers", "needs(module, …): skipped where a module is not installed")
     if config.getoption("--exhaustive"):
         # Before any test module is imported: their settings read the profile.
         hypothesis.settings.load_profile("exhaustive")
+
+
+class _File(pytest.Module):
+    """A file of tests; it is skipped where it imports a package of a missing extra."""
+
+    def collect(self) -> Any:
+        try:
+            return super().collect()
+        except self.CollectError as error:
+            _skip_without_extra(error)
+            raise
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    file: pytest.Module = _File.from_parent(parent, path=module_path)
+    return file
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup() -> Generator[None, Any, Any]:
+    try:
+        return (yield)
+    except Exception as error:
+        _skip_without_extra(error)
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+    for mark in pyfuncitem.iter_markers("needs"):
+        for module in mark.args:
+            if importlib.util.find_spec(module) is None:
+                pytest.skip(reason(EXTRA_OF[module]))
+    try:
+        return (yield)
+    except Exception as error:
+        _skip_without_extra(error)
+        raise
+
+
+def _skip_without_extra(error: Exception) -> None:
+    extra = missing_extra(error)
+    if extra is not None:
+        pytest.skip(reason(extra), allow_module_level=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

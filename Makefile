@@ -23,7 +23,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo stubs test lint format types doctests units proofs wheel-smoke dist golden gallery frameworks notebooks trust theorems compare compare-status compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy transfer precision rocq checker
+.PHONY: help demo stubs test lint format types doctests units proofs wheel-smoke dist golden gallery frameworks notebooks trust theorems compare compare-status environments compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy transfer precision rocq checker
 # Stages share .venv and build/; only `make test` runs those side by side that do not.
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
@@ -57,6 +57,7 @@ help:
 	@echo "make transfer     train models of several widths with µP and without; rewrites docs/scaling.md"
 	@echo "make precision    train with parameters in bfloat16; rewrites the table of docs/low_precision.md"
 	@echo "make operators    rewrite docs/training_operators.md from the stored results"
+	@echo "make environments the tests with the core install, the lowest and the newest versions; docs/stability.md"
 	@echo "make compare-web  training and the gallery in Node and headless Chromium"
 	@echo "make compare-hosts  training in C and in Node, with onnxruntime's own API"
 	@echo "make docs         the site, into build/site; a broken link or a warning is an error"
@@ -134,6 +135,12 @@ compare-status: $(STAMP)
 accuracy precision: $(COMPARE_STAMP)
 accuracy precision checker rocq transfer: $(STAMP)
 	@$(BIN)/python -m tests.support.suites run $@
+
+# Virtual environments below build/environments; make environments NAMES=core runs one.
+NAMES ?=
+environments: $(STAMP)
+	@$(BIN)/python -m tests.support.environments --workers $(WORKERS) $(NAMES)
+	@$(BIN)/python -m docs.build_environments
 
 gallery: $(STAMP)
 	@echo "== gallery: rewrite docs/gallery.md; review the change with git diff"

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import closedform as cf
-from docs import build_checker, build_rocq, build_trust
+from docs import build_checker, build_environments, build_rocq, build_trust
 from docs.sections import GeneratedSection
 
 ROOT = Path(__file__).parents[1]
@@ -67,7 +67,11 @@ def test_figures_of_the_page_on_trust_are_not_above_those_of_today() -> None:
 
 @pytest.mark.parametrize(
     ("section", "command"),
-    [(build_rocq.SECTION, "make rocq"), (build_checker.SECTION, "make checker")],
+    [
+        (build_rocq.SECTION, "make rocq"),
+        (build_checker.SECTION, "make checker"),
+        (build_environments.SECTION, "make environments"),
+    ],
 )
 def test_a_table_has_the_stored_figures(section: GeneratedSection, command: str) -> None:
     assert section.updated_page() == section.page.read_text(encoding="utf-8"), f"run `{command}`"

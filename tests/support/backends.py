@@ -160,7 +160,7 @@ BACKENDS: Mapping[str, Backend] = {
     "onnxruntime, optimized": Backend(
         ("onnx_ops:ONNX_OPS",), partial(run_onnxruntime, is_optimized=True)
     ),
-    "torch": Backend(("torch_ops:TORCH_OPS",), run_torch, check_rule=_torch_rule),
+    "torch": Backend(("torch_ops:TORCH_OPS",), run_torch, check_rule=_torch_rule, needs=("torch",)),
     "JAX": Backend(
         ("jax_ops:JAX_OPS",),
         run_jax,

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnxruntime as ort
-import torch
 
 from closedform.exporters.onnx_model import serialize, to_model
-from closedform.exporters.torch_module import to_module
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Array, Graph
 from closedform.options import DEFAULT_OPSET
@@ -43,6 +41,10 @@ def run_onnxruntime(
 
 def run_torch(graph: Graph, inputs: Arrays) -> dict[str, Array]:
     """Returns the outputs of the torch module, eager on CPU."""
+    import torch
+
+    from closedform.exporters.torch_module import to_module
+
     module = to_module(graph)
     tensors = [torch.from_numpy(np.array(inputs[name])) for name in module.input_names]
     with torch.no_grad():

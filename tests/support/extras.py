@@ -15,6 +15,7 @@ EXTRA_OF: Mapping[str, str] = {
     "torch": "torch",
     # Tools of the extra dev that few tests use.
     "build": "dev",
+    "mypy": "dev",
     "sklearn": "dev",
 }
 """Extras by the names of their modules."""

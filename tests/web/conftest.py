@@ -1,5 +1,9 @@
 """Fixtures of the tests of pages."""
 
-from tests.support.torch_exporter import operators_are_listed_once
+from importlib.util import find_spec
 
-__all__ = ["operators_are_listed_once"]
+# Tests of files that need no torch run without it.
+if find_spec("torch") is not None:
+    from tests.support.torch_exporter import operators_are_listed_once
+
+    __all__ = ["operators_are_listed_once"]

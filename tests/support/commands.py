@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from unittest import mock
 
+import pytest
+
 from closedform.cli.application import run
+from tests.support.extras import EXTRA_OF, reason
+
+_MISSING = re.compile(r"(\w+)(?: needs \w+, which)? is not installed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +57,8 @@ class CliRunner:
                 code = run(list(words))
             except Exception as error:
                 raised = error
+        # The command has no result to judge where a package of an extra is missing.
+        for module in _MISSING.findall(err.getvalue()):
+            if module in EXTRA_OF and importlib.util.find_spec(module) is None:
+                pytest.skip(reason(EXTRA_OF[module]))
         return Result(code, out.getvalue(), err.getvalue(), raised)

@@ -103,7 +103,7 @@ def model_of(form: Form, places: int, width: int, rows: int) -> ModelProto:
     """A graph of a form, with places ``i`` and rows ``u``."""
     nodes, constants = form
     read = {name for node in nodes for name in node.input}
-    constants = {"zero": np.float32(0), **constants}
+    constants = {"zero": np.zeros((), np.float32), **constants}
     graph = helper.make_graph(
         nodes,
         "sum of rows",
@@ -112,7 +112,7 @@ def model_of(form: Form, places: int, width: int, rows: int) -> ModelProto:
             helper.make_tensor_value_info("u", TensorProto.FLOAT, [rows, width]),
         ],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [places, width])],
-        [numpy_helper.from_array(np.asarray(c), n) for n, c in constants.items() if n in read],
+        [numpy_helper.from_array(c, n) for n, c in constants.items() if n in read],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def sum_of_rows(
 ) -> ModelProto:
     """A table to which rows are added at the places ``j``; by default these are an input."""
     constants = dict(constants or {})
-    attributes = {} if reduction is None else {"reduction": reduction}
+    attributes: dict[str, Any] = {} if reduction is None else {"reduction": reduction}
     if operator != "ScatterND":
         nodes = [*nodes, make_node("Expand", ["j", "shape"], ["spread"])]
         constants["shape"] = np.array([1, COLUMNS])

@@ -322,7 +322,7 @@ SITUATIONS: dict[str, Entry] = {
     **{
         f"free height and width, {name}": Entry(
             lambda layers=layers: nn.Sequential(*layers(), Mean()),  # type: ignore[misc]
-            lambda rows: (torch.randn(rows, 2, 5 + rows, 11 - rows), torch.randn(rows, 2)),
+            lambda rows: (torch.randn(rows, 2, 5 + rows % 8, 11 - rows % 8), torch.randn(rows, 2)),
             options={
                 "dynamic_axes": {
                     "input": {0: "batch", 2: "height", 3: "width"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -188,3 +189,38 @@ def test_gradients_of_large_batches_are_right_with_threads(name: str) -> None:
             # Sums of some hundred rows of both signs; a lost row is an error of 1e-2 or more.
             error = np.abs(results["grad.weight"] - expected).max() / np.abs(expected).max()
             assert error <= 2e-6, (threads, error)
+
+
+def _file_of_sums() -> onnx.ModelProto:
+    """A table to which another tool adds rows by ScatterND."""
+    element = onnx.TensorProto.FLOAT
+    node = onnx.helper.make_node("ScatterND", ["table", "j", "u"], ["y"], reduction="add")
+    inputs = [
+        onnx.helper.make_tensor_value_info("j", onnx.TensorProto.INT64, ["n", 1]),
+        onnx.helper.make_tensor_value_info("u", element, ["n", 4]),
+    ]
+    output = onnx.helper.make_tensor_value_info("y", element, [_COUNT, 4])
+    table = np.random.default_rng(0).normal(size=(_COUNT, 4)).astype(np.float32)
+    constants = [onnx.numpy_helper.from_array(table, "table")]
+    graph = onnx.helper.make_graph([node], "sums", inputs, [output], constants)
+    opsets = [onnx.helper.make_opsetid("", 18)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+def test_a_trained_file_has_no_sum_that_depends_on_threads(tmp_path: Path) -> None:
+    path = tmp_path / "sums.onnx"
+    path.write_bytes(_file_of_sums().SerializeToString())
+    j, u = torch.randint(0, _COUNT, (200, 1)), torch.randn(200, 4)
+    example = {"j": j, "u": u, "target": torch.zeros(_COUNT, 4)}
+    axes = {"j": {0: "n"}, "u": {0: "n"}}
+    options: dict[str, Any] = {"trainable": ["table"], "dynamic_axes": axes}
+    export(path, "mse", example, optimizers.sgd(0.1), tmp_path / "run", **options)
+    # A ThreadsWarning is an error of a test.
+    session = TrainSession(tmp_path / "run", threads=2)
+    table = torch.from_numpy(session.params["table"].copy())
+    expected = table.index_add(0, j[:, 0], u)
+    result = session.predict(j.numpy(), u.numpy())
+    np.testing.assert_allclose(result, expected.numpy(), rtol=1e-5, atol=1e-5)
+    file = session.to_onnx(tmp_path / "trained.onnx")
+    assert [value.name for value in file.graph.input] == ["j", "u"]
+    assert "ScatterND" not in {node.op_type for node in file.graph.node}

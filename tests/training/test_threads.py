@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, ValueInfoProto, helper
 
 from tests.support.thread_search import difference, largest_difference, node_runs
 from tests.training.compare_threads import ENTRIES, ROUNDING, runs_of
@@ -26,7 +26,7 @@ def test_no_operator_of_a_step_depends_on_the_threads(name: str) -> None:
 
 
 def test_each_node_runs_on_the_values_of_the_graph() -> None:
-    def vector(name: str) -> object:
+    def vector(name: str) -> ValueInfoProto:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"])
 
     nodes = [

@@ -25,7 +25,6 @@ class Entry:
         options: Further arguments of the export.
         refused: A pattern of the error with which it is refused; None if it is exported.
         prepare: Changes the model before the export, and before training in torch.
-        has_large_batches: Whether gradients are compared on a large batch, too.
     """
 
     model: Callable[[], nn.Module]
@@ -34,7 +33,6 @@ class Entry:
     options: Mapping[str, Any] = field(default_factory=dict)
     refused: str | None = None
     prepare: Callable[[nn.Module], object] = nn.Module.train
-    has_large_batches: bool = True
 
 
 class Of(nn.Module):

@@ -75,11 +75,10 @@ def check(entry: Entry, folder: Path, steps: int = STEPS) -> str:
     for file in folder.glob("*.onnx"):
         assert node_with_shared_places(file.read_bytes()) is None, file.name
     ratio = _gradients([open_session(traced.step)], traced, model, entry)
-    if entry.has_large_batches:
-        with_threads = [open_session(traced.step, threads=threads) for threads in (2, None)]
-        elements = sum(array.size for array in _arrays(model, entry, example).values())
-        rows = max(ROWS + 1, min(MANY_ROWS, MANY_ELEMENTS * ROWS // elements))
-        _gradients(with_threads, traced, model, entry, rows=rows)
+    with_threads = [open_session(traced.step, threads=threads) for threads in (2, None)]
+    elements = sum(array.size for array in _arrays(model, entry, example).values())
+    rows = max(ROWS + 1, min(MANY_ROWS, MANY_ELEMENTS * ROWS // elements))
+    _gradients(with_threads, traced, model, entry, rows=rows)
     _trained(TrainSession(folder, threads=1), model, entry, steps)
     return f"gradients {ratio:.2g} times as far from float64 as torch in float32"
 

@@ -12,7 +12,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.helper import make_node, make_tensor_value_info
 
 import closedform as cf
-from closedform.errors import ThreadsWarning, VerificationError
+from closedform.errors import SessionError, ThreadsWarning, VerificationError
 from closedform.ir.graph import Array
 from closedform.runtime.onnx_session import open_session
 from closedform.runtime.shared_places import node_with_shared_places
@@ -119,6 +119,17 @@ def test_graphs_of_attributes_and_functions_are_searched() -> None:
         node = node_with_shared_places(model.SerializeToString())
         assert node is not None
         assert node.attribute[0].s == b"add"
+
+
+def test_bytes_that_are_no_model_are_left_to_onnxruntime() -> None:
+    assert node_with_shared_places(b"ScatterND") is None
+    with pytest.raises(SessionError, match="it is not an ONNX model"):
+        open_session(b"ScatterND")
+    invalid = sum_of_rows()
+    del invalid.graph.node[0].input[1:]
+    assert node_with_shared_places(invalid.SerializeToString()) is None
+    with pytest.raises(SessionError, match="onnxruntime cannot load the model"):
+        open_session(invalid)
 
 
 @pytest.mark.parametrize("threads", SEVERAL)

@@ -216,6 +216,11 @@ SUITES = (
         "a zoo of models and situations of training, beside torch",
         "tests/training/compare_zoo.py",
     ),
+    main_suite(
+        "threads",
+        "operators of exported steps with two threads and with all, 60 runs of each",
+        "tests/training/compare_threads.py",
+    ),
     compared_suite(
         "architectures",
         "architectures and methods of training in three dtypes, beside torch; resumes",

@@ -20,7 +20,10 @@ def node_with_shared_places(serialized: bytes) -> NodeProto | None:
     # Most files have none, and are not parsed a second time.
     if b"ScatterND" not in serialized:
         return None
-    model = ModelProto.FromString(serialized)
+    try:
+        model = ModelProto.FromString(serialized)
+    except Exception:  # protobuf's errors have no types; onnxruntime tells the reason
+        return None
     for body in (model.graph, *model.functions):
         for scope in _scopes(body):
             producers = {name: node for node in scope.node for name in node.output}
@@ -44,7 +47,8 @@ def _scopes(body: GraphProto | FunctionProto) -> Iterator[GraphProto | FunctionP
 def _reduces(node: NodeProto) -> bool:
     reductions = [a.s for a in node.attribute if a.name == "reduction"]
     # A reduction that a function takes from its caller has no value here.
-    return node.op_type == "ScatterND" and reductions not in ([], [b"none"])
+    is_sum = node.op_type == "ScatterND" and reductions not in ([], [b"none"])
+    return is_sum and len(node.input) == 3  # onnxruntime refuses others
 
 
 def _constants(scope: GraphProto | FunctionProto) -> dict[str, TensorProto]:
@@ -54,8 +58,9 @@ def _constants(scope: GraphProto | FunctionProto) -> dict[str, TensorProto]:
         inputs = {value.name for value in scope.input}
         constants = {t.name: t for t in scope.initializer if t.name not in inputs}
     for node in scope.node:
-        if node.op_type == "Constant" and node.attribute[0].name == "value":
-            constants[node.output[0]] = node.attribute[0].t
+        for attribute in node.attribute:
+            if node.op_type == "Constant" and attribute.name == "value":
+                constants.update(dict.fromkeys(node.output, attribute.t))
     external = TensorProto.EXTERNAL
     return {name: t for name, t in constants.items() if t.data_location != external}
 

@@ -66,14 +66,12 @@ def _add_along(value: Tensor, axis: int, indices: Sequence[Tensor], source: Tens
 
 def _flat_places(indices: Sequence[Tensor], sizes: Sequence[Any]) -> Tensor:
     """The places of entries of several axes in one flat axis."""
-    # index_put counts negative indices from the end, scatter_add does not.
-    positive = [
-        torch.where(index < 0, index + size, index).long()
-        for index, size in zip(indices, sizes, strict=True)
-    ]
-    places = positive[0]
-    for index, size in zip(positive[1:], sizes[1:], strict=True):
-        places = places * size + index
+    if len(indices) == 1:
+        # ScatterElements counts negative places from the end, as index_put does.
+        return indices[0].long()
+    places = torch.zeros((), dtype=torch.int64)
+    for index, size in zip(indices, sizes, strict=True):
+        places = places * size + torch.where(index < 0, index + size, index)
     return places
 
 

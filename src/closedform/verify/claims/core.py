@@ -7,10 +7,11 @@ denominators), so a claim holds the goals that it presumes in addition to its ow
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
+import sympy as sp
 from flint import arb, fmpq
 
 from closedform.effort import Effort, Watch, spend
@@ -18,12 +19,13 @@ from closedform.errors import VerificationError
 from closedform.language import Schedule, UpdateRule
 from closedform.language.symbols import InternalName
 from closedform.verify.tactics.prover import prove
+from closedform.verify.tactics.solver import missing
 from closedform.verify.terms.build import FALSE, TRUE, exact, negate, own_symbol, substitute
 from closedform.verify.terms.definedness import Obligation, PartialOperation, obligations
 from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Op, Term, walk
-from closedform.verify.terms.verdict import Status, Verdict
+from closedform.verify.terms.verdict import Run, Status, Verdict
 
 
 def claim_effort(
@@ -66,8 +68,6 @@ class Goal:
         is_somewhere: True where one point at which it holds is enough.
         is_sufficient: True where it is stronger than the claim, which its refutation leaves open.
         shown: Terms whose values say at a counterexample what is wrong, by their names.
-        note: What a counterexample has to be read with, if it is not at the start.
-        start: The values of symbols at the start, by their names.
     """
 
     text: str
@@ -76,8 +76,6 @@ class Goal:
     is_somewhere: bool = False
     is_sufficient: bool = False
     shown: tuple[tuple[str, Term], ...] = ()
-    note: str = ""
-    start: tuple[tuple[str, Any], ...] = ()
 
 
 def definedness(obligation: Obligation, conditions: tuple[Term, ...] = (), place: str = "") -> Goal:
@@ -97,6 +95,100 @@ def all_defined(root: Term, premises: tuple[Term, ...] = (), place: str = "") ->
 
 
 @dataclass(frozen=True, slots=True)
+class Refutation:
+    """A point at which a claim is false: a step of a schedule, or a step that a run comes to.
+
+    A claim is REFUTED by nothing else. The prover's counterexample to a goal is a point among all
+    that the premises admit; what makes it a refutation of the claim is a ``Reach``.
+
+    Attributes:
+        goal: The goal that is false.
+        point: The values of symbols; None where the goal is false by a proof.
+        reason: What is false or undefined there.
+        tactics: How it was found.
+        samples: The points at which the goal was true.
+        run: Of a claim about the steps of a rule, the run that comes to the point.
+    """
+
+    goal: Goal
+    point: Mapping[str, Any] | None
+    reason: str
+    tactics: tuple[str, ...]
+    samples: int = 0
+    run: Run | None = None
+
+    def verdict(self, before: Iterable[Verdict]) -> Verdict:
+        """Returns the verdict on the claim, with the values that show it."""
+        parts = [self.goal.text]
+        if self.point is not None and self.goal.shown:
+            parts += [f"{name} is {value_text(at, self.point)}" for name, at in self.goal.shown]
+        elif self.reason:
+            parts.append(self.reason)
+        if self.run is not None and self.run.steps:
+            parts.append(str(self.run))
+        return Verdict(
+            Status.REFUTED,
+            tactics=self.tactics,
+            counterexample=None if self.point is None else _for_people(self.point),
+            reason=", ".join(parts),
+            samples=sum(earlier.samples for earlier in before) + self.samples,
+            run=self.run,
+        )
+
+
+class Reach(Protocol):
+    """The points that a claim is about, of those at which a goal of it may be false."""
+
+    def refute(
+        self,
+        goal: Goal,
+        verdict: Verdict,
+        others: Sequence[Goal],
+        assume: tuple[Term, ...],
+        effort: Effort,
+    ) -> Refutation | None:
+        """Returns a refutation of the claim; None where none is found.
+
+        Args:
+            goal: A goal of the claim.
+            verdict: Its refutation, at a point of those that its premises admit.
+            others: Further goals, of which one that is false refutes the claim as well.
+            assume: What the claim assumes.
+            effort: The work that may be done.
+        """
+
+
+class AnyPoint:
+    """Claims about schedules: each step at or above 0 is reached, and each value is asked about."""
+
+    def refute(
+        self,
+        goal: Goal,
+        verdict: Verdict,
+        others: Sequence[Goal],
+        assume: tuple[Term, ...],
+        effort: Effort,
+    ) -> Refutation:
+        """Returns the refutation at the point of the prover."""
+        point = verdict.counterexample
+        return Refutation(goal, point, verdict.reason, verdict.tactics, verdict.samples)
+
+
+class NoPoint:
+    """Claims about rules for which no runs are given: no point refutes them."""
+
+    def refute(
+        self,
+        goal: Goal,
+        verdict: Verdict,
+        others: Sequence[Goal],
+        assume: tuple[Term, ...],
+        effort: Effort,
+    ) -> None:
+        """Returns None."""
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """A statement about a schedule or a rule, and the goals that prove it.
 
@@ -112,6 +204,8 @@ class Claim:
             by who reads it in an artefact; None where they say not all.
         decide: How it is decided within an effort, for claims that are not about terms: those
             about floats. It has no goals then.
+        runs: Of a claim about a rule, the runs of which one refutes it. Without them it is proved
+            or UNKNOWN.
     """
 
     name: str
@@ -123,6 +217,7 @@ class Claim:
     is_question: bool = False
     arguments: Mapping[str, str] | None = None
     decide: Callable[[Effort], Verdict] | None = None
+    runs: Reach | None = None
 
     def verify(
         self, *, effort: float = 1.0, budget: float | None = None, proofs: Proofs | None = None
@@ -153,11 +248,17 @@ class Claim:
         proofs.ask_shared(goals, self.assume, effort, covering)
         verdicts: list[Verdict] = []
         unknown: list[str] = []
+        hints: tuple[str, ...] = ()
+        search = effort.portion(LIMITS.run_work)
         for goal in goals:
             verdict = proofs.ask(goal, self.assume, effort, covering)
             if verdict.refuted and not goal.is_sufficient:
-                return _refutation_of(goal, verdict, verdicts)
-            if not verdict.proved:
+                refutation = self._refutation(goal, verdict, () if hints else goals, search)
+                if refutation is not None:
+                    return refutation.verdict(verdicts)
+                unknown.append(_out_of_reach(goal, verdict))
+                hints = (*hints, *_hints_beyond(verdict))
+            elif not verdict.proved:
                 # A goal that is false as it stands says in its text why nothing is proved.
                 reason = "" if goal.statement is FALSE else verdict.reason
                 unknown.append(f"{goal.text}: {reason}" if reason else goal.text)
@@ -165,9 +266,31 @@ class Claim:
         return Verdict(
             Status.UNKNOWN if unknown else Status.PROVED,
             tactics=_tactics(verdicts) or (NOTHING_PARTIAL,),
-            reason=_few(unknown),
+            reason="; ".join(dict.fromkeys(filter(None, (_few(unknown), *hints)))),
             samples=sum(verdict.samples for verdict in verdicts),
         )
+
+    def _refutation(
+        self, goal: Goal, verdict: Verdict, others: Sequence[Goal], search: Effort
+    ) -> Refutation | None:
+        """The refutation of the claim by that of a goal, if the claim is about its point."""
+        # That a condition holds nowhere is proved, and no point shows it.
+        if isinstance(self.subject, Schedule) or goal.is_somewhere:
+            return AnyPoint().refute(goal, verdict, others, self.assume, search)
+        return (self.runs or NoPoint()).refute(goal, verdict, others, self.assume, search)
+
+
+def _out_of_reach(goal: Goal, verdict: Verdict) -> str:
+    """The reason of a goal that is false at a point to which no run is known."""
+    point = verdict.counterexample or {}
+    place = ", ".join(f"{name} = {number}" for name, number in point.items())
+    return f"{goal.text}: false at {place}, which no run was found to reach"
+
+
+def _hints_beyond(verdict: Verdict) -> tuple[str, ...]:
+    """Ways to decide a claim that is false at a point to which no run is known."""
+    has_states = any(str(name).startswith("state.") for name in verdict.counterexample or ())
+    return ("give invariants= of the states that a run reaches" if has_states else "", missing())
 
 
 @dataclass(slots=True)
@@ -308,38 +431,27 @@ def _generalize_choices(statement: Term) -> Term:
     return substitute(statement, places)
 
 
-def _refutation_of(goal: Goal, verdict: Verdict, before: list[Verdict]) -> Verdict:
-    """The refutation of one goal as that of the claim, with the values that show it."""
-    point = verdict.counterexample
-    parts = [goal.text]
-    if point is not None and goal.shown:
-        parts += [f"{name} is {value_text(displays, point)}" for name, displays in goal.shown]
-    elif verdict.reason:
-        parts.append(verdict.reason)
-    is_start = point is not None and all(point.get(name, at) == at for name, at in goal.start)
-    if goal.note and not is_start:
-        parts.append(goal.note)
-    return Verdict(
-        Status.REFUTED,
-        tactics=verdict.tactics,
-        counterexample=None if point is None else _for_people(point),
-        reason=", ".join(parts),
-        samples=sum(earlier.samples for earlier in before) + verdict.samples,
-    )
+def _for_people(point: Mapping[str, Any]) -> dict[str, sp.Rational]:
+    """A point with names as text; where two print alike, the prover's own says whose it is.
 
-
-def _for_people(point: Mapping[str, Any]) -> dict[str, Any]:
-    """A point with names as text; where two print alike, the prover's own says whose it is."""
+    A number that is known within a ball only is left out: it follows from the run.
+    """
     plain = {name for name in point if not isinstance(name, InternalName)}
     return {
-        f"the prover's {name}" if name not in plain and str(name) in plain else str(name): number
+        f"the prover's {name}" if name not in plain and str(name) in plain else str(name): (
+            sp.Rational(int(number.p), int(number.q))
+        )
         for name, number in point.items()
+        if not isinstance(number, arb)
     }
 
 
 def value_text(term: Term, point: Mapping[str, Any]) -> str:
     """Returns the exact value of a term at a point as text: a fraction, or digits with a ≈."""
-    result = value(term, {name: exact(number) for name, number in point.items()})
+    numbers = {
+        name: number if isinstance(number, arb) else exact(number) for name, number in point.items()
+    }
+    result = value(term, numbers)
     if isinstance(result, Undefined):
         return f"undefined ({result.reason})"
     return number_text(result)

@@ -195,6 +195,8 @@ def _entry(finding: Finding) -> dict[str, Any]:
     if finding.verdict.counterexample is not None:
         point = finding.verdict.counterexample
         entry["counterexample"] = {name: str(number) for name, number in point.items()}
+    if finding.verdict.run is not None:
+        entry["run"] = str(finding.verdict.run)
     if finding.verdict.reason:
         entry["reason"] = finding.verdict.reason
     return entry

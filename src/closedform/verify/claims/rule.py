@@ -7,6 +7,7 @@ the others have their value in the rule. A schedule inside a rule is its express
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import sympy as sp
@@ -15,6 +16,7 @@ from closedform.errors import VerificationError, nearest
 from closedform.language import PARAM, UpdateRule, state, t
 from closedform.verify.claims.core import Claim, Goal
 from closedform.verify.claims.reading import CLOCK, LATER, Condition, value_text
+from closedform.verify.claims.runs import ConstantRuns, Runs
 from closedform.verify.claims.step import (
     STEP_LATER,
     Step,
@@ -26,14 +28,19 @@ from closedform.verify.claims.step import (
     open_symbols,
     step_of,
 )
-from closedform.verify.terms.build import absolute, equal, less, less_equal, substitute, subtract
+from closedform.verify.terms.build import (
+    absolute,
+    both,
+    either,
+    equal,
+    less,
+    less_equal,
+    negate,
+    substitute,
+    subtract,
+)
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import Op, Term, walk
-
-ANY_STATE = (
-    "at a state that a run need not reach: give invariants= of the states that it does reach"
-)
-"""The note on a difference between two steps: all states are considered."""
 
 
 def same_rule(
@@ -49,8 +56,9 @@ def same_rule(
 ) -> Claim:
     """Claims that two rules make the same steps, from their first one on.
 
-    Steps are compared at all states that the invariants admit. Where they differ at one that no run
-    reaches, the claim is REFUTED all the same, and the verdict says so.
+    Steps are compared at all states that the invariants admit; states of the whole model are
+    compared by their names. The claim is REFUTED by a run of the first rule to a step at which they
+    differ. Where no run is found to such a state it is UNKNOWN, and the reason names the state.
 
     Args:
         one: The first rule; conditions and expressions here are in its names.
@@ -89,6 +97,7 @@ def same_rule(
     second = step_of(other, (names & set(other.hyperparameters)) | set(replacements))
     meaning = _substitute_open(first, second, replacements)
     coupling = _coupling(first, second, states or {})
+    _check_shared(first, second)
     names_of_second = {state(name): expr for name, expr in coupling.items()}
 
     def visible(expr: sp.Expr) -> sp.Expr:
@@ -102,14 +111,18 @@ def same_rule(
         (f"state {name!r}", expr.xreplace(first.after()), visible(second.states[name]))
         for name, expr in coupling.items()
     ]
+    pairs += [
+        (str(symbol), first.shared[symbol], visible(expr)) for symbol, expr in second.shared.items()
+    ]
+    if one.evaluation is not None or other.evaluation is not None:
+        points = first.evaluation_after(), visible(second.evaluation_after())
+        pairs.append(("the point of evaluation", *points))
     goals = [
         Goal(
             f"{label} after the step is the same",
             equal(term(left), term(right)),
             premises,
             shown=((one.name, term(left)), (other.name, term(right))),
-            note=ANY_STATE if first.states else "",
-            start=(("t", sp.Integer(0)), *((state(n).name, at) for n, at in first.initial.items())),
         )
         for label, left, right in pairs
     ]
@@ -120,6 +133,14 @@ def same_rule(
         left, right = term(expr.xreplace(begin)), term(second.initial[name])
         displays = ((one.name, left), (other.name, right))
         goals.append(Goal(f"state {name!r} begins the same", equal(left, right), shown=displays))
+    for name in other.shared:
+        left, right = (term(rule.shared[name].initial) for rule in (one, other))
+        displays = ((one.name, left), (other.name, right))
+        goals.append(Goal(f"shared.{name} begins the same", equal(left, right), shown=displays))
+    if first.advances != second.advances:
+        counts, others = term(first.advances), term(visible(second.advances))
+        same = either(both(counts, others), both(negate(counts), negate(others)))
+        goals.append(Goal("both steps count, or neither", same, premises))
     presumes = [
         goal for label, left, right in pairs for goal in defined_in(label, (left, right), premises)
     ]
@@ -129,7 +150,15 @@ def same_rule(
     sentence = f"{one.name} and {other.name} make the same steps"
     if where is not True:
         sentence += f" from the same states where {value_text(where)}"
-    return Claim("same_rule", sentence, one, tuple(goals), (*presumes, *presumed_goals), facts)
+    return Claim(
+        "same_rule",
+        sentence,
+        one,
+        tuple(goals),
+        (*presumes, *presumed_goals),
+        facts,
+        runs=Runs(first),
+    )
 
 
 def _substitute_open(
@@ -160,6 +189,17 @@ def _coupling(first: Step, second: Step, states: Mapping[str, Any]) -> dict[str,
         else:
             coupling[name] = first.read(meaning)
     return coupling
+
+
+def _check_shared(first: Step, second: Step) -> None:
+    for symbol in second.shared:
+        if symbol not in first.shared:
+            raise VerificationError(
+                f"{symbol} of {second.rule.name} is not a state of the whole model in "
+                f"{first.rule.name}",
+                where="same_rule",
+                hint="compare rules that have the same states of the whole model",
+            )
 
 
 def _check_states(names: Iterable[str], step: Step) -> None:
@@ -195,7 +235,8 @@ def invariant(
     step = step_of(rule, open)
     goals, presumes = inductive(step, step.read(condition))
     sentence = f"{value_text(condition)} before every step"
-    return Claim("invariant", sentence, rule, goals, presumes, facts_of(step, assume))
+    facts = facts_of(step, assume)
+    return Claim("invariant", sentence, rule, goals, presumes, facts, runs=Runs(step))
 
 
 def finite_steps(
@@ -222,18 +263,32 @@ def finite_steps(
     preserved_goals, presumes = _preservation_goals(step, conditions)
     facts = facts_of(step, assume)
     sentence = "every step is finite"
-    return Claim("finite", sentence, rule, tuple(goals), (*presumes, *preserved_goals), facts)
+    return Claim(
+        "finite",
+        sentence,
+        rule,
+        tuple(goals),
+        (*presumes, *preserved_goals),
+        facts,
+        runs=Runs(step),
+    )
 
 
 def _preservation_goals(step: Step, conditions: list[sp.Basic]) -> tuple[list[Goal], list[Goal]]:
-    """The goals that all conditions together hold before every step, and what they presume."""
+    """The goals that all conditions together hold before every step, and what they presume.
+
+    A condition that is not preserved leaves open what it was to prove, which may still be true.
+    """
     goals: list[Goal] = []
     presumes: list[Goal] = []
     for condition in conditions:
         preserved_goals, presumed_goals = inductive(step, condition, premises=sp.And(*conditions))
         goals += preserved_goals
         presumes += presumed_goals
-    return goals, presumes
+    return (
+        [replace(goal, is_sufficient=True) for goal in goals],
+        [replace(goal, is_sufficient=True) for goal in presumes],
+    )
 
 
 def bounded_update(
@@ -281,6 +336,7 @@ def bounded_update(
         (goal, *preserved_goals),
         (*presumes, *presumed_goals),
         facts,
+        runs=Runs(step),
     )
 
 
@@ -351,7 +407,9 @@ def after_steps(
     sentence = f"after t steps with one gradient {sentence}"
     if premises:
         sentence += f" where {value_text(where)}"
-    return Claim("after_steps", sentence, rule, tuple(goals), tuple(presumes), facts)
+    return Claim(
+        "after_steps", sentence, rule, tuple(goals), tuple(presumes), facts, runs=ConstantRuns()
+    )
 
 
 def _check_condition(condition: sp.Basic, step: Step) -> None:

@@ -9,16 +9,15 @@ number at or above 0: it is verified on its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 import sympy as sp
 
-from closedform.effort import Effort
 from closedform.errors import ClosedFormError, VerificationError
-from closedform.language import PARAM, Schedule, UpdateRule, state, t
+from closedform.language import Schedule, UpdateRule, t
 from closedform.verify.claims.continuity import continuous, jumps
 from closedform.verify.claims.core import Claim, Goal, Proofs, claim_effort
 from closedform.verify.claims.defined import finite, reached, total, where_safe
@@ -30,10 +29,17 @@ from closedform.verify.claims.guesses import (
     phases,
     sample_cells,
 )
+from closedform.verify.claims.invariants import (
+    FURTHER,
+    non_negative_states,
+    not_contradicted,
+    preserved_conditions,
+)
 from closedform.verify.claims.reading import Condition, ScheduleReading, read_schedule
 from closedform.verify.claims.report import Finding, Report, check
 from closedform.verify.claims.rule import finite_steps, invariant
-from closedform.verify.claims.step import Step, inductive, open_symbols, step_of
+from closedform.verify.claims.runs import Runs
+from closedform.verify.claims.step import open_symbols, step_of
 from closedform.verify.claims.values import bounded, ends_at, monotone, non_negative
 from closedform.verify.terms.build import FALSE
 from closedform.verify.terms.limits import LIMITS
@@ -198,7 +204,9 @@ def verify_rule(
     """Returns the verdicts of some claims about a rule; of the standard ones if none is given.
 
     The standard claims: the states that begin at or above 0 and stay there, each as an invariant;
-    and that the parameter and every state are finite after a step from such states.
+    and that the parameter and every state are finite after every step. Where such states are not
+    enough, other invariants are looked for, such as a mean of squares that is never below the
+    square of a mean. REFUTED is a run of the rule; it is in ``verdict.run``.
 
     Args:
         rule: The rule.
@@ -231,42 +239,29 @@ def _standard(rule: UpdateRule, subject: str, effort: float, budget: float | Non
     open_names = [key for key, value in rule.hyperparameters.items() if isinstance(value, Schedule)]
     step = step_of(rule, open_names)
     assume = [symbol >= 0 for name, symbol in open_symbols(step).items() if name in open_names]
+    # A run has the values of the schedule; a proof is for any number in its place.
+    runs = Runs(step, {name: rule.hyperparameters[name] for name in open_names})
     proofs = Proofs()
-    invariants = _preserved_conditions(step, assume, claim_effort(effort, budget), proofs)
     premises: dict[str, Any] = {"open": open_names, "assume": assume}
+
+    def preserve(candidates: Sequence[sp.Basic]) -> list[sp.Basic]:
+        share = claim_effort(effort, budget)
+        return preserved_conditions(step, candidates, assume, share, proofs)
+
+    def is_enough(invariants: Sequence[sp.Basic]) -> bool:
+        # Without runs: here it is asked only what is proved.
+        claim = replace(finite_steps(rule, invariants=invariants, **premises), runs=None)
+        return claim.judge(claim_effort(effort, budget), proofs).proved
+
+    invariants = preserve(list(non_negative_states(step)))
+    if not is_enough(invariants):
+        for candidates in FURTHER:
+            likely_conditions = not_contradicted(list(candidates(step)), runs)
+            conditions = preserve([*invariants, *likely_conditions]) if likely_conditions else []
+            if len(conditions) > len(invariants) and is_enough(conditions):
+                invariants = conditions
+                break
     claims = [invariant(rule, sp.And(*invariants), **premises)] if invariants else []
     claims.append(finite_steps(rule, invariants=invariants, **premises))
+    claims = [replace(claim, runs=runs) for claim in claims]
     return check(subject, claims, effort=effort, budget=budget, proofs=proofs)
-
-
-def _preserved_conditions(
-    step: Step, assume: list[sp.Basic], effort: Effort, proofs: Proofs
-) -> list[sp.Basic]:
-    """The conditions ``state >= 0`` that are preserved together; those that are not are left out.
-
-    Each round asks less, so there are at most as many rounds as states.
-    """
-    nonnegative_states = [
-        name for name, at in step.initial.items() if at != PARAM and bool(at >= 0)
-    ]
-    conditions = [state(name) >= 0 for name in nonnegative_states]
-    while conditions:
-        together = sp.And(*conditions)
-        premises = (together, *assume)
-        failing = [
-            condition
-            for condition in conditions
-            if not _is_preserved(step, condition, premises, effort, proofs)
-        ]
-        if not failing:
-            break
-        conditions = [condition for condition in conditions if condition not in failing]
-    return conditions
-
-
-def _is_preserved(
-    step: Step, condition: sp.Basic, premises: tuple[sp.Basic, ...], effort: Effort, proofs: Proofs
-) -> bool:
-    goals, presumes = inductive(step, condition, premises=sp.And(*premises))
-    claim = Claim("preserved", "", step.rule, goals, presumes)
-    return effort.left > 0 and claim.judge(effort, proofs).proved

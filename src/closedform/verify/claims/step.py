@@ -32,6 +32,10 @@ class Step:
         param: The parameter after the step.
         states: Each state after the step, by name.
         initial: Each state before the first step.
+        shared: Each state of the whole model after the step, by its symbol.
+        advances: The condition under which the step counts.
+        evaluation: The point at which the model is evaluated, in the parameter and states; None for
+            the parameter.
     """
 
     rule: UpdateRule
@@ -39,6 +43,9 @@ class Step:
     param: sp.Expr
     states: Mapping[str, sp.Expr]
     initial: Mapping[str, sp.Expr]
+    shared: Mapping[sp.Symbol, sp.Expr]
+    advances: sp.Basic
+    evaluation: sp.Expr | None
 
     def read(self, expr: Any) -> Any:
         """Returns an expression or condition with the known hyperparameters in it."""
@@ -57,6 +64,12 @@ class Step:
     def after(self) -> dict[sp.Symbol, sp.Expr]:
         """Returns the parameter and the states after the step, by their symbols."""
         return {PARAM: self.param, **{state(name): expr for name, expr in self.states.items()}}
+
+    def evaluation_after(self) -> sp.Expr:
+        """Returns the point at which the model is evaluated, in what a step is given."""
+        if self.evaluation is None:
+            return self.param
+        return self.evaluation.xreplace({**self.after(), **self.shared, **STEP_LATER})
 
 
 def step_of(rule: UpdateRule, open: Iterable[str]) -> Step:
@@ -90,14 +103,28 @@ def step_of(rule: UpdateRule, open: Iterable[str]) -> Step:
     for name, expr in rule.definitions.items():
         meanings[local(name)] = expr.xreplace(meanings)
 
-    def with_known(expr: sp.Expr) -> sp.Expr:
+    def with_known(expr: Any) -> Any:
         whole = expr.xreplace(meanings)
         names = {s: values[s.name] for s in whole.free_symbols if s.name in values}
         return whole.xreplace(names)
 
     next_states = {name: with_known(spec.next) for name, spec in rule.states.items()}
     initial = {name: spec.initial for name, spec in rule.states.items()}
-    return Step(rule, values, with_known(rule.param), next_states, initial)
+    model_states = {
+        symbol: with_known(rule.shared[name].next) for name, symbol in rule.shared_symbols.items()
+    }
+    advances = with_known(rule.advances)
+    evaluation = None if rule.evaluation is None else with_known(rule.evaluation)
+    return Step(
+        rule,
+        values,
+        with_known(rule.param),
+        next_states,
+        initial,
+        model_states,
+        advances,
+        evaluation,
+    )
 
 
 def _check_size(rule: UpdateRule) -> None:

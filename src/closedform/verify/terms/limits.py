@@ -60,6 +60,15 @@ class Limits:
     phase_samples: int = 17  # values on one phase
     jump_steps: int = 1000  # steps in which jumps are listed, of a schedule without length
 
+    # Runs of rules
+    run_work: int = 1_000_000  # all runs that look for a step at which one claim is false
+    run_steps: int = 8  # steps of a run
+    paired_states: int = 4  # states of which each pair is a candidate of an invariant
+    drawn_runs: int = 6  # runs with drawn gradients
+    unrolled_steps: int = 4  # steps whose states are terms of the gradients before
+    unrolled_nodes: int = 4_000  # nodes of these terms
+    unrolled_work: int = 200_000  # the point at which a claim is false after so many steps
+
     # Segments and steps
     split_depth: int = 6  # times that a segment is divided again
     split_levels: int = 3000  # integers that a floor may pass through to be divided by the prover

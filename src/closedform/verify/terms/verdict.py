@@ -18,6 +18,33 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """A run of an update rule: its first states, the inputs of each step, and where it ends.
+
+    Args:
+        first: The parameter before the first step and the open hyperparameters, by name.
+        inputs: The gradient and further tensors of each step, by name; the last ones are those of
+            all later steps, too.
+        steps: The number of steps that are taken before the one that the verdict is about.
+    """
+
+    first: Mapping[str, sp.Rational]
+    inputs: tuple[Mapping[str, sp.Rational], ...]
+    steps: int
+
+    def __str__(self) -> str:
+        beginning = ", ".join(f"{name} = {number}" for name, number in self.first.items())
+        rows = {
+            name: [inputs[name] for inputs in self.inputs] for name in (self.inputs or ({},))[0]
+        }
+        inputs_text = ", ".join(
+            f"{name} = {', '.join(map(str, numbers))}" for name, numbers in rows.items()
+        )
+        count = "1 step" if self.steps == 1 else f"{self.steps} steps"
+        return f"after {count} from {beginning} with {inputs_text}"
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """A verdict; ask ``proved``, ``refuted`` or ``unknown``, its truth value raises TypeError.
 
@@ -29,6 +56,7 @@ class Verdict:
         samples: The points at which the claim was evaluated and true.
         proved_until: Of an UNKNOWN verdict on all steps, the first step that is open: the claim is
             proved at every step below it. None where no such range was looked for or found.
+        run: Of a refuted claim about the steps of a rule, the run to the step at which it is false.
         seconds: The time that it took; verdicts are compared without it.
     """
 
@@ -38,6 +66,7 @@ class Verdict:
     reason: str = ""
     samples: int = 0
     proved_until: int | None = None
+    run: Run | None = None
     seconds: float = field(default=0.0, compare=False)
 
     @property

@@ -11,7 +11,7 @@ import sympy as sp
 
 from closedform import frameworks
 from closedform.language import UpdateRule, floor_mod, hyper, state, t
-from closedform.verify.claims.core import Claim, Goal
+from closedform.verify.claims.core import AnyPoint, Claim, Goal
 from closedform.verify.claims.step import given_by
 from closedform.verify.terms.definedness import obligations
 from closedform.verify.terms.sympy_io import term
@@ -116,4 +116,5 @@ def about(
         for side in sides
         for found in obligations(side)
     )
-    return Claim("relation", text, rule, (goal,), presumes, given_by(*assume))
+    # About the expressions at each point that is given, whether a run comes to it or not.
+    return Claim("relation", text, rule, (goal,), presumes, given_by(*assume), runs=AnyPoint())

@@ -1,5 +1,6 @@
 """Schedulers of torch as schedules: equal to the library's by proof, and to torch's values."""
 
+import copy
 import math
 import random
 import warnings
@@ -20,7 +21,9 @@ from torch.optim.lr_scheduler import (
     LinearLR,
     LRScheduler,
     MultiplicativeLR,
+    MultiStepLR,
     OneCycleLR,
+    PolynomialLR,
     ReduceLROnPlateau,
     SequentialLR,
     StepLR,
@@ -420,3 +423,187 @@ def test_drawn_arguments(place: int, seed: int) -> None:
     # from_torch compares the schedule with the scheduler at its first 160 steps and later ones.
     schedule = cf.from_torch(drawn_schedulers(seed)[place](optimizer_of(0.1)))
     assert isinstance(schedule, Schedule)
+
+
+# --- the present state ---------------------------------------------------------------------------
+
+
+def next_rates(scheduler: Any, steps: int) -> list[list[float]]:
+    """The rates that torch sets from the present step on."""
+    twin = copy.deepcopy(scheduler)
+    rates = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(steps):
+            rates.append([float(group["lr"]) for group in twin.optimizer.param_groups])
+            twin.optimizer.step()
+            try:
+                twin.step()
+            except ValueError:  # OneCycleLR, after its last step
+                break
+    return rates
+
+
+def assert_goes_on(scheduler: Any, steps: int = 220) -> None:
+    """The schedule has the rates that a copy of the scheduler sets next, for all groups."""
+    result = cf.from_torch(scheduler)
+    count = len(scheduler.optimizer.param_groups)
+    schedules = result if isinstance(result, list) else [result] * count
+    is_chain = isinstance(scheduler, ChainedScheduler)
+    first = (scheduler._schedulers[0] if is_chain else scheduler).last_epoch
+    rates = next_rates(scheduler, steps)
+    for schedule, column in zip(schedules, zip(*rates, strict=True), strict=True):
+        # The float call is what ships; torch rounds once a step.
+        values = schedule(list(range(first, first + len(rates))))
+        assert values == pytest.approx(column, rel=1e-8, abs=1e-12 * max(map(abs, column)))
+
+
+Families = dict[str, Callable[..., Any]]
+
+
+def families_of(rng: random.Random) -> Families:
+    """Schedulers with drawn arguments; those of torch that can be built with ``last_epoch``."""
+    length, gamma = rng.randint(2, 60), rng.choice([0.5, 0.9, 0.1, 0.97])
+    least, growth = rng.choice([0.0, 1e-4]), rng.choice([1, 3])
+    milestones = sorted({length, 2 * length, length + 5})
+    return {
+        "exponential": lambda o, **k: ExponentialLR(o, gamma, **k),
+        "step": lambda o, **k: StepLR(o, length, gamma, **k),
+        "multistep": lambda o, **k: MultiStepLR(o, milestones, gamma, **k),
+        "cosine": lambda o, **k: CosineAnnealingLR(o, length, least, **k),
+        "linear": lambda o, **k: LinearLR(o, gamma, total_iters=length, **k),
+        "constant": lambda o, **k: ConstantLR(o, gamma, length, **k),
+        "polynomial": lambda o, **k: PolynomialLR(o, length, growth, **k),
+        "lambda": lambda o, **k: LambdaLR(o, lambda step: gamma**step, **k),
+        "multiplicative": lambda o, **k: MultiplicativeLR(o, lambda step: gamma, **k),
+        "restarts": lambda o, **k: CosineAnnealingWarmRestarts(o, length, growth, least, **k),
+        "cyclic": lambda o, **k: CyclicLR(o, 1e-4, 1e-2, length, cycle_momentum=False, **k),
+    }
+
+
+def composites_of(rng: random.Random) -> Families:
+    length, gamma = rng.randint(2, 60), rng.choice([0.5, 0.9, 0.97])
+    return {
+        "sequence": lambda o: SequentialLR(
+            o,
+            [LinearLR(o, 0.1, total_iters=length), ExponentialLR(o, gamma), StepLR(o, 7)],
+            [length, length + 20],
+        ),
+        "chain": lambda o: ChainedScheduler(
+            [LinearLR(o, 0.1, total_iters=length), ExponentialLR(o, gamma)]
+        ),
+        "one cycle": lambda o: OneCycleLR(o, 0.1, total_steps=length + 70),
+    }
+
+
+EDITS = ("none", "rate", "groups", "gamma", "base_lrs", "state dict", "state dict of one")
+ARGUMENTS = {"gamma": 0.8, "T_max": 17, "total_iters": 9, "power": 2}
+
+
+def edited_scheduler(make: Callable[..., Any], edit: str, rng: random.Random) -> Any:
+    """A scheduler after some steps, whose state was edited or loaded."""
+    rates = (1e-3, 5e-3) if edit == "groups" else (1e-3,)
+    scheduler = make(optimizer_of(*rates))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(rng.randint(0, 70)):
+            scheduler.optimizer.step()
+            scheduler.step()
+    match edit:
+        case "rate" | "groups":
+            for group in scheduler.optimizer.param_groups:
+                group["lr"] *= rng.choice([0.1, 2, 0.37])
+        case "gamma":
+            name = next((name for name in ARGUMENTS if hasattr(scheduler, name)), None)
+            if name is not None:
+                setattr(scheduler, name, ARGUMENTS[name])
+        case "base_lrs" if hasattr(scheduler, "base_lrs"):
+            scheduler.base_lrs = [0.02 for _ in scheduler.base_lrs]
+        case "state dict" | "state dict of one":
+            other = make(optimizer_of(*rates))
+            other.load_state_dict(copy.deepcopy(scheduler.state_dict()))
+            if edit == "state dict":
+                other.optimizer.load_state_dict(copy.deepcopy(scheduler.optimizer.state_dict()))
+            return other
+    return scheduler
+
+
+@pytest.mark.sample(every=17)
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("family", [*families_of(random.Random(0)), "sequence", "chain"])
+def test_a_scheduler_goes_on_from_its_present_state(family: str, edit: str, seed: int) -> None:
+    rng = random.Random(seed)
+    make = {**families_of(rng), **composites_of(rng)}[family]
+    assert_goes_on(edited_scheduler(make, edit, rng))
+
+
+@pytest.mark.sample(every=5)
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("family", families_of(random.Random(0)))
+def test_a_scheduler_that_is_built_again_goes_on_from_the_rate_of_its_group(
+    family: str, seed: int
+) -> None:
+    """With ``last_epoch``, torch takes the rate of the group, whatever the schedule has there."""
+    rng = random.Random(seed)
+    optimizer = optimizer_of(rng.choice([1e-3, 2e-4]))
+    optimizer.param_groups[0]["initial_lr"] = 1e-3
+    assert_goes_on(families_of(rng)[family](optimizer, last_epoch=rng.randint(0, 60)))
+
+
+def test_a_resumed_schedule_is_not_the_ideal_one() -> None:
+    optimizer = optimizer_of(1e-3)
+    optimizer.param_groups[0]["initial_lr"] = 1e-3
+    schedule = cf.from_torch(ExponentialLR(optimizer, 0.9, last_epoch=9))
+    assert isinstance(schedule, Schedule)
+    assert [float(schedule.exact(step)) for step in (10, 11)] == pytest.approx([1e-3, 9e-4])
+
+
+def test_a_state_without_a_closed_form_is_refused_with_both_rates() -> None:
+    """At the bottom of a cosine torch adds to the rate, and multiplies it from there on."""
+    scheduler = CosineAnnealingLR(optimizer_of(0.1), 30, 1e-4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(30):
+            scheduler.optimizer.step()
+            scheduler.step()
+    scheduler.optimizer.param_groups[0]["lr"] = 0.5
+    with pytest.raises(TraceError) as caught:
+        cf.from_torch(scheduler)
+    assert str(caught.value) == (
+        "at step 30 the rate is 0.5, and that from the initial rate on is 0.0001: the values that "
+        "follow have no known closed form (CosineAnnealingLR, param group 0): import the scheduler "
+        "before its first step, or set the rate of the group to the value of the schedule"
+    )
+
+
+class EndsEarly(LRScheduler):
+    """A rule of the epoch whose own clock is behind: a value that no attribute of torch shows."""
+
+    behind = 0
+
+    def step(self, epoch: int | None = None) -> None:
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        for group in self.optimizer.param_groups:
+            group["lr"] = 1 / (10 + self.last_epoch - (self.behind if epoch is None else 0))
+        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+
+
+def test_what_a_copy_does_next_is_compared() -> None:
+    scheduler = EndsEarly(optimizer_of(0.1))
+    assert_goes_on(scheduler, 20)
+    scheduler.step()
+    scheduler.step()
+    scheduler.behind = 1
+    with pytest.raises(TraceError) as caught:
+        cf.from_torch(scheduler)
+    assert str(caught.value).startswith(
+        "the schedule differs from the scheduler in its present state: at step 2 the rate is "
+    )
+
+
+def test_the_scheduler_is_not_changed_by_its_copy() -> None:
+    scheduler = MultiStepLR(optimizer_of(0.1), [3, 5])
+    before = copy.deepcopy(scheduler.state_dict()), scheduler.optimizer.param_groups[0]["lr"]
+    cf.from_torch(scheduler)
+    assert (scheduler.state_dict(), scheduler.optimizer.param_groups[0]["lr"]) == before

@@ -1,5 +1,9 @@
 """Schedulers of torch, and of packages that follow them, as one schedule for each param group.
 
+The schedule is that of a run that goes on from the state in which the scheduler and its optimizer
+are: a rate that was edited, or that a resumed optimizer has, is the one that the recurrence begins
+with, at the step ``last_epoch``.
+
 The scheduler's own method is traced, with the step as ``last_epoch``. A method that computes the
 value from the value before is a recurrence: the closed form is that of ``_get_closed_form_lr``, or
 one that ``recurrence`` finds, and an induction proves that the recurrence has its values. What is
@@ -16,7 +20,8 @@ import types
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import sympy as sp
@@ -29,6 +34,7 @@ from torch.optim.lr_scheduler import (
 )
 
 from closedform.errors import TraceError
+from closedform.importers.python.compare import compare_graph
 from closedform.importers.python.join import ValueRange, join_cells
 from closedform.importers.python.number import Number
 from closedform.importers.python.place import Place, UserValue
@@ -46,6 +52,9 @@ _TOLERANCE = 1e-9
 # Beyond the usual warmups and milestones of an example; each step of torch takes microseconds.
 _COMPARED_STEPS = 160
 _MOST_COMPARED = 20_000
+_NEXT_STEPS = 240
+_MOST_DENOMINATOR = 1000
+"""Of a rate over that of the schedule: what an edit usually multiplies it with."""
 _COMPOSITES = (SequentialLR, ChainedScheduler)
 _CLOSED = "_get_closed_form_lr"
 
@@ -69,11 +78,11 @@ def schedules_of(scheduler: UserValue, prover: Prover) -> list[Schedule]:
         TraceError: It depends on a metric, or on random numbers, or its values are given by a
             recurrence without a known closed form, which the message shows.
     """
-    schedules = [
-        _Reader(prover, index).schedule(scheduler)
-        for index in range(len(scheduler.optimizer.param_groups))
-    ]
-    _compare(scheduler, schedules, prover)
+    count = len(scheduler.optimizer.param_groups)
+    schedules = [_Reader(prover, index).schedule(scheduler) for index in range(count)]
+    if _is_as_from_the_first(scheduler):
+        _compare(scheduler, schedules, prover)
+    _compare_next(scheduler, schedules, prover)
     return schedules
 
 
@@ -97,10 +106,13 @@ class _Reader:
     Attributes:
         prover: What decides comparisons.
         index: The index of the group.
+        is_present: Whether the rate of the group is the last one that the scheduler has set. It is
+            not for members of a composite that are not active.
     """
 
     prover: Prover
     index: int
+    is_present: bool = True
 
     def schedule(self, scheduler: Any) -> Schedule:
         """Returns the schedule of a scheduler, in its own steps."""
@@ -120,13 +132,11 @@ class _Reader:
         if isinstance(own_schedules, list) and all(
             isinstance(member, Schedule) for member in own_schedules
         ):
-            schedule: Schedule = own_schedules[self.index]
-            return schedule
+            return self._from_present(scheduler, own_schedules[self.index])
         if isinstance(scheduler, SequentialLR):
             return self._sequence(scheduler)
         if isinstance(scheduler, ChainedScheduler):
-            members = [self.schedule(member) for member in scheduler._schedulers]
-            return self._product(scheduler, members)
+            return self._chain(scheduler)
         if type(scheduler).step is not LRScheduler.step:
             return self._by_step(scheduler)
         return self._by_rate(scheduler)
@@ -135,6 +145,11 @@ class _Reader:
         """The members in a row."""
         name = type(scheduler).__name__
         first, *rest = scheduler._schedulers
+        active = bisect_right(scheduler._milestones, scheduler.last_epoch)
+        readers = [
+            replace(self, is_present=self.is_present and place == active)
+            for place in range(len(scheduler._schedulers))
+        ]
         for member in rest:
             if isinstance(member, _COMPOSITES):
                 raise TraceError(
@@ -147,14 +162,50 @@ class _Reader:
         starts: list[Schedule]
         if isinstance(first, SequentialLR):
             # torch sets the first value by a step, which is the second one of the inner clock.
-            starts = [self.schedule(member) for member in first._schedulers]
+            inner_active = bisect_right(first._milestones, _last_epoch(first))
+            starts = [
+                replace(
+                    readers[0], is_present=readers[0].is_present and place == inner_active
+                ).schedule(member)
+                for place, member in enumerate(first._schedulers)
+            ]
             # The inner clock is one step ahead.
             marks = [mark - 1 for mark in first._milestones] + marks
         elif isinstance(first, ChainedScheduler):
-            starts = [self._product(first, [self._late(part) for part in first._schedulers])]
+            idle = replace(self, is_present=False)
+            starts = [self._product(first, [idle._late(part) for part in first._schedulers])]
         else:
-            starts = [self.schedule(first)]
-        return _in_sequence([*starts, *map(self.schedule, rest)], marks, name)
+            starts = [readers[0].schedule(first)]
+        following = [
+            reader.schedule(member) for reader, member in zip(readers[1:], rest, strict=True)
+        ]
+        return _in_sequence([*starts, *following], marks, name)
+
+    def _chain(self, scheduler: ChainedScheduler) -> Schedule:
+        """The product of the members, from the present rate on."""
+        idle = replace(self, is_present=False)
+        product = self._product(scheduler, [idle.schedule(m) for m in scheduler._schedulers])
+        step, rate = _last_epoch(scheduler), self._rate(scheduler)
+        if not self.is_present or self._agrees(product, step, rate):
+            return product
+        # A constant factor of the rate stays one where each member multiplies the rate.
+        if all(map(self._is_factor, scheduler._schedulers)):
+            exact = self._exact_rate(product, step, rate)
+            scaled = _scaled(product, step, exact, sp.Integer(0))
+            if scaled is not None:
+                return scaled
+        raise self._no_continuation(scheduler, product, step, rate)
+
+    def _is_factor(self, member: Any) -> bool:
+        """Whether each step of a member multiplies the rate by a number."""
+        if isinstance(member, _COMPOSITES) or type(member).step is not LRScheduler.step:
+            return False
+        cells = self._run(member, "get_lr", first=1).cells
+        return all(
+            cell.value is not None
+            and _PREVIOUS not in sp.simplify(cell.value / _PREVIOUS).free_symbols
+            for cell in cells
+        )
 
     def _product(self, scheduler: ChainedScheduler, members: Sequence[Schedule]) -> Schedule:
         """The product of what the members make of the initial value."""
@@ -190,14 +241,21 @@ class _Reader:
         # A get_lr that is a function of last_epoch needs no induction.
         whole = self._run(scheduler, method, first=0, is_initial=False)
         if not _depends(whole) and whole.cells[0].value is not None:
-            return whole.schedule(name, {})
+            return self._from_present(scheduler, whole.schedule(name, {}))
         # From step 1 on, with a symbol for the value before.
         later = self._run(scheduler, method, first=1)
         first = self._first(scheduler, method)
         if not _depends(later):
-            return Schedule(join_cells([ValueRange(0, 1, first), *later.cells]), name=name)
+            expr = join_cells([ValueRange(0, 1, first), *later.cells])
+            return self._from_present(scheduler, Schedule(expr, name=name))
         following = join_cells(later.cells)
-        for candidate in self._candidates(scheduler, later, first):
+        candidates = list(self._candidates(scheduler, later, first))
+        if self.is_present and method not in _METHODS:
+            step, rate = scheduler.last_epoch, self._rate(scheduler)
+            expected = [Schedule(first)] if step == 0 else candidates
+            if not any(self._agrees(schedule, step, rate) for schedule in expected):
+                return self._continuation(scheduler, candidates, later.cells)
+        for candidate in candidates:
             # Induction: the first value, and each value from the one before.
             if self.prover.follows(candidate.expr, first, _PREVIOUS, following):
                 return candidate
@@ -241,7 +299,90 @@ class _Reader:
         trace = self._run(scheduler, "step", first=0)
         if _depends(trace):
             raise TraceError("step() computes the value from the value before", where=name)
-        return trace.schedule(name, {})
+        schedule: Schedule = trace.schedule(name, {})
+        if hasattr(scheduler, "T_cur"):
+            schedule = _from_position(scheduler, schedule)
+        return self._from_present(scheduler, schedule)
+
+    # --- the present state -------------------------------------------------------------------
+
+    def _rate(self, scheduler: Any) -> float:
+        """The rate that the group has."""
+        return float(self._group(scheduler)[_field(scheduler)])
+
+    def _agrees(self, schedule: Schedule, step: int, rate: float) -> bool:
+        """Whether a schedule has the rate of the group at a step, but for rounding."""
+        value = self.prover.value(schedule.bound, step)
+        return value is not None and abs(value - rate) <= _TOLERANCE * max(abs(value), abs(rate))
+
+    def _exact_rate(self, schedule: Schedule, step: int, rate: float) -> sp.Expr:
+        """The rate that the float is: a simple multiple of the schedule's, or the decimal."""
+        value = self.prover.value(schedule.bound, step)
+        if value:
+            factor = Fraction(rate / value).limit_denominator(_MOST_DENOMINATOR)
+            if factor and abs(float(factor) * value - rate) <= _TOLERANCE * abs(rate):
+                ratio = sp.Rational(factor.numerator, factor.denominator)
+                return ratio * _at(schedule, step)
+        return exact_number(rate, "lr")
+
+    def _from_present(self, scheduler: Any, schedule: Schedule) -> Schedule:
+        """A function of the step, but for the present step where the rate was edited."""
+        step = getattr(scheduler, "last_epoch", None)
+        if not self.is_present or not isinstance(step, int) or step < 0:
+            return schedule
+        rate = self._rate(scheduler)
+        if self._agrees(schedule, step, rate):
+            return schedule
+        edited = (exact_number(rate, "lr"), sp.Eq(t, step))
+        return Schedule(sp.Piecewise(edited, (schedule.bound, True)), name=schedule.name)
+
+    def _continuation(
+        self,
+        scheduler: Any,
+        candidates: Sequence[Schedule],
+        cells: Sequence[ValueRange],
+    ) -> Schedule:
+        """The schedule of a recurrence that goes on from the rate that the group has.
+
+        A recurrence ``a(t) * before + b(t)`` has the solutions ``p(t) + c * (q(t) - p(t))`` for two
+        solutions p and q; one of them is often a constant. Each is proved by induction from the
+        present step on.
+        """
+        step, rate = scheduler.last_epoch, self._rate(scheduler)
+        later = join_cells(cells).xreplace({t: t + step})
+
+        rates = [values[self.index] for values in _next_values(scheduler, _NEXT_STEPS)]
+
+        def is_solution(candidate: Schedule, exact: sp.Expr) -> bool:
+            # Most candidates are not, which a few values show and a proof takes seconds to.
+            if _first_difference(candidate, step, rates, self.prover) is not None:
+                return False
+            shifted = candidate.bound.xreplace({t: t + step})
+            return self.prover.follows(shifted, exact, _PREVIOUS, later) is True
+
+        for base in candidates:
+            exact = self._exact_rate(base, step, rate)
+            for candidate in _solutions(scheduler, base, step, exact):
+                if is_solution(candidate, exact):
+                    return candidate
+        exact = exact_number(rate, "lr")
+        solution = _from_there(cells, step, exact, type(scheduler).__name__)
+        if solution is not None and is_solution(solution, exact):
+            return solution
+        raise self._no_continuation(scheduler, next(iter(candidates), None), step, rate)
+
+    def _no_continuation(
+        self, scheduler: Any, ideal: Schedule | None, step: int, rate: float
+    ) -> TraceError:
+        value = None if ideal is None else self.prover.value(ideal.bound, step)
+        ideal_text = "" if value is None else f", and that from the initial rate on is {value!r}"
+        return TraceError(
+            f"at step {step} the rate is {rate!r}{ideal_text}: the values that follow have no "
+            "known closed form",
+            where=f"{type(scheduler).__name__}, param group {self.index}",
+            hint="import the scheduler before its first step, or set the rate of the group to the "
+            "value of the schedule",
+        )
 
     def _run(
         self, scheduler: Any, method: str, *, first: int, is_initial: bool | None = None
@@ -284,6 +425,85 @@ class _Reader:
         bound = getattr(type(scheduler), method)
         program = TracedProgram(type(scheduler).__name__, build, None, _place(bound), first)
         return run_program(program, self.prover, {"previous": _PREVIOUS})
+
+
+def _scaled(schedule: Schedule, step: int, rate: sp.Expr, level: sp.Expr) -> Schedule | None:
+    """The schedule whose distance from a level is multiplied, so that it has a rate at a step."""
+    distance = _at(schedule, step) - level
+    if distance.evalf() == 0:
+        return None
+    expr = level + (rate - level) / distance * (schedule.bound - level)
+    return Schedule(expr, name=schedule.name)
+
+
+def _solutions(scheduler: Any, base: Schedule, step: int, rate: sp.Expr) -> Iterator[Schedule]:
+    """Schedules that have a rate at a step, and may follow the recurrence of a base."""
+    yield base
+    least = getattr(scheduler, "eta_min", 0)
+    levels = dict.fromkeys((sp.Integer(0), exact_number(least, "eta_min")))
+    for level in levels:
+        candidate = _scaled(base, step, rate, level)
+        if candidate is not None:
+            yield candidate
+            if hasattr(scheduler, "T_max"):
+                yield _until_bottom(candidate, base, step, int(scheduler.T_max))
+    yield Schedule(base.bound + rate - _at(base, step), name=base.name)
+
+
+def _until_bottom(before: Schedule, base: Schedule, step: int, half: int) -> Schedule:
+    """A schedule up to the next bottom of a cosine, from which torch adds ``base_lr``."""
+    bottom = half * (2 * ((step + half) // (2 * half)) + 1)
+    bottom = bottom if bottom >= step else bottom + 2 * half
+    return Schedule(sp.Piecewise((before.bound, t <= bottom), (base.bound, True)), name=base.name)
+
+
+def _from_there(
+    cells: Sequence[ValueRange], step: int, rate: sp.Expr, name: str
+) -> Schedule | None:
+    """The closed form of a recurrence that begins with a rate at a step; constant before it."""
+    later = [
+        ValueRange(
+            max(cell.first - step, 1),
+            None if cell.end is None else cell.end - step,
+            None if cell.value is None else cell.value.xreplace({t: t + step}),
+        )
+        for cell in cells
+        if cell.end is None or cell.end > step + 1
+    ]
+    formula = closed_form(later, rate, _PREVIOUS)
+    if formula is None:
+        return None
+    expr = formula.xreplace({t: t - step})
+    return Schedule(sp.Piecewise((rate, t < step), (expr, True)), name=name)
+
+
+def _at(schedule: Schedule, step: int) -> sp.Expr:
+    """The value at a step, cosines as they are: SymPy writes some with nested roots."""
+    cosines = {
+        node: node.func(node.args[0].xreplace({t: sp.Integer(step)}), evaluate=False)
+        for node in schedule.bound.atoms(sp.cos, sp.sin)
+    }
+    value: sp.Expr = schedule.bound.xreplace(cosines).xreplace({t: sp.Integer(step)})
+    return value
+
+
+def _from_position(scheduler: Any, schedule: Schedule) -> Schedule:
+    """Warm restarts from the place in the cycle that the scheduler counts, from its step on.
+
+    Built again with ``last_epoch``, torch counts ``T_cur`` in cycles of ``T_0``.
+    """
+    step, place, length = scheduler.last_epoch, scheduler.T_cur, scheduler.T_i
+    first, growth = scheduler.T_0, scheduler.T_mult
+    if not all(isinstance(number, int) for number in (step, place, length, first, growth)):
+        return schedule
+    start, cycle = 0, first
+    while growth > 1 and cycle < length:
+        start, cycle = start + cycle, cycle * growth
+    if cycle != length or not 0 <= place < length or start + place == step:
+        return schedule
+    moved = schedule.bound.xreplace({t: t + (start + place - step)})
+    expr = sp.Piecewise((schedule.bound, t < step), (moved, True))
+    return Schedule(expr, name=schedule.name)
 
 
 def _depends(trace: Traced) -> bool:
@@ -334,17 +554,120 @@ def _in_sequence(members: Sequence[Schedule], milestones: Sequence[int], name: s
 # --- the scheduler itself, step by step ----------------------------------------------------------
 
 
+def _is_as_from_the_first(scheduler: Any) -> bool:
+    """Whether steps from the first state on have come to the rates that the groups have.
+
+    They have not where a rate or an argument was edited, or the scheduler was built again for an
+    optimizer with another rate.
+    """
+    if _method_of(scheduler) is not None:
+        return True
+    steps = _last_epoch(scheduler)
+    if steps > _MOST_COMPARED:
+        return False
+    rates = [float(group["lr"]) for group in _entries(scheduler)]
+    states = list(_values(scheduler, steps + 1))
+    return len(states) == steps + 1 and all(
+        abs(rate - present) <= _TOLERANCE * max(abs(rate), abs(present))
+        for rate, present in zip(states[-1], rates, strict=True)
+    )
+
+
+def _compare_next(scheduler: Any, schedules: Sequence[Schedule], prover: Prover) -> None:
+    """Compares what a copy of the scheduler does next, in its present state, with the schedules."""
+    if _method_of(scheduler) is not None:
+        return
+    rates = list(_next_values(scheduler, _NEXT_STEPS))
+    present = _last_epoch(scheduler)
+    for index, schedule in enumerate(schedules):
+        where = f"{type(scheduler).__name__}, param group {index}"
+        rates_of_group = [float(values[index]) for values in rates]
+        difference = _first_difference(schedule, present, rates_of_group, prover)
+        if difference is not None:
+            raise TraceError(
+                f"the schedule differs from the scheduler in its present state: at step {present} "
+                f"the rate is {rates_of_group[0]!r}, and at step {difference} the schedule is "
+                f"{prover.value(schedule.bound, difference)!r} and the scheduler sets "
+                f"{rates_of_group[difference - present]!r}",
+                where=where,
+                hint="import the scheduler before its first step, or set the rate of the group to "
+                "the value of the schedule",
+            )
+        steps = range(present, present + len(rates))
+        compare_graph(schedule, steps, functools.partial(prover.value, schedule.bound), where)
+
+
+def _first_difference(
+    schedule: Schedule, first: int, rates: Sequence[float], prover: Prover
+) -> int | None:
+    """The first step at which a schedule differs from rates, the first of which is at a step."""
+    scale = max(map(abs, rates), default=0.0)
+    for step, rate in enumerate(rates, first):
+        value = prover.value(schedule.bound, step)
+        if value is None or not abs(value - rate) <= _TOLERANCE * scale:
+            return step
+    return None
+
+
+def _next_values(scheduler: Any, steps: int) -> Iterator[list[float]]:
+    """The values of all groups from the present step on; fewer where the scheduler raises."""
+    groups = [
+        {**entries, "params": [torch.nn.Parameter(torch.zeros(1))], "lr": float(entries["lr"])}
+        for entries in _entries(scheduler)
+    ]
+    optimizer = torch.optim.SGD(groups, lr=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scheduler_copy = _copy_value(scheduler, optimizer)
+        yield [float(group["lr"]) for group in optimizer.param_groups]
+        for _ in range(steps):
+            try:
+                scheduler_copy.step()
+            except ValueError:  # OneCycleLR, after its last step
+                return
+            yield [float(group["lr"]) for group in optimizer.param_groups]
+
+
+def _copy_value(value: Any, optimizer: torch.optim.Optimizer) -> Any:
+    """A copy of a scheduler in its present state, or of a value in it.
+
+    Objects of the user, such as a trainer whose method is the function of a LambdaLR, stay.
+    """
+    if isinstance(value, LRScheduler):
+        scheduler_copy: Any = object.__new__(type(value))
+        attributes = {
+            name: _copy_value(entry, optimizer)
+            for name, entry in vars(value).items()
+            if name != "optimizer"
+        }
+        scheduler_copy.__dict__.update({**attributes, "optimizer": optimizer})
+        return scheduler_copy
+    if type(value) is dict:
+        return {key: _copy_value(entry, optimizer) for key, entry in value.items()}
+    if type(value) in (list, tuple, set):
+        return type(value)(_copy_value(entry, optimizer) for entry in value)
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def _last_epoch(scheduler: Any) -> int:
+    """The present step; a ChainedScheduler does not count by itself."""
+    if isinstance(scheduler, ChainedScheduler):
+        return _last_epoch(scheduler._schedulers[0])
+    return int(scheduler.last_epoch)
+
+
 def _compare(scheduler: Any, schedules: Sequence[Schedule], prover: Prover) -> None:
     """Compares a copy of the scheduler, on a new optimizer, with the schedules."""
     lengths = [int(schedule.length) for schedule in schedules if schedule.length is not None]
     marks = list(_milestones(scheduler))
     ends = [step + 2 for step in (*lengths, *marks)]
-    steps = min(max([_COMPARED_STEPS, *ends]), _MOST_COMPARED)
-    rates = list(_values(scheduler, steps))
+    count = min(max([_COMPARED_STEPS, *ends]), _MOST_COMPARED)
+    rates = list(_values(scheduler, count))
     for index, schedule in enumerate(schedules):
         rates_of_group = [float(values[index]) for values in rates]
         scale = max(map(abs, rates_of_group), default=0.0)
-        for step in _sample(len(rates_of_group), marks):
+        steps = _sample(len(rates_of_group), marks)
+        for step in steps:
             value = prover.value(schedule.bound, step)
             if value is None:
                 value = math.nan
@@ -355,6 +678,8 @@ def _compare(scheduler: Any, schedules: Sequence[Schedule], prover: Prover) -> N
                     where=f"{type(scheduler).__name__}, param group {index}",
                     hint="members of a composite change each other's values",
                 )
+        where = f"{type(scheduler).__name__}, param group {index}"
+        compare_graph(schedule, steps, functools.partial(prover.value, schedule.bound), where)
 
 
 def _sample(count: int, marks: Sequence[int]) -> list[int]:
@@ -389,12 +714,12 @@ def _values(scheduler: Any, steps: int) -> Iterator[list[float]]:
     optimizer = torch.optim.SGD(groups, lr=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        copy = _copy_scheduler(scheduler, optimizer)
-        _begin(copy)
+        scheduler_copy = _copy_scheduler(scheduler, optimizer)
+        _begin(scheduler_copy)
         for step in range(steps):
             if step:
                 try:
-                    copy.step()
+                    scheduler_copy.step()
                 except ValueError:  # OneCycleLR, after its last step
                     return
             yield [float(group["lr"]) for group in optimizer.param_groups]

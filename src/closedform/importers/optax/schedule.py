@@ -16,6 +16,7 @@ from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.optax.interpreter import Interpreter
 from closedform.importers.optax.jaxprs import double_precision, in_double, jaxpr_of, place_of
 from closedform.importers.optax.primitives import RULES
+from closedform.importers.python.compare import compare_graph
 from closedform.importers.python.prover import Prover
 from closedform.importers.tensors.steps import STEPS, values_at
 from closedform.importers.tensors.values import Axes, Definitions, Value
@@ -47,7 +48,9 @@ def trace_schedule(function: Callable[[Any], Any], prover: Prover, name: str | N
         if expr.has(*_INFINITIES):  # the expression has no value there
             expr = _trace(jaxpr, prover, where, has_infinities=False)
         _check(function, expr, prover, where)
-    return Schedule(expr, name=label if label.isidentifier() else "schedule")
+    schedule = Schedule(expr, name=label if label.isidentifier() else "schedule")
+    compare_graph(schedule, steps_of(expr), lambda step: prover.value(expr, step), where)
+    return schedule
 
 
 def _trace(jaxpr: ClosedJaxpr, prover: Prover, where: str, *, has_infinities: bool) -> sp.Expr:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import sympy as sp
 
-from closedform.errors import TraceError
+from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.python.join import Outcome, ValueRange
 from closedform.importers.python.prover import Prover
 from closedform.importers.python.tape import STEP, Conditioning, End
-from closedform.language import t
+from closedform.language import Schedule, t
 from closedform.language.exact import to_float, value_at
 from closedform.magnitude import MOST_BITS
 
@@ -29,6 +29,7 @@ _DRAWN = 6
 # Far ones, too: an unbounded loop or a drift of floats shows late.
 _FAR = (0, 1, 2, 9, 100, 1000, 12_345, 10**6)
 """Steps after the start of the last interval."""
+_LAST_STEP = 2**53
 _GROWING = 1e100
 _SMALL = 1e-4
 """Of the larger numbers that come after a step."""
@@ -259,6 +260,42 @@ def compare(
         else:
             raise _difference(name, step, exact, expected)
     return Comparison(len(values), largest, at, RoundedSteps(rounded_steps, model))
+
+
+def compare_graph(
+    schedule: Schedule, steps: Iterable[int], exact: Callable[[int], float | None], where: str
+) -> None:
+    """Compares the values of the graph of a schedule, in float64, with its exact values.
+
+    The exact values are those that were compared with the original; a graph in which a floor or a
+    comparison takes another branch is not the original, either.
+
+    Args:
+        schedule: The schedule, without open hyperparameters.
+        steps: The steps to compare.
+        exact: The exact value at a step, rounded; None where there is none.
+        where: The original, for errors.
+
+    Raises:
+        TraceError: They differ by more than rounding.
+    """
+    values = {step: exact(step) for step in sorted(set(steps)) if 0 <= step <= _LAST_STEP}
+    defined = {step: value for step, value in values.items() if value is not None}
+    try:
+        computed = schedule(np.array(list(defined), dtype=np.int64))
+    except ClosedFormError:  # there is no graph, or the domain ends before: an export says so
+        return
+    scales = itertools.accumulate(map(abs, defined.values()), max)
+    largest = min(max(map(abs, defined.values()), default=0.0), _GROWING) * _SMALL
+    for (step, value), number, scale in zip(defined.items(), computed, scales, strict=True):
+        if not abs(number - value) <= TOLERANCE * max(scale, largest):
+            raise TraceError(
+                f"the graph of the schedule differs from its exact values: at step {step} it "
+                f"computes {float(number)!r} in float64, and the exact value is {value!r}",
+                where=where,
+                hint="a floor, a comparison or a sum of terms that cancel rounds to another value "
+                "there: write it with integers, or as a table of steps",
+            )
 
 
 def _is_rounding(step: int, expected: float | None, model: FloatModel) -> bool:

@@ -21,6 +21,7 @@ from closedform.importers.python.compare import (
     FloatModel,
     RoundedSteps,
     compare,
+    compare_graph,
     steps_of,
 )
 from closedform.importers.python.join import (
@@ -556,14 +557,17 @@ class Traced:
             {**{s.name: number for s, number in bindings.items()}, **values},
             SINGLE_TOLERANCE if session.is_single else TOLERANCE,
         )
+        steps = steps_of(cells, near)
         with _Restored(getattr(original, "__self__", original)), redirect_stdout(StringIO()):
-            return compare(
+            comparison = compare(
                 original,  # type: ignore[arg-type]
                 model,
                 self.program.name,
-                steps_of(cells, near),
+                steps,
                 is_single=session.is_single,
             )
+        compare_graph(schedule, steps, model.exact, f"function {self.program.name!r}")
+        return comparison
 
 
 def place_of_function(function: UserValue) -> Place | None:

@@ -159,7 +159,10 @@ class Reach(Protocol):
 
 
 class AnyPoint:
-    """Claims about schedules: each step at or above 0 is reached, and each value is asked about."""
+    """Claims about each point that their premises admit: those about schedules and expressions.
+
+    Each step at or above 0 of a schedule is reached, and each value is asked about.
+    """
 
     def refute(
         self,

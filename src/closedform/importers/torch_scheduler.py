@@ -191,9 +191,9 @@ class _Reader:
         # A constant factor of the rate stays one where each member multiplies the rate.
         if all(map(self._is_factor, scheduler._schedulers)):
             exact = self._exact_rate(product, step, rate)
-            scaled = _scaled(product, step, exact, sp.Integer(0))
-            if scaled is not None:
-                return scaled
+            multiple = _scale_to(product, step, exact, sp.Integer(0))
+            if multiple is not None:
+                return multiple
         raise self._no_continuation(scheduler, product, step, rate)
 
     def _is_factor(self, member: Any) -> bool:
@@ -252,8 +252,8 @@ class _Reader:
         candidates = list(self._candidates(scheduler, later, first))
         if self.is_present and method not in _METHODS:
             step, rate = scheduler.last_epoch, self._rate(scheduler)
-            expected = [Schedule(first)] if step == 0 else candidates
-            if not any(self._agrees(schedule, step, rate) for schedule in expected):
+            ideals = [Schedule(first)] if step == 0 else candidates
+            if not any(self._agrees(schedule, step, rate) for schedule in ideals):
                 return self._continuation(scheduler, candidates, later.cells)
         for candidate in candidates:
             # Induction: the first value, and each value from the one before.
@@ -333,8 +333,8 @@ class _Reader:
         rate = self._rate(scheduler)
         if self._agrees(schedule, step, rate):
             return schedule
-        edited = (exact_number(rate, "lr"), sp.Eq(t, step))
-        return Schedule(sp.Piecewise(edited, (schedule.bound, True)), name=schedule.name)
+        present = (exact_number(rate, "lr"), sp.Eq(t, step))
+        return Schedule(sp.Piecewise(present, (schedule.bound, True)), name=schedule.name)
 
     def _continuation(
         self,
@@ -357,8 +357,8 @@ class _Reader:
             # Most candidates are not, which a few values show and a proof takes seconds to.
             if _first_difference(candidate, step, rates, self.prover) is not None:
                 return False
-            shifted = candidate.bound.xreplace({t: t + step})
-            return self.prover.follows(shifted, exact, _PREVIOUS, later) is True
+            expr = candidate.bound.xreplace({t: t + step})
+            return self.prover.follows(expr, exact, _PREVIOUS, later) is True
 
         for base in candidates:
             exact = self._exact_rate(base, step, rate)
@@ -427,7 +427,7 @@ class _Reader:
         return run_program(program, self.prover, {"previous": _PREVIOUS})
 
 
-def _scaled(schedule: Schedule, step: int, rate: sp.Expr, level: sp.Expr) -> Schedule | None:
+def _scale_to(schedule: Schedule, step: int, rate: sp.Expr, level: sp.Expr) -> Schedule | None:
     """The schedule whose distance from a level is multiplied, so that it has a rate at a step."""
     distance = _at(schedule, step) - level
     if distance.evalf() == 0:
@@ -442,7 +442,7 @@ def _solutions(scheduler: Any, base: Schedule, step: int, rate: sp.Expr) -> Iter
     least = getattr(scheduler, "eta_min", 0)
     levels = dict.fromkeys((sp.Integer(0), exact_number(least, "eta_min")))
     for level in levels:
-        candidate = _scaled(base, step, rate, level)
+        candidate = _scale_to(base, step, rate, level)
         if candidate is not None:
             yield candidate
             if hasattr(scheduler, "T_max"):
@@ -501,8 +501,8 @@ def _from_position(scheduler: Any, schedule: Schedule) -> Schedule:
         start, cycle = start + cycle, cycle * growth
     if cycle != length or not 0 <= place < length or start + place == step:
         return schedule
-    moved = schedule.bound.xreplace({t: t + (start + place - step)})
-    expr = sp.Piecewise((schedule.bound, t < step), (moved, True))
+    later_expr = schedule.bound.xreplace({t: t + (start + place - step)})
+    expr = sp.Piecewise((schedule.bound, t < step), (later_expr, True))
     return Schedule(expr, name=schedule.name)
 
 

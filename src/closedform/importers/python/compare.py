@@ -280,14 +280,14 @@ def compare_graph(
         TraceError: They differ by more than rounding.
     """
     values = {step: exact(step) for step in sorted(set(steps)) if 0 <= step <= _LAST_STEP}
-    defined = {step: value for step, value in values.items() if value is not None}
+    exact_values = {step: value for step, value in values.items() if value is not None}
     try:
-        computed = schedule(np.array(list(defined), dtype=np.int64))
+        numbers = schedule(np.array(list(exact_values), dtype=np.int64))
     except ClosedFormError:  # there is no graph, or the domain ends before: an export says so
         return
-    scales = itertools.accumulate(map(abs, defined.values()), max)
-    largest = min(max(map(abs, defined.values()), default=0.0), _GROWING) * _SMALL
-    for (step, value), number, scale in zip(defined.items(), computed, scales, strict=True):
+    scales = itertools.accumulate(map(abs, exact_values.values()), max)
+    largest = min(max(map(abs, exact_values.values()), default=0.0), _GROWING) * _SMALL
+    for (step, value), number, scale in zip(exact_values.items(), numbers, scales, strict=True):
         if not abs(number - value) <= TOLERANCE * max(scale, largest):
             raise TraceError(
                 f"the graph of the schedule differs from its exact values: at step {step} it "

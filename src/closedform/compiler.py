@@ -25,7 +25,7 @@ from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
 from closedform.lowering.analysis.domain import MAX_STEP
 from closedform.lowering.schedule import lower_schedule
-from closedform.magnitude import shown
+from closedform.magnitude import number_text
 from closedform.options import ANY_STEPS, GraphOptions, ModelSpec
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDAr
     if steps.size and (steps.min() < 0 or steps.max() > MAX_STEP):
         wrong = steps.min() if steps.min() < 0 else steps.max()
         raise DefinitionError(
-            f"steps must be in 0..{MAX_STEP}, got {shown(int(wrong))}", where=place
+            f"steps must be in 0..{MAX_STEP}, got {number_text(int(wrong))}", where=place
         )
     if steps.size:
         schedule.check_last(int(steps.max()))
@@ -200,7 +200,7 @@ def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDAr
 
 
 def _text(step: object) -> str:
-    """What was given as a step, for errors, without its type."""
+    """The text of a step that was given, for errors, without its type."""
     return describe(step).partition(" ")[2]
 
 

@@ -1,10 +1,10 @@
 """How large exact numbers may become: limits of powers, of arguments and of texts.
 
 An exact power has as many digits as its exponent says: ``2**-51200000000`` is 0.0 in floats, and
-6.4 GB as a fraction. GNU MP and FLINT end the process where there is no memory, and Python refuses
+6.4 GB as a fraction. GNU MP and FLINT end the process where the memory is full, and Python refuses
 to print integers of more than 4,300 digits. So every power of exact numbers is measured by
 ``power_bits`` before it is worked out, numbers that come in have at most ``MOST_DIGITS`` digits,
-and a number in a message is printed by ``shown``.
+and a number in a message is printed by ``number_text``.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ write it as a float, or with a smaller exponent
 
 
 def _in_power(number: Fraction | int) -> str:
-    text = shown(number)
+    text = number_text(number)
     return text if text.isalnum() else f"({text})"
 
 
@@ -87,7 +87,7 @@ def check_digits(number: Fraction | int, name: str, most: int = MOST_DIGITS) -> 
     """
     if bits(number) > most * _BITS_OF_A_DIGIT:
         raise LimitError(
-            f"{name} must have at most {most} digits, got {shown(number)}",
+            f"{name} must have at most {most} digits, got {number_text(number)}",
             hint="round it: a float64 has 17 digits",
         )
 
@@ -104,16 +104,21 @@ def check_steps(number: int, name: str) -> None:
     """
     if number > LAST_STEP:
         raise LimitError(
-            f"{name} must be at most 2**50, the last step of a graph, got {shown(number)}",
+            f"{name} must be at most 2**50, the last step of a graph, got {number_text(number)}",
             hint="look for a digit too many",
         )
 
 
-def shown(number: Fraction | int) -> str:
+def number_text(number: Fraction | int) -> str:
     """Returns a number for a message: by its digits, or by its size where these are many.
 
     Example:
-        >>> shown(-30), shown(Fraction(1, 3)), shown(10**5000), shown(Fraction(1, 3**9000))
+        >>> (
+        ...     number_text(-30),
+        ...     number_text(Fraction(1, 3)),
+        ...     number_text(10**5000),
+        ...     number_text(Fraction(1, 3**9000)),
+        ... )
         ('-30', '1/3', 'a number of 5001 digits', 'a fraction of 1 and 4295 digits')
     """
     parts = (number.numerator, number.denominator)

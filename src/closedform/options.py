@@ -15,7 +15,7 @@ from closedform.errors import ExportError, describe
 from closedform.ir.types import DType, Shape
 from closedform.language.groups import Assignment, Group, assign
 from closedform.language.update_rule import UpdateRule
-from closedform.magnitude import MOST_ELEMENTS, shown
+from closedform.magnitude import MOST_ELEMENTS, number_text
 
 DEFAULT_OPSET = 21
 """The ONNX opset of exports."""
@@ -148,7 +148,7 @@ def _check_elements(shape: Shape, description: str, where: str | None = None) ->
     count = math.prod(size for size in shape if isinstance(size, int))
     if count > MOST_ELEMENTS:
         raise ExportError(
-            f"{description} must have at most 2**48 elements, got {shown(count)}",
+            f"{description} must have at most 2**48 elements, got {number_text(count)}",
             where=where,
             hint="look for a size that is a number of elements",
         )

@@ -30,7 +30,7 @@ from closedform.schedules.examples import FALL, RISE
 from tests.properties.extreme_models import save_model
 place = tempfile.mkdtemp()
 """
-"""What each program begins with."""
+"""The first lines of each program."""
 
 INTEGERS = (
     *("0", "-1", "2**31", "2**53 + 1", "2**63 - 1", "2**63", "-(2**63)", "10**18", "10**20"),

@@ -71,8 +71,7 @@ def run(text: str, prelude: str, base: int) -> dict[str, object]:
         silent = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(silent, number)
-        result = outcome(text, prelude)
-        os.write(sender, json.dumps(result).encode())
+        os.write(sender, json.dumps(outcome(text, prelude)).encode())
         os._exit(0)
     os.close(sender)
     before = time.monotonic()

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Run(NamedTuple):
-    """What came of a program.
+    """The outcome of a program.
 
     Attributes:
         outcome: "value", "refused" for a ClosedFormError, "traceback" for another exception,

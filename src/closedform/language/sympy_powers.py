@@ -1,7 +1,7 @@
 """A correction of SymPy: powers of numbers that are too long to be worked out.
 
 SymPy 1.14 works each power of rational numbers out while it constructs it, however long: a power of
-``2**-51200000000`` takes 6.4 GB, and where there is no memory FLINT, which SymPy computes with,
+``2**-51200000000`` takes 6.4 GB, and where the memory is full FLINT, which SymPy computes with,
 ends the process. Roots have their bases factored, which takes hours from some hundred digits on,
 and a fine exponent is applied to each factor: ``24**(14234567890123457/10**16)`` contains
 ``3**14234567890123457``. The methods of ``Integer`` and ``Rational`` are corrected when
@@ -32,10 +32,10 @@ def correct_powers() -> None:
     for kind in (sp.Integer, sp.Rational):
         evaluate: Evaluation = kind._eval_power
         if not hasattr(evaluate, "__wrapped__"):
-            kind._eval_power = _limited(evaluate)
+            kind._eval_power = _with_limit(evaluate)
 
 
-def _limited(evaluate: Evaluation) -> Evaluation:
+def _with_limit(evaluate: Evaluation) -> Evaluation:
     @functools.wraps(evaluate)
     def eval_power(base: sp.Rational, exponent: sp.Expr) -> sp.Expr | None:
         if not isinstance(exponent, sp.Rational):

@@ -10,7 +10,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number
 from closedform.language.aliases import Hyper
-from closedform.magnitude import LAST_STEP, shown
+from closedform.magnitude import LAST_STEP, number_text
 
 
 def hyperparameter(
@@ -133,7 +133,7 @@ def whole(
 
 
 def _in_words(value: object) -> str:
-    return shown(value) if isinstance(value, int) else repr(value)
+    return number_text(value) if isinstance(value, int) else repr(value)
 
 
 def flag(value: object, name: str, where: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import ClosedFormError, ConfigError, MissingFactsError, nearest
-from closedform.magnitude import shown
+from closedform.magnitude import number_text
 from closedform.recipes.document import Document, join_path
 from closedform.recipes.documents.scalars import integer, real
 from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
@@ -103,7 +103,7 @@ class Section:
         # Compared, not converted: float() of a long integer raises an OverflowError.
         if abs(value) > _LARGEST:
             raise self.error(
-                f"{key} must be at most {_LARGEST:.2g}, got {shown(value)}",
+                f"{key} must be at most {_LARGEST:.2g}, got {number_text(value)}",
                 key,
                 hint="a framework has it in a float64",
             )
@@ -122,7 +122,7 @@ class Section:
             raise self.error(f"{key} must be an integer, got {value!r}", key)
         if abs(value) > _LARGEST_INTEGER:
             raise self.error(
-                f"{key} must be at most 2**63 - 1, got {shown(int(value))}",
+                f"{key} must be at most 2**63 - 1, got {number_text(int(value))}",
                 key,
                 hint="no run counts further",
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from os import PathLike
 from typing import Any
 
@@ -261,7 +260,7 @@ def _log(log: LogSource, key: str, offset: int | None) -> Log:
 
 
 def _logged_step(step: object) -> int:
-    if isinstance(step, Integral | float) and step == step and abs(step) <= LAST_STEP:
+    if isinstance(step, int | np.integer | float) and step == step and abs(step) <= LAST_STEP:
         return int(step)
     raise ArgumentError(
         f"a step of a log must be an integer of at most {LAST_STEP}, got {describe(step)}",

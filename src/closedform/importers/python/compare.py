@@ -80,7 +80,7 @@ class FloatModel:
         if cell is None:
             return False
         powers = [power for power in cell.atoms(sp.Pow) if power.exp.is_integer]
-        return any(self._power_bits(*power.args, step) > MOST_BITS for power in powers)
+        return any(self._power_bits(power.base, power.exp, step) > MOST_BITS for power in powers)
 
     def _power_bits(self, base: sp.Expr, exponent: sp.Expr, step: int) -> float:
         if not base.is_integer:

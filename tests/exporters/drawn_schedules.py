@@ -130,7 +130,7 @@ def _ball(schedule: Schedule, bits: int, step: int) -> flint.arb | None:
     before, enclosures.BITS = enclosures.BITS, bits
     values = {t: Fraction(step)}
     try:
-        ball = enclosures.enclosure(schedule.expr, values)
+        ball: flint.arb = enclosures.enclosure(schedule.expr, values)
         return ball + flint.arb(0, 2.0**-bits * _cancelled(schedule.expr, values))
     except (enclosures.UndecidedError, ZeroDivisionError):
         return None

@@ -128,9 +128,9 @@ def test_a_count_outside_of_the_domain_is_an_error(count: Any) -> None:
 def test_a_traced_count_outside_of_the_domain_is_nan(wide: bool) -> None:
     value = cf.to_jax(LINE)
     counts = jnp.array([-1, 0, 5, -(2**31)], jnp.int32)
-    wanted = [np.nan, 1, np.float32(0.95), np.nan]
+    expected = np.array([np.nan, 1, 0.95, np.nan], np.float32)
     for results in (jax.jit(value)(counts), jax.vmap(value)(counts)):
-        np.testing.assert_allclose(np.asarray(results), wanted, rtol=1e-7)
+        np.testing.assert_allclose(np.asarray(results), expected, rtol=1e-7)
     assert np.isnan(jax.jit(cf.to_jax(cf.schedules.constant(1)))(jnp.int32(-1)))
     beyond = jax.jit(value)(jnp.array([2**31, 4], jnp.uint32))
     assert np.isnan(beyond[0]) == (not wide)

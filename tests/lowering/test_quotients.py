@@ -144,7 +144,7 @@ def test_a_handler_that_comes_back_to_its_expression_is_refused(
     def come_back(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
         return low.number(expr, domain)
 
-    monkeypatch.setitem(HANDLERS, sp.Abs, come_back)  # type: ignore[misc]
+    monkeypatch.setitem(HANDLERS, sp.Abs, come_back)
     with pytest.raises(LoweringError) as caught:
         compile_schedule(Schedule(sp.Abs(t / 3 - 5), name="s"), GraphOptions(**KINDS["pairs i64"]))
     assert str(caught.value) == (
@@ -155,7 +155,7 @@ def test_a_handler_that_comes_back_to_its_expression_is_refused(
 
 def test_a_definition_has_no_function_with_a_definition(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(
-        simplification._DEFINITIONS,  # type: ignore[arg-type]
+        simplification._DEFINITIONS,
         sp.sign,
         lambda x: sp.sign(x + 1),
     )

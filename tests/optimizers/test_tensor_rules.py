@@ -270,11 +270,11 @@ def test_bad_argument_is_refused(name: str) -> None:
     assert str(caught.value) == message
 
 
-RULES = [name for name in optimizers.__all__ if name != "muon"]
+OTHERS = [name for name in optimizers.__all__ if name != "muon"]
 
 
 @pytest.mark.sample(every=5)
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("shape", [(3, 0), (0, 3)], ids=str)
 def test_empty_parameters_take_a_step(name: str, shape: tuple[int, ...]) -> None:
     rule = getattr(optimizers, name)()

@@ -23,7 +23,7 @@ from onnx import ModelProto, helper, load_model_from_string
 from PIL import Image, ImageDraw
 
 from closedform.training.onnx_torch import read_module
-from tests.support.stored_results import ROOT
+from tests.support.inputs import ROOT
 
 CACHE = ROOT / "build" / "packages"
 

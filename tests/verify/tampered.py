@@ -681,7 +681,9 @@ def is_wrongly_undefined(subject: Subject, model: ModelProto, verdict: Verdict) 
     except Exception:  # onnxruntime's own errors
         return False
     (before,) = run(subject.model, inputs)
-    return all(np.array_equal(after.get(name), value) for name, value in before.items())
+    return all(
+        name in after and np.array_equal(after[name], value) for name, value in before.items()
+    )
 
 
 def subjects() -> dict[str, Callable[[], Subject]]:

@@ -38,7 +38,8 @@ from closedform.verify.terms.build import (
     symbol,
 )
 from closedform.verify.terms.evaluate import Undefined, value
-from closedform.verify.terms.partition import FOREVER, partition
+from closedform.verify.terms.limits import FOREVER
+from closedform.verify.terms.partition import partition
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import Sign, Term
 from closedform.verify.terms.verdict import Status

@@ -7,7 +7,7 @@ import sympy as sp
 
 from closedform.language import t
 from closedform.language.exact import holds_at, value_at
-from closedform.verify.terms.jumps import jumps_of
+from closedform.verify.terms.jumps import Runs, jumps_of
 from closedform.verify.terms.sympy_io import term
 
 CLOCK = term(t)
@@ -31,9 +31,9 @@ CONDITIONS = {
 }
 
 
-def _values(runs: list[tuple[int, object]] | None) -> list[object]:
+def _values(runs: Runs | None) -> list[object]:
     assert runs is not None
-    starts = dict(runs)
+    starts: dict[int, object] = dict(runs)
     values = [starts[0]]
     for step in range(1, LAST + 1):
         values.append(starts.get(step, values[-1]))

@@ -14,8 +14,9 @@ from closedform.language import floor_div, floor_mod
 from closedform.verify.terms import build, sympy_io
 from closedform.verify.terms.evaluate import Undefined
 from closedform.verify.terms.evaluate import value as value_of
+from closedform.verify.terms.limits import FOREVER
 from closedform.verify.terms.linear import LinearForm
-from closedform.verify.terms.partition import FOREVER, Segments, align_segments, partition
+from closedform.verify.terms.partition import Segments, align_segments, partition
 from closedform.verify.terms.tree import Op, Term
 
 CLOCK = sympy_io.term(t)

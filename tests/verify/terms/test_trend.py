@@ -34,7 +34,7 @@ from closedform.verify.terms.build import (
 )
 from closedform.verify.terms.evaluate import value
 from closedform.verify.terms.facts import Direction
-from closedform.verify.terms.partition import FOREVER
+from closedform.verify.terms.limits import FOREVER
 from closedform.verify.terms.tree import Sign, Term, walk
 from closedform.verify.terms.trend import Trend, trend
 from tests.verify.tactics.test_soundness import truth

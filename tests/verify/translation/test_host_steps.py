@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import product
+from typing import Any
 
 import onnx
 import onnx.parser
@@ -160,7 +162,13 @@ ROLES = {"w": "param.w", "g": "grad.w", "m": "state.w.m"}
 REPLACED = {"next_w": "param.w", "next_m": "state.w.m"}
 
 
-def powers(rate: float = 0.01, **parts: str) -> onnx.ModelProto:
+ADVANCED: dict[str, Any] = {
+    "outputs": ", float next_power",
+    "nodes": "next_power = Mul (beta, power)",
+}
+
+
+def powers(rate: float = 0.01, **parts: Any) -> onnx.ModelProto:
     fields = {"inputs": "", "outputs": "", "nodes": "", "power": "power", "rate": rate, **parts}
     return onnx.parser.parse_model(POWERS.format(**fields))
 
@@ -175,16 +183,12 @@ def test_a_power_of_a_decay(first: float | None, is_given: bool) -> None:
         "outputs": REPLACED if is_given else {**REPLACED, "next_power": "state.power"},
         "initial_states": {"state.w.m": [0, 0, 0, 0], **initial},
     }
-    parts = (
-        {}
-        if is_given
-        else {"outputs": ", float next_power", "nodes": "next_power = Mul (beta, power)"}
-    )
-    judgement = judge_step(powers(**parts), CORRECTED, ports=ports)
+    host = partial(powers) if is_given else partial(powers, **ADVANCED)
+    judgement = judge_step(host(), CORRECTED, ports=ports)
     assert judgement.verdict.proved, judgement.verdict
     given = ", given by the host" if is_given else ""
     assert judgement.renamed[-1] == ("shared.power", f"(9/10)^(t + 1){given}")
-    fault = judge_step(powers(rate=0.02, **parts), CORRECTED, ports=ports).verdict
+    fault = judge_step(host(rate=0.02), CORRECTED, ports=ports).verdict
     # Without its first value a power may begin with any number.
     assert fault.refuted == (first is not None and not is_given), fault
     if first is None and not is_given:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -165,7 +166,7 @@ def test_a_file_of_first_states(tmp_path: Path) -> None:
     ],
 )
 def test_both_sides_differ_as_texts(
-    left: object, right: object, texts: tuple[str, str] | None, difference: str
+    left: Any, right: Any, texts: tuple[str, str] | None, difference: str
 ) -> None:
     sides = sides_of(left, right)
     assert sides.left != sides.right

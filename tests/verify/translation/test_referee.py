@@ -108,7 +108,7 @@ def test_a_difference_is_a_run() -> None:
     # The weight decay of 1e-2 in place of 1e-4 is the difference: 0.0099 * lr * param.
     computed, expected = float(difference.sides.left), float(difference.sides.right)
     elements = [Fraction(text) for text in re.findall(r"[^\[\], ]+", difference.tensors[place[1]])]
-    shape = judgement.step.shapes[place[1].removeprefix("param.")]
+    shape = tuple(map(int, judgement.step.shapes[place[1].removeprefix("param.")]))
     index = np.ravel_multi_index(tuple(map(int, place[2].split(", "))), shape)
     change = 0.0099 * 0.01 * float(elements[index])
     # The constants of the file are numbers that round to floats: some 1e-7 of the parameter.

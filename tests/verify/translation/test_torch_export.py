@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+import torch
 
 import closedform as cf
 from closedform.verify.translation.referee import judge_step
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("onnxscript")
 
 
@@ -52,6 +52,7 @@ def exported(module: Any, *, optimize: bool) -> Any:
             verbose=False,
             optimize=optimize,
         )
+    assert program is not None
     return program.model_proto
 
 

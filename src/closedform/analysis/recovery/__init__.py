@@ -259,8 +259,10 @@ def _log(log: LogSource, key: str, offset: int | None) -> Log:
     return Log(steps, {key: logged_values(cells)}, "<mapping>")
 
 
-def _logged_step(step: object) -> int:
-    if isinstance(step, int | np.integer | float) and step == step and abs(step) <= LAST_STEP:
+def _logged_step(step: Any) -> int:
+    # NaN compares false.
+    is_number = isinstance(step, int | np.integer | float)
+    if is_number and abs(step) <= LAST_STEP:
         return int(step)
     raise ArgumentError(
         f"a step of a log must be an integer of at most {LAST_STEP}, got {describe(step)}",

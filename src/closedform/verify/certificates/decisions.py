@@ -172,12 +172,17 @@ def _open_intervals(
         elif node.op is Op.FLOOR_MOD:
             is_decided = _has_one_quotient(*align_ranks(sources, operands))
         else:
-            is_decided = np.asarray(enclosures[site].error == 0)
+            is_decided = _is_exact(enclosures[site])
     is_open = np.atleast_1d(np.logical_not(is_decided))
     # A node without the step is one number for all intervals.
     by_interval = np.broadcast_to(is_open, (count, *is_open.shape[1:]))
-    result: NDArray[np.bool_] = by_interval.reshape(count, -1).any(axis=1)
+    result: NDArray[np.bool_] = np.logical_or.reduce(by_interval.reshape(count, -1), axis=1)
     return result
+
+
+def _is_exact(result: Enclosure) -> NDArray[np.bool_]:
+    is_exact: NDArray[np.bool_] = np.asarray(result.error == 0)
+    return is_exact
 
 
 def _has_one_floor(operand: Enclosure, op: Op) -> NDArray[np.bool_]:

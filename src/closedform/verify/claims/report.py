@@ -35,7 +35,7 @@ class Finding:
         return self.verdict.refuted and not self.claim.is_question
 
     @property
-    def number_text(self) -> str:
+    def shown(self) -> str:
         """The verdict as a word: PROVED, REFUTED, UNKNOWN, or NO for a refuted question."""
         is_negative = self.verdict.refuted and self.claim.is_question
         return ANSWER_NO if is_negative else self.verdict.status.value

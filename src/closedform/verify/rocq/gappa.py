@@ -130,7 +130,9 @@ class _Printer:
         step = Enclosure(
             np.array([float(first)]), np.array([float(last)]), np.zeros(1), is_whole=True
         )
-        self.enclosures = enclosures_of_nodes(graph, {str(clock.attribute("name")): step})
+        self.enclosures = enclosures_of_nodes(
+            graph, {str(clock.attribute("name")): step}, frozenset(range(len(graph.nodes)))
+        )
         self.lines: list[str] = []
         self.hypotheses: list[str] = []
         self.hints: list[str] = []

@@ -170,7 +170,7 @@ def _power(context: Any, parts: Sequence[sp.Basic], args: Sequence[Enclosure]) -
             return None
         return base**whole if whole >= 0 else 1 / base**-whole
     # 0**p has no logarithm, but a value.
-    if parts[0].is_zero and exponent.a > 0:
+    if base.a == 0 == base.b and exponent.a > 0:
         return context.mpf(0)
     if not base.a > 0:
         return context.sqrt(base) if parts[1] == sp.Rational(1, 2) and base.a >= 0 else None

@@ -24,6 +24,7 @@ from closedform.ir.graph import Graph, Role
 from closedform.ir.types import DType
 from closedform.language.schedule import Schedule
 from closedform.options import ANY_STEPS
+from closedform.verify.certificates.decisions import OpenDecision, first_open_decision
 from closedform.verify.certificates.errors import Bound, bound_error
 from closedform.verify.certificates.measure import Measured, measure, unit_in_last_place
 from closedform.verify.certificates.values import ExactValues
@@ -51,6 +52,8 @@ class Certificate:
         bound: A bound of the error at every step from ``first`` to ``last``, proved for every
             engine whose operations are as near as the op table says and for a graph that means
             the schedule over the reals; None if every step was compared.
+        open_decision: The first floor or comparison at which rounding may choose another side of
+            a threshold than the exact number; None if there is none.
     """
 
     schedule: str
@@ -62,6 +65,7 @@ class Certificate:
     scale: float
     measured: Measured
     bound: Bound | None
+    open_decision: OpenDecision | None = None
 
     @property
     def is_exhaustive(self) -> bool:
@@ -83,6 +87,8 @@ class Certificate:
         ]
         if self.bound is not None:
             lines += [*self._bound_text(self.bound)]
+        if self.open_decision is not None:
+            lines.append(f"  open: {self.open_decision}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -163,6 +169,7 @@ def certify(
         float(np.abs(high).max()),
         measure(compared_steps, outputs, high, low, _DTYPES[outputs.dtype], values.at_step),
         None if is_exhaustive else bound_error(graph, first, last, values.starts),
+        first_open_decision(graph, last),
     )
 
 

@@ -117,35 +117,31 @@ def _first_open(graph: Graph, site: int, of_clock: Sequence[int], last: int) -> 
     name, node = str(clock.attribute("name")), graph.nodes[site]
     grids = _grids(graph, needed)
     lows, highs = first_intervals(0, last)
-    unseen: int | None = None  # the first step of the intervals that are no longer looked at
-    for _ in range(LIMITS.error_rounds):
+    for _ in range(LIMITS.decision_rounds):
+        # The earliest intervals, in order: the others wait.
+        first, second = lows[:_BATCH], highs[:_BATCH]
         steps = Enclosure(
-            lows.astype(np.float64), highs.astype(np.float64), np.zeros(len(lows)), is_whole=True
+            first.astype(np.float64), second.astype(np.float64), np.zeros(len(first)), is_whole=True
         )
         enclosures = enclosures_of_nodes(graph, {name: steps}, needed)
-        is_open = _open_intervals(graph, site, enclosures, grids, len(lows))
-        lows, highs = lows[is_open], highs[is_open]
+        is_open = _open_intervals(graph, site, enclosures, grids, len(first))
+        first, second = first[is_open], second[is_open]
+        if len(first) and first[0] == second[0]:
+            return OpenDecision(site, node.op, int(first[0]))
+        middles = first + (second - first) // 2
+        # Both halves of each interval, one after the other; a single step has one.
+        halves = np.column_stack([first, middles + 1]), np.column_stack([middles, second])
+        starts, ends = (half.ravel() for half in halves)
+        is_some = starts <= ends
+        lows = np.concatenate([starts[is_some], lows[_BATCH:]])
+        highs = np.concatenate([ends[is_some], highs[_BATCH:]])
         if not len(lows):
-            return None if unseen is None else OpenDecision(site, node.op, unseen)
-        order = np.argsort(lows)
-        lows, highs = lows[order], highs[order]
-        if lows[0] == highs[0]:
-            return OpenDecision(site, node.op, int(lows[0]))
-        if len(lows) > LIMITS.error_intervals:
-            # Too many to be decided: only the earliest ones are of interest.
-            unseen = int(lows[_EARLIEST])
-            lows, highs = lows[:_EARLIEST], highs[:_EARLIEST]
-        is_single = lows == highs
-        middles = lows + (highs - lows) // 2
-        lows, highs = (
-            np.concatenate([lows, (middles + 1)[~is_single]]),
-            np.concatenate([middles, highs[~is_single]]),
-        )
+            return None
     return OpenDecision(site, node.op, int(lows[0]))
 
 
-# Halving these ends at the first open step.
-_EARLIEST = 64
+_BATCH = 1024
+"""Intervals that are looked at at once."""
 
 
 def _open_intervals(

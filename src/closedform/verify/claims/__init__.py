@@ -18,6 +18,7 @@ from closedform.verify.claims.core import Claim, Goal, Proofs
 from closedform.verify.claims.defined import finite, reached, total, unambiguous, where_safe
 from closedform.verify.claims.floats import (
     float_bounded,
+    float_decides,
     float_finite,
     float_monotone,
     float_within,
@@ -51,6 +52,7 @@ __all__ = [
     "finite",
     "finite_steps",
     "float_bounded",
+    "float_decides",
     "float_finite",
     "float_monotone",
     "float_within",

@@ -33,12 +33,16 @@ from closedform.ir.types import MAX_STEP, DType, TensorType
 from closedform.language import Schedule, exact_number
 from closedform.options import GraphOptions
 from closedform.verify.certificates.certificate import certify
+from closedform.verify.certificates.decisions import first_open_decision
 from closedform.verify.certificates.errors import bound_error
 from closedform.verify.certificates.floats import TACTIC, schedule_floats
 from closedform.verify.claims.core import Claim
 from closedform.verify.claims.statements import as_texts
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.verdict import Status, Verdict
+
+DISTANCES = "distances from thresholds"
+"""The tactic of proofs by the distance of each number from the thresholds of its floor."""
 
 DIRECTIONS = "directions of floats"
 """The tactic of proofs by the direction of each node."""
@@ -70,6 +74,42 @@ def _finite(lr: Schedule, graph: Graph, last: int) -> Claim:
         return schedule_floats(graph, last=last, effort=effort).verdict
 
     return _claim(lr, "float_finite", "no value overflows or is NaN", graph, last, decide)
+
+
+def float_decides(
+    lr: Schedule, *, dtype: DType | str | None = None, scalar_dtype: DType | str = DType.F64
+) -> Claim:
+    """Claims that floors and comparisons choose in floats as they do for the exact numbers.
+
+    Args:
+        lr: The schedule, without open hyperparameters.
+        dtype: Dtype of the value, f64 or f32.
+        scalar_dtype: Dtype in which it is computed.
+
+    Raises:
+        VerificationError: A hyperparameter is open.
+
+    Example:
+        >>> import sympy as sp
+        >>> from closedform import Schedule, t
+        >>> halvings = sp.floor(sp.log(t + 1) / sp.log(2))
+        >>> float_decides(Schedule(2**-halvings)).verify().status.value
+        'PROVED'
+        >>> print(float_decides(Schedule(1 + sp.floor(sp.sin(t)))).verify().proved_until)
+        None
+    """
+    return _decided(lr, *_compile_subject(lr, dtype, scalar_dtype))
+
+
+def _decided(lr: Schedule, graph: Graph, last: int) -> Claim:
+    def decide(_: Effort) -> Verdict:
+        decision = first_open_decision(graph, last)
+        if decision is None:
+            return Verdict(Status.PROVED, (DISTANCES,))
+        return Verdict(Status.UNKNOWN, reason=str(decision), proved_until=decision.step or None)
+
+    sentence = "floors and comparisons decide as those of the exact numbers"
+    return _claim(lr, "float_decides", sentence, graph, last, decide)
 
 
 def float_bounded(
@@ -221,6 +261,7 @@ def _near(lr: Schedule, graph: Graph, end: int, ulp: Any) -> Claim:
 
 FLOAT_CLAIMS: Mapping[str, Callable[..., Claim]] = {
     "float_finite": _finite,
+    "float_decides": _decided,
     "float_bounded": _bounded_claim,
     "float_monotone": _in_direction,
     "float_within": _near,

@@ -21,7 +21,7 @@ from closedform.language import Schedule, UpdateRule, t
 from closedform.verify.claims.continuity import continuous, jumps
 from closedform.verify.claims.core import Claim, Goal, Proofs, claim_effort
 from closedform.verify.claims.defined import finite, reached, total, where_safe
-from closedform.verify.claims.floats import float_finite
+from closedform.verify.claims.floats import float_decides, float_finite
 from closedform.verify.claims.guesses import (
     BoundCandidate,
     bounds,
@@ -87,10 +87,16 @@ def about_floats(
 ) -> tuple[Finding, ...]:
     """Returns what is shown of the graph of a schedule in floats; nothing where it has no graph."""
     try:
-        claim = float_finite(lr)
+        stated = [float_finite(lr), float_decides(lr)]
     except ClosedFormError:
         return ()
-    return check("", [claim], effort=effort, budget=budget).findings
+    findings = check("", stated, effort=effort, budget=budget).findings
+    # That floats decide as the exact numbers do is what a reader expects: only the open is news.
+    return tuple(
+        finding
+        for finding in findings
+        if finding.claim.name != "float_decides" or not finding.verdict.proved
+    )
 
 
 def _with_jumps(lr: Schedule, finding: Finding) -> Finding:

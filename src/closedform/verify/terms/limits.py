@@ -153,6 +153,7 @@ class Limits:
     certificate_chunk: int = 2**16  # steps that run at once
     error_intervals: int = 4096  # intervals of error analysis
     error_rounds: int = 200  # rounds in which the worst intervals are halved
+    decision_rounds: int = 200  # rounds in which the earliest intervals of decisions are halved
     float_work: int = 2_000_000  # the floats of one graph
     float_segments: int = 400  # ranges of steps on which the floats of a graph are looked at
     invariant_rounds: int = 24  # rounds in which the ranges of states are widened

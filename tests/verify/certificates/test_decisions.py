@@ -1,0 +1,140 @@
+"""Floors and comparisons in floats: those of exact numbers where a graph is PROVED, or named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sympy as sp
+import torch
+from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts
+
+import closedform as cf
+from closedform import Schedule, t
+from closedform.api.verification import verify
+from closedform.compiler import compile_schedule
+from closedform.ir.text import parse_graph, print_graph
+from closedform.options import ANY_STEPS, GraphOptions
+from closedform.verify.certificates.certificate import certify
+from closedform.verify.certificates.decisions import first_open_decision
+from closedform.verify.translation.translation import validate
+from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
+from tests.support.jumping_schedules import draw
+
+STEPS = np.array(
+    sorted({*range(70), 99, 100, 125, 511, 624, 999, 1000, 4095, 4096, 99_999, 2**31, 2**40 - 1}),
+    np.int64,
+)
+
+HALVINGS = Schedule(sp.Rational(1, 2) ** sp.floor(sp.log(t + 1) / sp.log(2)), name="halvings")
+
+# As it was lowered before: the logarithm of 8 in units of log(2) is 2.9999999999999996.
+ROUNDED = """graph halvings(step: i64[] step) -> (value: f64[]) {
+  %0 = cast(step) to=f64 : f64[]
+  %1 = const 1.0 : f64[]
+  %2 = add(%0, %1) : f64[]
+  %3 = log(%2) : f64[]
+  %4 = const 1.4426950408889634 : f64[]
+  %5 = mul(%3, %4) : f64[]
+  %6 = floor(%5) : f64[]
+  %7 = const 0.5 : f64[]
+  %8 = pow(%7, %6) : f64[]
+  value = %8
+}
+"""
+
+
+@pytest.mark.sample(every=4)
+@pytest.mark.parametrize("seed", range(120))
+def test_drawn_schedules_jump_where_their_exact_values_do(seed: int) -> None:
+    schedule = draw(seed)
+    graph = compile_schedule(schedule, ANY_STEPS)
+    if not validate(schedule, graph).proved:
+        return
+    expected = np.array([float(schedule.exact(int(step))) for step in STEPS])
+    for run in (run_evaluator, run_onnxruntime, run_torch):
+        values = run(graph, {"step": STEPS})["value"]
+        # A remainder of numbers up to 2**40 loses 40 of its 52 bits; a jump is far above that.
+        np.testing.assert_allclose(values, expected, rtol=0, atol=2e-4)
+
+
+def test_most_drawn_schedules_are_proved() -> None:
+    schedules = [draw(seed) for seed in range(500, 540)]
+    open_names = [
+        schedule.name
+        for schedule in schedules
+        if not validate(schedule, compile_schedule(schedule)).proved
+    ]
+    # Remainders of products with irrational numbers, without end.
+    assert len(open_names) <= 4, open_names
+
+
+def test_a_floor_that_rounding_chooses_is_not_proved() -> None:
+    verdict = validate(HALVINGS, parse_graph(ROUNDED))
+    assert verdict.unknown
+    assert verdict.reason == (
+        "PROVED over the real numbers, and open in floats: it has a floor of a number that floats "
+        "round, from t = 1 on, where rounding may choose the other side of a threshold"
+    )
+    assert validate(HALVINGS, compile_schedule(HALVINGS)).proved
+
+
+@pytest.mark.parametrize(
+    ("expr", "text"),
+    [
+        (sp.floor(sp.sin(t)), "floor of a number that floats round, from t = 0 on"),
+        (
+            sp.Piecewise((1, sp.cos(t) < sp.Rational(1, 3)), (2, True)),
+            "comparison of a number that floats round, from t = ",
+        ),
+        (cf.expr.floor_mod(sp.E * t, 1), "remainder of a number that floats round, from t = "),
+    ],
+)
+def test_an_open_decision_names_its_function_and_step(expr: sp.Expr, text: str) -> None:
+    schedule = Schedule(expr + 1)
+    assert str(first_open_decision(compile_schedule(schedule))).startswith(text)
+    (finding,) = [row for row in verify(schedule).floats if row.claim.name == "float_decides"]
+    assert finding.verdict.unknown
+    assert text in finding.verdict.reason
+    assert text in str(certify(schedule, steps=range(20)))
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        sp.floor(sp.sqrt(t) / 36),
+        sp.floor(t**2 / 50),
+        sp.floor(sp.Pow(t + 1, sp.Rational(1, 3))),
+        sp.Piecewise((1, sp.cos(2 * sp.pi * t / 12) >= sp.sqrt(3) / 2), (2, True)),
+        cf.expr.floor_mod(sp.Abs(t / 10 - sp.Rational(303, 10)), sp.Rational(3, 10)),
+    ],
+    ids=str,
+)
+def test_decisions_that_hold_at_every_step(expr: sp.Expr) -> None:
+    schedule = Schedule(1 + expr, domain=(t <= 10**6,))
+    verdict = cf.claims.float_decides(schedule).verify()
+    assert verdict.proved
+    assert "float_decides" not in [row.claim.name for row in verify(schedule).floats]
+    steps = np.arange(1000)
+    graph = compile_schedule(schedule, GraphOptions(step_shape=("n",)))
+    expected = [float(schedule.exact(int(step))) for step in steps]
+    values = run_onnxruntime(graph, {"step": steps})["value"]
+    np.testing.assert_allclose(values, expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("factor", [2, 3, 4])
+def test_warm_restarts_begin_at_their_peak(factor: int) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1e-3)
+    scheduler = CosineAnnealingWarmRestarts(optimizer, T_0=20, T_mult=factor)
+    schedule = cf.from_torch(scheduler)
+    assert isinstance(schedule, Schedule)
+    rates = []
+    for _ in range(700):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    values = [schedule(step) for step in range(700)]
+    np.testing.assert_allclose(values, rates, rtol=1e-12, atol=1e-18)
+
+
+def test_the_text_of_the_planted_graph_is_a_graph() -> None:
+    assert print_graph(parse_graph(ROUNDED)).strip() == ROUNDED.strip()

@@ -45,11 +45,30 @@ def _with_limit(evaluate: Evaluation) -> Evaluation:
         check_power(number, Fraction(int(exponent.p), int(exponent.q)))
         if exponent.q == 1:
             return evaluate(base, exponent)
-        if power_bits(number, 1) > _MOST_FACTORED:
-            return _exact_root(base, exponent)
-        return None if power_bits(number, int(exponent.p)) > MOST_BITS else evaluate(base, exponent)
+        is_long = power_bits(number, 1) > _MOST_FACTORED
+        if not is_long and power_bits(number, int(exponent.p)) <= MOST_BITS:
+            return evaluate(base, exponent)
+        root = _exact_root(base, exponent) if is_long else None
+        return _with_positive_exponent(base, exponent) if root is None else root
 
     return eval_power
+
+
+def _with_positive_exponent(base: sp.Rational, exponent: sp.Rational) -> sp.Expr | None:
+    """A power that stays one, as SymPy writes it; None where it is written so already.
+
+    ``Mul.flatten`` makes a number to a negative exponent again, and without end where it stays one:
+    ``3**(-2/5)`` is ``3**(3/5) / 3``.
+    """
+    if base < 0 or (exponent > 0 and base.p != 1):
+        return None
+    if base.p != 1 and base.q != 1:
+        return sp.Pow(1 / base, -exponent)
+    whole, power = (base, exponent) if base.q == 1 else (1 / base, -exponent)
+    if power > 0:
+        return sp.Pow(whole, power)
+    count = sp.ceiling(-power)
+    return sp.Pow(whole, power + count) / whole**count
 
 
 def _exact_root(base: sp.Rational, exponent: sp.Rational) -> sp.Expr | None:

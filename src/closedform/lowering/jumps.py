@@ -95,6 +95,10 @@ def comparison_by_steps(condition: Relational, domain: Domain) -> sp.Basic | Non
     is_monotone = inner.func not in (sp.Eq, sp.Ne) and (
         direction(difference, _between(domain, first, last)) is not None
     )
+    # A turning number without cosines, such as the length of RAdam's average, seldom meets its
+    # threshold exactly: floats decide it, and its enclosures are wide.
+    if not is_monotone and not inner.has(sp.cos, sp.sin, sp.Eq, sp.Ne):
+        return None
     runs = _runs(enclose, at, domain, first, last, 2 * _MOST_CONDITIONS, is_monotone=is_monotone)
     if runs is None:
         return None

@@ -74,24 +74,27 @@ def first_open_decision(graph: Graph, last: int | None = None) -> OpenDecision |
     clock = next((node for node in graph.inputs if node.attribute("role") is Role.STEP), None)
     if clock is None:
         return None
-    of_clock = _nodes_of_clock(graph)
-    sites = [index for index in of_clock if _may_round(graph, index)]
+    sites = [index for index in _nodes_of_clock(graph) if _may_round(graph, index)]
     if not sites:
         return None
     end = LAST_STEP[clock.type.dtype] if last is None else last
-    open_decisions = [_first_open(graph, site, of_clock, end) for site in sites]
+    open_decisions = [_first_open(graph, site, end) for site in sites]
     known = [decision for decision in open_decisions if decision is not None]
     return min(known, key=lambda decision: (decision.step, decision.node), default=None)
 
 
 def _nodes_of_clock(graph: Graph) -> list[int]:
-    """The nodes of which nothing but the step is an input, in order."""
-    is_of_clock: list[bool] = []
+    """The nodes that depend on the step and on no other input, in order."""
+    # None stands for random numbers.
+    inputs: list[frozenset[Role | None]] = []
     for node in graph.nodes:
-        is_input = node.op is Op.INPUT
-        is_own = node.attribute("role") is Role.STEP if is_input else node.op is not Op.UNIFORM
-        is_of_clock.append(is_own and all(is_of_clock[operand] for operand in node.operands))
-    return [index for index, own in enumerate(is_of_clock) if own]
+        own: frozenset[Role | None] = frozenset()
+        if node.op is Op.INPUT:
+            own = frozenset({Role(node.attribute("role"))})
+        elif node.op is Op.UNIFORM:
+            own = frozenset({None})
+        inputs.append(own.union(*(inputs[operand] for operand in node.operands)))
+    return [index for index, roles in enumerate(inputs) if roles == {Role.STEP}]
 
 
 def _may_round(graph: Graph, index: int) -> bool:
@@ -111,7 +114,7 @@ def _needed(graph: Graph, site: int) -> frozenset[int]:
     return frozenset(needed)
 
 
-def _first_open(graph: Graph, site: int, of_clock: Sequence[int], last: int) -> OpenDecision | None:
+def _first_open(graph: Graph, site: int, last: int) -> OpenDecision | None:
     needed = _needed(graph, site)
     (clock,) = (node for node in graph.inputs if node.attribute("role") is Role.STEP)
     name, node = str(clock.attribute("name")), graph.nodes[site]

@@ -60,8 +60,15 @@ def jumps_of(node: Term, clock: Term, first: int, last: int, most: int) -> Runs 
         return None
     if _turns(node, clock, last - first) > most:
         return None
+    search = _Search(node, clock, most)
+    # The branches of a turning number, such as the length of RAdam's average, keep its condition,
+    # which their proofs need.
+    if node.op in RELATIONS and not _TURNS & {part.op for part in walk(node)}:
+        shape = trend(search.number, clock, first, last)
+        if shape is None or shape.direction is Direction.UNKNOWN:
+            return None
     try:
-        return _Search(node, clock, most).runs(first, last)
+        return search.runs(first, last)
     except _UnknownError:
         return None
 
@@ -93,6 +100,7 @@ def _turns(node: Term, clock: Term, steps: int) -> fmpq:
     return max((abs(form.slope(clock)) * steps for form in forms if form), default=fmpq(0))
 
 
+_TURNS = frozenset({Op.COSPI, Op.SINPI})
 _TURNING = frozenset({Op.COSPI, Op.SINPI, Op.FLOOR})
 
 

@@ -23,9 +23,9 @@ def rule_function(function: Callable[P, UpdateRule]) -> Callable[P, UpdateRule]:
         >>> from closedform.optimizers import sgd
         >>> rule = sgd(lr=0.1)
         >>> rule
-        <UpdateRule 'sgd': lr = 1/10>
+        <UpdateRule 'sgd': lr = 0.1>
         >>> rule.bind(weight_decay=0.5)
-        <UpdateRule 'sgd': lr = 1/10, weight_decay = 1/2>
+        <UpdateRule 'sgd': lr = 0.1, weight_decay = 0.5>
     """
     checked_function = with_checked_keywords(function)
 

@@ -160,7 +160,7 @@ def close(
         >>> close(cosine, line, 0.11).verify().status.value
         'PROVED'
         >>> close(cosine, line, 0.02, until=5).verify().counterexample
-        {'t': 5}
+        {'t': 3}
     """
     if (within is None) == (ulp is None):
         raise VerificationError(

@@ -15,8 +15,8 @@ def bounds(ball: arb) -> tuple[fmpq, fmpq] | None:
     """Returns the ends of a ball as fractions; None where they are infinite or too long.
 
     Example:
-        >>> bounds(arb(3, 1)), bounds(arb(2) ** -51200000000)
-        ((2, 4), None)
+        >>> bounds(arb(3)), bounds(arb(2) ** -51200000000)
+        ((3, 3), None)
     """
     if not ball.is_finite() or not (_is_short(ball.mid()) and _is_short(ball.rad())):
         return None

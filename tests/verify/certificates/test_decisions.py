@@ -95,7 +95,7 @@ def test_an_open_decision_names_its_function_and_step(expr: sp.Expr, text: str) 
     (finding,) = [row for row in verify(schedule).floats if row.claim.name == "float_decides"]
     assert finding.verdict.unknown
     assert text in finding.verdict.reason
-    assert text in str(certify(schedule, steps=range(20)))
+    assert text in str(certify(schedule, steps=range(0, 2**40, 2**28)))
 
 
 @pytest.mark.parametrize(

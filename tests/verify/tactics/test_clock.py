@@ -12,7 +12,7 @@ from closedform.effort import Effort, OutOfEffort
 from closedform.importers.python.number import half_even
 from closedform.language import floor_div, floor_mod, t
 from closedform.verify.identity.equality import fold_period
-from closedform.verify.tactics.clock import EVERY_STEP, INTERVALS, MONOTONE, PERIOD, walk_through
+from closedform.verify.tactics.clock import MONOTONE, PERIOD, SEGMENTS, walk_through
 from closedform.verify.tactics.prover import prove
 from closedform.verify.terms.build import (
     ONE,
@@ -144,13 +144,13 @@ COSINE = add(ONE, cospi(line(1, 0, 100)))
 DECIDED: list[tuple[Term, Status, str | None]] = [
     (less_equal(ZERO, T), Status.PROVED, None),
     (either(less(T, rational(5)), less_equal(cospi(line(1, 0, 9)), ONE)), Status.PROVED, MONOTONE),
-    (either(less(rational(100), T), less_equal(ZERO, COSINE)), Status.PROVED, MONOTONE),
+    (either(less(rational(100), T), less_equal(ZERO, COSINE)), Status.PROVED, SEGMENTS),
     (less(ZERO, COSINE), Status.REFUTED, None),
-    (either(less(rational(99), T), less(ZERO, COSINE)), Status.PROVED, MONOTONE),
+    (either(less(rational(99), T), less(ZERO, COSINE)), Status.PROVED, SEGMENTS),
     (
         either(less(rational(100), T), less(multiply(T, COSINE), rational(70))),
         Status.PROVED,
-        INTERVALS,
+        SEGMENTS,
     ),
     (less(cospi(multiply(rational(2, 7), T)), rational(11, 10)), Status.PROVED, MONOTONE),
     (less_equal(floor_modulo(T, rational(7)), rational(6)), Status.PROVED, PERIOD),
@@ -192,7 +192,7 @@ def test_a_number_of_steps_without_any_rule_is_gone_through() -> None:
     goal = either(less(rational(60), T), less(absolute(wild), rational(1001, 1000)))
     verdict = prove(either(less(rational(60), T), negate(equal(wild, rational(3, 7)))))
     assert verdict.proved
-    assert EVERY_STEP in verdict.tactics or INTERVALS in verdict.tactics
+    assert SEGMENTS in verdict.tactics
     assert prove(goal).proved
 
 

@@ -69,6 +69,12 @@ def float_finite(
     return _finite(lr, *_compile_subject(lr, dtype, scalar_dtype))
 
 
+def standard_float_claims(lr: Schedule) -> list[Claim]:
+    """Returns the claims about one graph of a schedule that its report asks of every schedule."""
+    subject = _compile_subject(lr, None, DType.F64)
+    return [_finite(lr, *subject), _decided(lr, *subject)]
+
+
 def _finite(lr: Schedule, graph: Graph, last: int) -> Claim:
     def decide(effort: Effort) -> Verdict:
         return schedule_floats(graph, last=last, effort=effort).verdict

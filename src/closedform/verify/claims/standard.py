@@ -21,7 +21,7 @@ from closedform.language import Schedule, UpdateRule, t
 from closedform.verify.claims.continuity import continuous, jumps
 from closedform.verify.claims.core import Claim, Goal, Proofs, claim_effort
 from closedform.verify.claims.defined import finite, reached, total, where_safe
-from closedform.verify.claims.floats import float_decides, float_finite
+from closedform.verify.claims.floats import standard_float_claims
 from closedform.verify.claims.guesses import (
     BoundCandidate,
     bounds,
@@ -87,7 +87,7 @@ def about_floats(
 ) -> tuple[Finding, ...]:
     """Returns what is shown of the graph of a schedule in floats; nothing where it has no graph."""
     try:
-        stated = [float_finite(lr), float_decides(lr)]
+        stated = standard_float_claims(lr)
     except ClosedFormError:
         return ()
     findings = check("", stated, effort=effort, budget=budget).findings

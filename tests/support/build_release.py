@@ -15,8 +15,12 @@ import tarfile
 import zipfile
 from pathlib import Path, PurePosixPath
 
-LARGEST_WHEEL = 2_500_000
-"""Bytes. 95 % of a wheel are Python sources of 9 kB, deflated to 30 %; zopfli saves 3 % more."""
+LARGEST_WHEEL = 2_600_000
+"""Bytes. 95 % of a wheel are Python sources of 9 kB, deflated to 30 %; zopfli saves 3 % more.
+
+2.5 MB before floats at discontinuities were decided. Two provers and two tracers are shipped: it
+falls as they are joined.
+"""
 
 SHIPPED = frozenset({".py", ".pyi", ".typed", ".js", ".css", ".html", ".v"})
 """Suffixes of the files of the package: sources, types, pages, and lemmas for Rocq."""

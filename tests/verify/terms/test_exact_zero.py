@@ -27,6 +27,11 @@ ZEROS = {
     "sum of logs": sp.log(12) - sp.log(4) - sp.log(3),
     "product of radicals": sp.Pow(10, sp.Rational(1, 3)) * sp.Pow(100, sp.Rational(1, 3)) - 10,
     "radicals": sp.sqrt(12) - 2 * sp.sqrt(3),
+    "cosine of a large field": sp.Add(
+        _cosine(sp.Rational(1, 90_001)),
+        sp.Mul(-1, _cosine(sp.Rational(1, 90_001)), evaluate=False),
+        evaluate=False,
+    ),
     "cosine": _cosine(sp.Rational(1, 6)) - sp.sqrt(3) / 2,
     "cosine of a tenth": _cosine(sp.Rational(1, 10)) - _NESTED,
     "two cosines": _cosine(sp.Rational(1, 5)) - _cosine(sp.Rational(2, 5)) - _HALF,

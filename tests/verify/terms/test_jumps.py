@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 import sympy as sp
+from flint import fmpq
 
+from closedform.effort import METER
 from closedform.language import t
 from closedform.language.exact import holds_at, value_at
+from closedform.verify.terms import build
 from closedform.verify.terms.jumps import Runs, jumps_of
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.sympy_io import term
 
 CLOCK = term(t)
@@ -70,3 +74,20 @@ def test_powers_of_two_up_to_the_last_step() -> None:
 )
 def test_runs_that_are_not_known(expr: sp.Expr) -> None:
     assert jumps_of(term(expr), CLOCK, 0, 2**50, 100) is None
+
+
+def test_the_sign_of_a_difference_that_cancels_is_one_run() -> None:
+    curve = build.add(build.cospi(term(t / 900)), build.rational(fmpq(11, 9)))
+    half = build.multiply(build.rational(fmpq(1, 2)), curve)
+    difference = build.subtract(curve, build.multiply(build.TWO, half))
+    before = METER.work
+    assert jumps_of(build.sign(difference), CLOCK, 0, 100_000, 400) == [(0, fmpq(0))]
+    # Without the cancellation each step is a cosine of 26,000 bits.
+    assert METER.work - before < 10_000
+
+
+def test_a_search_without_an_end_is_given_up() -> None:
+    wave = sp.cos(sp.pi * t / 50_000) * sp.cos(sp.sqrt(t + 2)) * sp.sin(sp.sqrt(t + 3))
+    before = METER.work
+    assert jumps_of(term(sp.sign(wave)), CLOCK, 0, 100_000, 400) is None
+    assert METER.work - before < 2 * LIMITS.curved_work

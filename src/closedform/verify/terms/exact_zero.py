@@ -29,8 +29,10 @@ from typing import Any
 
 from flint import arb, fmpq, fmpz
 
+from closedform.effort import spend
 from closedform.verify.terms import build
 from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.linear import linear_forms
 from closedform.verify.terms.tree import Op, Term, fold
 
 Evaluate = Callable[[Term, Mapping[str, Any], int], Any]
@@ -235,12 +237,17 @@ def _power_of(form: Form | None, exponent: fmpq | None) -> Form | None:
 def _is_algebraic_zero(number: Term, evaluate: Evaluate) -> bool | None:
     if number.op is Op.RATIONAL:
         return bool(number.value == 0)
+    form = linear_forms(number)[number]
+    if form.is_constant:
+        return bool(form.constant == 0)
     radicals = _radicals(number)
     if radicals is not None:
         return not any(radicals.values())
     bits = _separation_bits(number)
     if bits is None or bits > LIMITS.separation_bits:
         return None
+    # A cosine of 26,000 bits takes 25 ms.
+    spend(bits)
     result = evaluate(number, {}, 2 * bits + 64)
     if isinstance(result, fmpq):
         return bool(result == 0)

@@ -22,7 +22,7 @@ from closedform.verify.terms.balls import whole_number
 from closedform.verify.terms.evaluate import holds, value
 from closedform.verify.terms.facts import STRICT, Direction
 from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.linear import line
+from closedform.verify.terms.linear import line, linear_forms
 from closedform.verify.terms.tables import is_integer
 from closedform.verify.terms.tree import RELATIONS, Op, Term, fold, walk
 from closedform.verify.terms.trend import Trend, trend
@@ -32,8 +32,9 @@ Runs = list[tuple[int, Value]]
 """The first step of each run, and the value on it."""
 
 JUMPING = RELATIONS | {Op.FLOOR, Op.SIGN, Op.MINIMUM, Op.MAXIMUM}
-_STEP_WORK = 40
-_RUN_WORK = 200
+# Measured: 0.3 ms for the value at a step, 1.5 ms for the trend on an interval.
+_STEP_WORK = 300
+_RUN_WORK = 1500
 
 
 def jumps_of(node: Term, clock: Term, first: int, last: int, most: int) -> Runs | None:
@@ -58,6 +59,10 @@ def jumps_of(node: Term, clock: Term, first: int, last: int, most: int) -> Runs 
         return None if signs is None else [(start, bool(sign == 0)) for start, sign in signs]
     if node.op in (Op.MINIMUM, Op.MAXIMUM) and not fold(node, _is_whole):
         return None
+    number = _number_of(node)
+    if linear_forms(number)[number].is_constant:
+        # Such as the sign of x - x, whose trend is open on every interval.
+        last = first
     if _turns(node, clock, last - first) > most:
         return None
     search = _Search(node, clock, most)
@@ -116,6 +121,7 @@ class _Search:
         self.number = _number_of(node)
         self._values: dict[int, Value] = {}
         self._undirected = 0
+        self._end = METER.work + LIMITS.curved_work
 
     def runs(self, first: int, last: int) -> Runs:
         """The runs from ``first`` to ``last``; an interval whose ends are known is on the stack."""
@@ -168,7 +174,7 @@ class _Search:
         if known is not None:
             return known
         METER.work += _STEP_WORK
-        if len(self._values) >= LIMITS.curved_values:
+        if METER.work > self._end:
             raise _UnknownError
         point = {self.clock.value.name: fmpq(step)}
         is_truth = self.node.op in RELATIONS

@@ -18,6 +18,7 @@ floor of a number that floats round, from t = 0 on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -294,11 +295,12 @@ def _is_whole(node: Node, operands: Sequence[bool]) -> bool:
 
 
 def _number(node: Node) -> Fraction | None:
-    """The number of a constant of one element; None for any other node."""
+    """The number of a constant of one element; None of any other node, NaN and infinity."""
     if (
         node.op is not Op.CONST
         or node.type.shape
         or not (node.type.dtype.is_float or node.type.dtype.is_integer)
     ):
         return None
-    return Fraction(node.array().item())
+    number = node.array().item()
+    return Fraction(number) if math.isfinite(number) else None

@@ -115,7 +115,7 @@ REFUSED: dict[str, Case] = {
 @pytest.mark.parametrize("message", REFUSED)
 def test_refused(message: str) -> None:
     case = REFUSED[message]
-    # What onnx.checker knows to be wrong for matrices it does not know for numbers.
+    # onnx.checker finds some of these faults in matrices only, and not in scalars.
     shape = () if case[0].op_type == "Expand" else (2, 3)
     with pytest.raises(VerificationError) as caught:
         read_model(model_of(case, shape))

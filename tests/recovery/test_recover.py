@@ -249,6 +249,6 @@ def test_logs_without_numbers_are_refused(name: str, tmp_path: Path) -> None:
         (dict.fromkeys(range(5), float("inf")), "a schedule is recovered from at least"),
     ],
 )
-def test_values_by_step_that_are_no_numbers_are_refused(log: dict[Any, Any], message: str) -> None:
+def test_values_by_step_other_than_numbers_are_refused(log: dict[Any, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         recover(log)

@@ -121,7 +121,7 @@ def test_graphs_of_attributes_and_functions_are_searched() -> None:
         assert node.attribute[0].s == b"add"
 
 
-def test_bytes_that_are_no_model_are_left_to_onnxruntime() -> None:
+def test_bytes_other_than_a_model_are_left_to_onnxruntime() -> None:
     assert node_with_shared_places(b"ScatterND") is None
     with pytest.raises(SessionError, match="it is not an ONNX model"):
         open_session(b"ScatterND")

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 LARGEST_WHEEL = 2_600_000
 """Bytes. 95 % of a wheel are Python sources of 9 kB, deflated to 30 %; zopfli saves 3 % more.
 
-2.5 MB before floats at discontinuities were decided. Two provers and two tracers are shipped: it
+2.5 MB before floats at discontinuities were decided. It has two provers and two tracers: it
 falls as they are joined.
 """
 

@@ -253,7 +253,7 @@ def _runs(
 
     try:
         if not is_monotone:
-            return _divided_runs(on, first, last, most)
+            return _bisected_runs(on, first, last, most)
         if _levels_between(at_step(first), at_step(last)) > most:
             return None
         return _monotone_runs(at_step, first, last, most)
@@ -265,7 +265,7 @@ class _UnknownError(Exception):
     """There are too many runs, or too many steps would have to be looked at."""
 
 
-def _divided_runs(
+def _bisected_runs(
     on: Callable[[int, int], sp.Basic | None], first: int, last: int, most: int
 ) -> Runs:
     """The runs, by halving the intervals whose values are not known to be one."""

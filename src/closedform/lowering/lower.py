@@ -55,8 +55,8 @@ def _floor(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     factor, number = expr.args[0].as_coeff_Mul()
     if low.is_tensor(expr) or not factor.is_Rational or factor.p != 1 or factor.q == 1:
         return low.emit(Op.FLOOR, low.real(expr.args[0], domain))
-    divided = low.emit(Op.DIV, low.real(number, domain), low.constant(sp.Integer(factor.q)))
-    return low.emit(Op.FLOOR, divided)
+    quotient = low.emit(Op.DIV, low.real(number, domain), low.constant(sp.Integer(factor.q)))
+    return low.emit(Op.FLOOR, quotient)
 
 
 def _floor_div(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:

@@ -23,6 +23,7 @@ from closedform.verify.claims.induction import recurrence
 from closedform.verify.claims.reading import CLOCK
 from closedform.verify.tactics.clock import walk_segment
 from closedform.verify.tactics.prover import prove
+from closedform.verify.tactics.solver import require_solver
 from closedform.verify.terms.build import (
     FALSE,
     TRUE,
@@ -214,9 +215,13 @@ class TracingProver:
             verdict = recurrence(Schedule(expr), first, step).judge(
                 Effort.of(LIMITS.induction_work)
             )
-        except (ImportError, VerificationError):
+        except VerificationError:
             return None
-        return True if verdict.proved else False if verdict.refuted else None
+        if verdict.proved or verdict.refuted:
+            return verdict.proved
+        # Without it, schedulers that have a closed form would be refused as if they had none.
+        require_solver()
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import z3
 from flint import fmpq
 
-from closedform import schedules
+from closedform import from_torch, schedules
 from closedform.effort import Effort
 from closedform.errors import VerificationError
 from closedform.verify.tactics import solver
@@ -209,6 +210,17 @@ def test_without_a_solver_claims_are_unknown_with_the_package(
     assert unknown
     for verdict in unknown:
         assert verdict.reason.endswith("not installed: pip install z3-solver")
+
+
+def test_a_scheduler_of_torch_that_needs_the_solver_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 7, 0.5)
+    monkeypatch.setitem(sys.modules, "z3", None)
+    monkeypatch.setattr(solver, "z3", solver._Z3())
+    with pytest.raises(VerificationError, match="pip install z3-solver"):
+        from_torch(scheduler)
 
 
 @pytest.mark.parametrize(("power", "is_long"), [(600, False), (5000, True)])

@@ -245,7 +245,7 @@ class _Grid:
 
     def is_apart(self, operand: Enclosure) -> NDArray[np.bool_]:
         """Whether the value is farther from whole numbers than its error, where it is above 0."""
-        # A whole number that is farther away than the margin is no concern.
+        # A whole number that is farther away than the margin is not reached.
         largest = operand.high + _MARGIN
         slope = float(self.divisor) * self.root * largest ** (self.root - 1)
         # A little less than a half: for the float64 in which the distance is computed.

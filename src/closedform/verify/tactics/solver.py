@@ -29,6 +29,7 @@ from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import RELATIONS, TRUTHS, Op, Sign, Term, walk
 
 _INSTALL = "pip install z3-solver"
+_MISSING = "this proof needs the solver z3, which is not installed"
 
 
 class MissingSolverError(VerificationError):
@@ -42,15 +43,19 @@ class _Z3:
         try:
             attribute = getattr(importlib.import_module("z3"), name)
         except ModuleNotFoundError as error:
-            raise MissingSolverError(
-                "this proof needs the solver z3, which is not installed", hint=_INSTALL
-            ) from error
+            raise MissingSolverError(_MISSING, hint=_INSTALL) from error
         # Cached on the object, so that __getattr__ is asked once per name.
         setattr(self, name, attribute)
         return attribute
 
 
 z3 = _Z3()
+
+
+def require_solver() -> None:
+    """Raises MissingSolverError if z3 is not installed."""
+    if missing():
+        raise MissingSolverError(_MISSING, hint=_INSTALL)
 
 
 def missing() -> str:

@@ -73,7 +73,7 @@ class Limits:
     split_depth: int = 6  # times that a segment is divided again
     split_levels: int = 3000  # integers that a floor may pass through to be divided by the prover
     floor_levels: int = 64  # the same in translation validation
-    curved_levels: int = 260  # values of a floor of a curve that are told apart
+    curved_levels: int = 260  # values of a floor of a curve before it is not partitioned
     curved_work: float = 1e6  # to find the steps at which such a floor changes
     curved_runs: int = 600  # runs on which it is not monotone
     segment_intervals: int = 400  # intervals of interval arithmetic on one segment

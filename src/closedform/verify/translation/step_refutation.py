@@ -390,9 +390,12 @@ class _Place:
 
     def is_shown(self, number: Any) -> bool:
         """Whether the value in an engine is that of the file and not that of the rule."""
-        if isinstance(self.value, Undefined) or not np.isfinite(number):
-            return isinstance(self.value, Undefined) and not np.isfinite(number)
+        if not np.isfinite(number):
+            return isinstance(self.value, Undefined)
         exact = arb(build.exact(float(number)))
+        if isinstance(self.value, Undefined):
+            expected = arb(self.expected).mid()
+            return bool(abs(exact - expected) > _LARGE * abs(expected))
         from_file, from_rule = (
             float(abs(exact - arb(side).mid())) for side in (self.value, self.expected)
         )

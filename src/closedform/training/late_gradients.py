@@ -78,7 +78,8 @@ class LateGradients:
             if name in labels:
                 return labels[name]
             constant = self._constants.get(name)
-            if name == gradient or (self._uses[name] == 1 and self._is_late(name)):
+            is_late = self._is_late(name) or self._is_expanded(name)
+            if name == gradient or (self._uses[name] == 1 and is_late):
                 node = NodeProto()
                 node.CopyFrom(self._producers[name])
                 node.name = ""
@@ -136,6 +137,11 @@ class LateGradients:
         )
         serialized: bytes = model.SerializeToString(deterministic=True)
         return serialized
+
+    def _is_expanded(self, name: str) -> bool:
+        """Whether a value is a smaller one repeated, as places of rows are for ScatterElements."""
+        node = self._producers.get(name)
+        return node is not None and node.op_type == "Expand" and name not in self._computed
 
     def _is_late(self, name: str) -> bool:
         """Whether a value is large, and a node computes it for nothing but a gradient."""

@@ -6,6 +6,7 @@ import pytest
 from flint import fmpq
 
 from closedform.verify.identity.canonical import integral_scale, is_zero, numerator, whole_part
+from closedform.verify.terms import build
 from closedform.verify.terms.build import (
     HALF,
     ONE,
@@ -32,7 +33,7 @@ from closedform.verify.terms.build import (
     symbol,
 )
 from closedform.verify.terms.evaluate import holds
-from closedform.verify.terms.tree import Sign, Term, show
+from closedform.verify.terms.tree import Op, Sign, Term, show
 
 X, Y, Z = (symbol(name) for name in "xyz")
 N, M = symbol("n", integer=True), symbol("m", integer=True)
@@ -193,3 +194,75 @@ def test_a_numerator_vanishes_with_the_term() -> None:
     assert found is not None
     assert is_zero(substitute(found, {X: multiply(rational(3), Y)}))
     assert numerator(subtract(cospi(X), ONE)) is None
+
+
+N = build.symbol("n", integer=True, sign=Sign.NONNEGATIVE)
+
+
+def _root(number: Term, degree: int) -> Term:
+    return build.power(number, build.rational(1, degree))
+
+
+def _part(number: Term, divisor: int) -> Term:
+    return build.multiply(build.rational(1, divisor), number)
+
+
+_CUBE = build.multiply(N, N, N)
+_HALF = build.rational(1, 2)
+_PLUS_HALF = build.add(build.floor(_part(_CUBE, 400)), _HALF)
+_ROOT_OF_CUBE = _part(build.power(N, build.rational(3, 2)), 20)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "is_equal"),
+    [
+        # By whole parts: n**2 = (50 q + r)**2 with q = floor(n / 50).
+        (
+            build.floor(_part(build.multiply(N, N), 50)),
+            build.add(
+                build.multiply(
+                    build.floor_divide(N, build.rational(50)),
+                    build.add(N, build.floor_modulo(N, build.rational(50))),
+                ),
+                build.floor(
+                    _part(build.power(build.floor_modulo(N, build.rational(50)), build.TWO), 50)
+                ),
+            ),
+            True,
+        ),
+        (build.floor(_ROOT_OF_CUBE), build.floor(_root(_PLUS_HALF, 2)), True),
+        (build.floor(_ROOT_OF_CUBE), build.floor(_root(build.add(_CUBE, build.ONE), 2)), False),
+        (build.floor(_ROOT_OF_CUBE), build.floor(_root(build.add(_PLUS_HALF, _HALF), 2)), False),
+        (
+            build.floor(_root(N, 4)),
+            build.floor(_root(build.add(build.floor(_root(N, 2)), _HALF), 2)),
+            True,
+        ),
+        (
+            build.floor(_part(build.add(_root(N, 2), build.MINUS_ONE), 2)),
+            build.floor(_part(build.add(build.floor(_root(N, 2)), build.MINUS_ONE), 2)),
+            True,
+        ),
+        (
+            build.floor(_part(build.add(N, _HALF), 3)),
+            build.floor(_part(N, 3)),
+            True,
+        ),
+        # At n = 0 the ceiling of a root is not 1 + floor(…).
+        (
+            build.floor(build.negative(_root(N, 2))),
+            build.subtract(build.MINUS_ONE, build.floor(_root(build.subtract(N, build.ONE), 2))),
+            False,
+        ),
+    ],
+)
+def test_floors(left: Term, right: Term, is_equal: bool) -> None:
+    sign_of = lambda node: node.value.sign if node.op is Op.SYMBOL else Sign.ANY  # noqa: E731
+    assert is_zero(build.subtract(left, right), sign_of) is is_equal
+
+
+def test_a_ceiling_of_a_root_above_0() -> None:
+    above = build.negative(_root(N, 2))
+    other = build.subtract(build.MINUS_ONE, build.floor(_root(build.subtract(N, _HALF), 2)))
+    assert is_zero(build.subtract(build.floor(above), other), lambda _: Sign.POSITIVE)
+    assert not is_zero(build.subtract(build.floor(above), other), lambda _: Sign.NONNEGATIVE)

@@ -11,7 +11,11 @@ Generators are symbols and functions of canonical arguments. What is used of the
    that one is then not negative.
 4. ``exp(u + v) = exp(u) exp(v)``, ``exp(x log b) = b^x``, ``log(exp(u)) = u`` and, for ``b > 0``,
    ``log(b^x) = x log b``.
-5. Any other function of equal canonical arguments is equal to itself.
+5. ``floor(n + x) = n + floor(x)`` for whole n, and for x >= 0 and whole q
+   ``floor(x^(1/q)) = floor(floor(x)^(1/q))``, since the left side changes only where x is whole
+   (Graham, Knuth and Patashnik, Concrete Mathematics, 3.10); likewise, for x > 0,
+   ``ceiling(x^(1/q)) = 1 + floor((ceiling(x) - 1)^(1/q))``.
+6. Any other function of equal canonical arguments is equal to itself.
 
 It assumes, and a claim must add, that denominators are not 0 and all operations are defined.
 Where they are, each rule holds; at ``b = 0`` the second one by continuity from above. So a zero
@@ -27,9 +31,9 @@ from contextlib import suppress
 from functools import reduce
 from typing import Any
 
-from flint import fmpq
+from flint import fmpq, fmpz
 
-from closedform.verify.terms.build import add, divide, exp, multiply, power, rational
+from closedform.verify.terms.build import add, divide, exp, floor, multiply, power, rational
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.quotients import (
     GENERATORS,
@@ -76,6 +80,7 @@ class Canonical:
         self._logs: dict[int, Quotient] = {}  # generators log(f), by index: f
         self._logarithms: dict[int, Quotient] = {}  # generators exp(f), b^f by index: f, f log(b)
         self._relations: dict[int, tuple[int, Quotient]] = {}  # index: g^n = value
+        self._floors: dict[int, tuple[Quotient, int]] = {}  # generators floor(f^(1/q)): f, q
         self._denominators: dict[Hashable, int] = {}  # of the multiples of an angle or exponent
         self._forms: dict[Term, Quotient] = {}
         self._scanning = False
@@ -122,6 +127,8 @@ class Canonical:
                 return self._exponential(operands[0])
             case Op.LOG:
                 return self._logarithm(operands[0])
+            case Op.FLOOR:
+                return self._floor(operands[0])
             case Op.UNDEFINED:
                 raise NotCanonical
             case _:
@@ -135,7 +142,7 @@ class Canonical:
             keys.append(arg if form is None else form.key)
         index = self._index((node.op, node.value, *keys))
         self.terms[index] = node
-        if node.op in (Op.FLOOR, Op.SIGN) or (node.op is Op.SYMBOL and node.value.integer):
+        if node.op is Op.SIGN or (node.op is Op.SYMBOL and node.value.integer):
             self.whole.add(index)
         return generator(index)
 
@@ -152,6 +159,96 @@ class Canonical:
         common = math.lcm(self._denominators.get(family, 1), int(multiple.q))
         self._denominators[family] = common
         return self._index((kind, of, common)), int((multiple * common).p)
+
+    # --- floors ----------------------------------------------------------------------------------
+
+    def _floor(self, operand: Quotient) -> Quotient:
+        """A floor, its whole part outside, and that of a root as that of a root of an integer."""
+        whole, rest = self._whole_part(operand)
+        integers, real = self._integers_and_rest(rest)
+        if real.is_zero:
+            return whole + self._floor_atom(_on_grid(integers), 1)
+        scale = _common_denominator(integers)
+        root = self._radicand(real * number(fmpq(scale)))
+        if root is None:
+            return whole + self._floor_atom(rest, 1)
+        level = self._floor_of_root(*root)
+        if integers.is_zero:
+            return whole + level
+        return whole + self._floor((level + integers * number(fmpq(scale))) / number(fmpq(scale)))
+
+    def _floor_of_root(self, sign: int, radicand: Quotient, degree: int) -> Quotient:
+        if sign > 0:
+            return self._floor_atom(self._floor(radicand), degree)
+        minus_one = number(fmpq(-1))
+        integers, real = self._integers_and_rest(radicand)
+        if real.is_zero:
+            # The ceiling of a multiple of 1/s is the floor of the number 1 - 1/s above it.
+            before = self._floor(radicand - number(fmpq(1, _common_denominator(integers))))
+        else:
+            before = minus_one + minus_one * self._floor(minus_one * radicand)
+        return minus_one + minus_one * self._floor_atom(before, degree)
+
+    def _whole_part(self, operand: Quotient) -> tuple[Quotient, Quotient]:
+        """An integer and the rest: whole multiples of products of integers are taken out."""
+        integers, _ = self._integers_and_rest(operand)
+        multiples = {key: fmpq(value).floor() for key, value in integers.above.to_dict().items()}
+        whole = from_terms({key: fmpq(times) for key, times in multiples.items() if times != 0})
+        return whole, operand - whole
+
+    def _integers_and_rest(self, operand: Quotient) -> tuple[Quotient, Quotient]:
+        """The rational multiples of products of integers in a sum, and the rest of it."""
+        if not operand.below.is_one():
+            return number(fmpq(0)), operand
+        terms = operand.above.to_dict().items()
+        integers = from_terms({key: fmpq(value) for key, value in terms if _is_integer(self, key)})
+        return integers, operand - integers
+
+    def _radicand(self, operand: Quotient) -> tuple[int, Quotient, int] | None:
+        """(sign, x, q) of ``x^(1/q)``, x not below 0, or of ``-x^(1/q)``, x above 0; else None."""
+        coefficient, parts = _factors(operand)
+        roots = [self._root_of_generator(factor) for factor, _ in parts]
+        # In lowest terms: a root of degree 4 that is squared is one of degree 2.
+        shares = [fmpq(times, root) for (_, times), (root, _) in zip(parts, roots, strict=True)]
+        degree = math.lcm(*(int(share.q) for share in shares))
+        if not 1 < degree <= _LARGEST_DEGREE:
+            return None
+        radicand = number(abs(coefficient) ** degree)
+        for (root, base), share in zip(roots, shares, strict=True):
+            is_known = root > 1 and coefficient > 0
+            if not is_known and not self._has_sign(base, is_strict=coefficient < 0):
+                return None
+            radicand = radicand * base ** int(share * degree)
+        return (1 if coefficient > 0 else -1), radicand, degree
+
+    def _root_of_generator(self, factor: Quotient) -> tuple[int, Quotient]:
+        """(q, x) of a generator that is ``x^(1/q)``; (1, x) of any other factor x."""
+        for index, (degree, value) in self._relations.items():
+            if factor.key == generator(index).key:
+                return degree, value
+        return 1, factor
+
+    def _has_sign(self, form: Quotient, *, is_strict: bool) -> bool:
+        """Whether a number is known to be above 0 or, where that is enough, not below it."""
+        if form.constant is not None:
+            return bool(form.constant > 0)
+        sign = self._sign_of_form(form)
+        return sign is Sign.POSITIVE or (sign is Sign.NONNEGATIVE and not is_strict)
+
+    def _floor_atom(self, operand: Quotient, degree: int) -> Quotient:
+        """The floor of a root of a given degree as a generator; of the operand itself for 1."""
+        constant = operand.constant
+        if constant is not None and (degree == 1 or constant >= 0):
+            level = fmpz(int(constant.floor()))
+            return number(fmpq(level if degree == 1 else level.root(degree)))
+        for index, (inner, root) in self._floors.items():
+            if operand.key == generator(index).key:
+                return self._floor_atom(inner, degree * root)
+        index = self._index((Op.FLOOR, degree, operand.key))
+        self._floors[index] = operand, degree
+        self._name(index, lambda: floor(power(self.term_of(operand), rational(1, degree))))
+        self.whole.add(index)
+        return generator(index)
 
     # --- angles ----------------------------------------------------------------------------------
 
@@ -473,6 +570,30 @@ def _chebyshev(cosine: Quotient, sine: Quotient, times: int) -> tuple[Quotient, 
         c, following = following, two * cosine * following - c
         s, after = after, two * cosine * after - s
     return c, (sine * s if times >= 0 else number(fmpq(-1)) * sine * s)
+
+
+_LARGEST_DEGREE = 12
+
+
+def _factors(quotient: Quotient) -> tuple[fmpq, list[tuple[Quotient, int]]]:
+    """The factors of a quotient; the quotient itself where it is too large."""
+    try:
+        return factors(quotient)
+    except TooLarge:
+        return fmpq(1), [(quotient, 1)]
+
+
+def _common_denominator(polynomial: Quotient) -> int:
+    return math.lcm(*(int(fmpq(value).q) for value in polynomial.above.to_dict().values()))
+
+
+def _on_grid(polynomial: Quotient) -> Quotient:
+    """A polynomial with its constant rounded down to a multiple of what the other terms are."""
+    terms = polynomial.above.to_dict()
+    constant = next((fmpq(value) for key, value in terms.items() if not any(key)), fmpq(0))
+    steps = polynomial - number(constant)
+    scale = _common_denominator(steps)
+    return steps + number((scale * constant).floor() / fmpq(scale))
 
 
 def _primes(constant: fmpq) -> list[tuple[Quotient, int]]:

@@ -65,8 +65,12 @@ def normal(root: Term, clock: Term, first: int, last: int) -> Term:
 
 
 def floor_of(number: Term) -> Term:
-    """Returns the floor of a number, ``floor(whole + rest)`` as ``whole + floor(rest)``."""
-    number = _root_of_integer(number)
+    """Returns the floor of a number, ``floor(whole + rest)`` as ``whole + floor(rest)``.
+
+    A floor never falls: that of a maximum is the maximum of the floors.
+    """
+    if number.op in (Op.MINIMUM, Op.MAXIMUM):
+        return build.rebuild(number, tuple(floor_of(arg) for arg in number.args))
     form = linear_forms(number)[number]
     constant = fmpq(form.constant.floor())
     whole = LinearForm(
@@ -80,31 +84,6 @@ def floor_of(number: Term) -> Term:
     if whole == LinearForm():
         return build.floor(number)
     return (whole + LinearForm.of(build.floor((form - whole).as_term()))).as_term()
-
-
-def _root_of_integer(number: Term) -> Term:
-    """A root of an integer and a fraction, or a whole part of it, without the fraction.
-
-    ``floor(x ** (1/q) / m) = floor(floor(x) ** (1/q) / m)`` for x >= 0 and whole q and m > 0: the
-    left side changes only where x is ``(n m) ** q``, a whole number (Graham, Knuth and Patashnik,
-    Concrete Mathematics, 3.10).
-    """
-    factors = number.args if number.op is Op.MULTIPLY else (number,)
-    root = factors[-1]
-    part = factors[0].value if len(factors) == 2 and build.is_rational(factors[0]) else fmpq(1)
-    if len(factors) > 2 or (len(factors) == 2 and not build.is_rational(factors[0])):
-        return number
-    if root.op is not Op.POWER or part.p != 1 or not build.is_rational(root.args[1]):
-        return number
-    base, exponent = root.args
-    form = linear_forms(base)[base]
-    is_whole = all(
-        multiple.q == 1 and is_integer(atom) for atom, multiple in form.multiples.items()
-    )
-    if exponent.value.p != 1 or not is_whole or form.constant.q == 1:
-        return number
-    whole = LinearForm(fmpq(form.constant.floor()), form.multiples).as_term()
-    return build.multiply(*factors[:-1], build.power(whole, exponent))
 
 
 def without_special_angles(root: Term) -> Term:

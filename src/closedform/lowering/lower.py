@@ -31,6 +31,7 @@ from closedform.lowering.context import Handler, Lowering, Rules
 from closedform.lowering.exponential import Exponential
 from closedform.lowering.piecewise import lower_piecewise
 from closedform.lowering.safe_operand import SafeOperand
+from closedform.lowering.simplify import is_whole
 from closedform.lowering.tensors import TENSOR_HANDLERS
 from closedform.lowering.trigonometry import lower_cosine, lower_sine
 
@@ -51,12 +52,19 @@ def _fold_with(op: Op) -> Handler:
 
 
 def _floor(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
-    """A floor of a number, or of a whole part of one, by a division: it is rounded once."""
-    factor, number = expr.args[0].as_coeff_Mul()
-    if low.is_tensor(expr) or not factor.is_Rational or factor.p != 1 or factor.q == 1:
-        return low.emit(Op.FLOOR, low.real(expr.args[0], domain))
-    quotient = low.emit(Op.DIV, low.real(number, domain), low.constant(sp.Integer(factor.q)))
-    return low.emit(Op.FLOOR, quotient)
+    """A floor of a number; of a number over an integer by a division, which is rounded once."""
+    (operand,) = expr.args
+    if low.is_tensor(expr):
+        return low.emit(Op.FLOOR, low.real(operand, domain))
+    numerator, divisor = operand.as_numer_denom()
+    if not is_whole(numerator) or not divisor.is_Integer:
+        factor, core = operand.as_coeff_Mul()
+        is_part = factor.is_Rational and factor.p == 1
+        numerator, divisor = (core, sp.Integer(factor.q)) if is_part else (operand, sp.Integer(1))
+    if divisor == 1:
+        return low.emit(Op.FLOOR, low.real(operand, domain))
+    divided = low.emit(Op.DIV, low.real(numerator, domain), low.constant(divisor))
+    return low.emit(Op.FLOOR, divided)
 
 
 def _floor_div(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:

@@ -49,7 +49,14 @@ from closedform.language.integers import FloorDiv, FloorMod
 from closedform.language.settled import construct
 from closedform.language.symbols import t
 from closedform.lowering.analysis.annotate import fits_quotient, interval, is_integral, split
-from closedform.lowering.analysis.domain import LAST_STEP, Domain, Interval, largest_integer
+from closedform.lowering.analysis.domain import (
+    LAST_STEP,
+    MAX_STEP,
+    Domain,
+    Interval,
+    fits_difference,
+    largest_integer,
+)
 from closedform.lowering.jumps import comparison_by_steps, floor_by_steps
 
 
@@ -379,18 +386,18 @@ class _Simplifier(Rewriter):
 
 def _by_steps(expr: sp.Expr, domain: Domain) -> sp.Expr:
     """A floor of a real number, or a clamp of one, as numbers by thresholds where these are few."""
-    if not _is_whole(expr) or is_integral(expr):
+    if not is_whole(expr) or is_integral(expr):
         return expr
     by_steps = floor_by_steps(expr, domain)
     return expr if by_steps is None else by_steps
 
 
-def _is_whole(expr: sp.Expr) -> bool:
-    """Whether all values are integers by the structure, floors of real numbers among them."""
+def is_whole(expr: sp.Expr) -> bool:
+    """Returns whether all values are integers by the structure; floors of real numbers are."""
     if isinstance(expr, sp.floor | FloorDiv):
         return True
     is_closed = isinstance(expr, sp.Add | sp.Mul | sp.Min | sp.Max | sp.Abs)
-    return all(map(_is_whole, expr.args)) if is_closed else is_integral(expr)
+    return all(map(is_whole, expr.args)) if is_closed else is_integral(expr)
 
 
 def _power_of_choice(base: sp.Expr, exponent: sp.Piecewise) -> sp.Expr:
@@ -496,22 +503,132 @@ def _floor(args: list[sp.Expr], domain: Domain) -> sp.Expr:
     numerator, denominator = operand.as_numer_denom()
     if is_integral(numerator) and is_integral(denominator):
         return quotient(numerator, denominator, domain)
+    if isinstance(operand, sp.Min | sp.Max):
+        # A floor never falls.
+        levels = [_floor([arg], domain) for arg in operand.args]
+        return _by_steps(construct(operand.func, *levels), domain)
     level = _by_steps(sp.floor(operand), domain)
-    return level if level.func != sp.floor else sp.floor(_between_thresholds(operand))
+    return level if level.func != sp.floor else _floor_with_root(operand, domain)
 
 
-def _between_thresholds(number: sp.Expr) -> sp.Expr:
-    """A multiple of a root of an integer as ``(n + 1/2)**(1/q) / m``, which has the same floor.
+def _floor_with_root(operand: sp.Expr, domain: Domain) -> sp.Expr:
+    """A floor of a real number; of a root and a multiple ``a / b`` of an integer by integers.
 
-    The root of n + 1/2 is never near a whole number, where rounding would choose the floor.
+    ``floor(x + a/b) = floor((floor(b x) + a) / b)``.
     """
-    factor, root = number.as_coeff_Mul()
-    if not factor.is_Rational or not factor.is_positive or not isinstance(root, sp.Pow):
-        return number
-    if not is_integral(root.base) or root.exp.p != 1 or root.exp.q == 1:
-        return number
-    base = factor.p**root.exp.q * root.base
-    return sp.Rational(1, factor.q) * (base + sp.S.Half) ** root.exp
+    parts = [(part, integral_multiple(part)) for part in sp.Add.make_args(operand)]
+    real_terms = [part for part, multiple in parts if multiple is None]
+    shift = integral_multiple(operand - real_terms[0])
+    if shift is None:
+        return sp.floor(operand)
+    above, scale = shift
+    level = _floor_of_root(scale * real_terms[0], domain)
+    if level is None:
+        return sp.floor(operand)
+    return level + above if scale == 1 else sp.floor((level + above) / scale)
+
+
+def _floor_of_root(number: sp.Expr, domain: Domain) -> sp.Expr | None:
+    """``floor(x**(1/q))`` of a quotient x of integers as ``floor((floor(x) + 1/2)**(1/q))``.
+
+    The two change only where x is whole (Graham, Knuth and Patashnik, Concrete Mathematics, 3.10),
+    and the root of an integer and a half is never near a whole number, where rounding would choose
+    the floor. ``floor(-x**(1/q))`` of x > 0 is ``-1 - floor((ceiling(x) - 1/2)**(1/q))``.
+    """
+    is_negative = bool(number.as_coeff_Mul()[0].is_negative)
+    radicand = _radicand(-number if is_negative else number, domain)
+    if radicand is None:
+        return None
+    above, below, degree = radicand
+    if not is_negative:
+        return _root_of_integer(_quotient_that_fits(above, below, domain), degree)
+    zero = _zero_of(above, domain)
+    if zero is None:
+        return None
+    inside = domain if zero == sp.false else split(zero, domain)[1]
+    if inside is None:
+        return sp.Integer(0)
+    before = _quotient_that_fits(above - 1, below, inside)
+    negative = -1 - _root_of_integer(before, degree)
+    return negative if zero == sp.false else sp.Piecewise((0, zero), (negative, True))
+
+
+def _root_of_integer(integer: sp.Expr, degree: int) -> sp.Expr:
+    """``floor(n**(1/q))`` of an integer; by square roots where they do, which round least."""
+    while degree % 2 == 0:
+        integer, degree = sp.floor(sp.sqrt(integer + sp.S.Half)), degree // 2
+    return integer if degree == 1 else sp.floor((integer + sp.S.Half) ** sp.Rational(1, degree))
+
+
+def _radicand(number: sp.Expr, domain: Domain) -> tuple[sp.Expr, sp.Expr, int] | None:
+    """(a, b, q) with ``number == (a / b)**(1/q)``, integers a >= 0 and b > 0, and q > 1."""
+    powers = [factor.as_base_exp() for factor in sp.Mul.make_args(number)]
+    if not all(exponent.is_Rational for _, exponent in powers):
+        return None
+    degree = int(sp.ilcm(1, *(exponent.q for _, exponent in powers)))
+    sides: dict[bool, list[sp.Expr]] = {True: [sp.Integer(1)], False: [sp.Integer(1)]}
+    for base, exponent in powers:
+        multiple = integral_multiple(base)
+        times = exponent * degree
+        if multiple is None or abs(times) > _LARGEST_EXPONENT:
+            return None
+        values, is_above = interval(base, domain), bool(times > 0)
+        if not (values.is_nonnegative if is_above else values.is_positive):
+            return None
+        sides[is_above].append(multiple[0] ** abs(times))
+        sides[not is_above].append(sp.Integer(multiple[1]) ** abs(times))
+    above, below = (sp.Mul(*sides[is_above]) for is_above in (True, False))
+    if degree == 1 or not (is_integral(above) and is_integral(below)):
+        return None
+    common = sp.igcd(*(side.as_coeff_Mul()[0] for side in (above, below)))
+    return above / common, below / common, degree
+
+
+def _quotient_that_fits(above: sp.Expr, below: sp.Expr, domain: Domain) -> sp.Expr:
+    """A floor of a quotient by integers at the steps at which the graph holds them, else floats."""
+    if below == 1:
+        return above
+    limit = largest_integer(domain)
+    if _fits(above, below, domain, limit):
+        return FloorDiv(above, below)
+    by_floats = sp.floor(above / below)
+    last = _last_step_that_fits(above, below, domain, limit)
+    if last is None:
+        return by_floats
+    # Integers of the branch that is not taken must not wrap.
+    first_steps = {t: sp.Min(t, last)}
+    by_integers = FloorDiv(above.xreplace(first_steps), below.xreplace(first_steps))
+    return sp.Piecewise((by_integers, t <= last), (by_floats, True))
+
+
+def _fits(above: sp.Expr, below: sp.Expr, domain: Domain, limit: int) -> bool:
+    """Whether integers up to a limit hold a quotient's parts, and a float its floor."""
+    dividends, divisors = interval(above, domain), interval(below, domain)
+    level = (dividends * divisors.reciprocal()).absolute().high
+    sizes = [interval(part, domain).absolute().high for part in (above, *above.args)]
+    is_within = all(isinstance(size, Fraction) and size <= limit for size in sizes)
+    return is_within and level <= MAX_STEP and fits_difference(dividends, divisors, limit)
+
+
+def _last_step_that_fits(above: sp.Expr, below: sp.Expr, domain: Domain, limit: int) -> int | None:
+    steps = domain.interval(t)
+    if above.free_symbols | below.free_symbols != {t} or not isinstance(steps.high, Fraction):
+        return None
+    first, end = int(steps.low), int(steps.high)
+    while end - first > 1:
+        middle = (first + end) // 2
+        until = domain.with_interval(t, Interval(steps.low, Fraction(middle)))
+        first, end = (middle, end) if _fits(above, below, until, limit) else (first, middle)
+    return first if first > steps.low else None
+
+
+def _zero_of(integer: sp.Expr, domain: Domain) -> sp.Basic | None:
+    """Where an integer that is not below 0 is 0: a comparison of one of its factors, or nowhere."""
+    if interval(integer, domain).is_positive:
+        return sp.false
+    factors = [factor.as_base_exp()[0] for factor in sp.Mul.make_args(integer)]
+    zeros = [factor for factor in factors if not interval(factor, domain).is_positive]
+    return zeros[0] <= 0 if len(zeros) == 1 else None
 
 
 def _ceiling(args: list[sp.Expr], domain: Domain) -> sp.Expr:

@@ -98,10 +98,60 @@ def test_an_open_decision_names_its_function_and_step(expr: sp.Expr, text: str) 
     assert text in str(certify(schedule, steps=range(0, 2**40, 2**28)))
 
 
+THIRD = sp.Rational(1, 3)
+
+# With the first step at which it is open: that of a root that is whole, where the radicand is too
+# large for integers or, of a cube root, for pow, which may be off by 4 units. None: at no step.
+ROOTS = {
+    sp.floor(sp.sqrt(t) / 36): None,
+    sp.ceiling(sp.sqrt(t) / 3): None,
+    sp.floor(sp.sqrt(2 * t) / 3) + sp.floor(sp.sqrt(t) / 3 + 1): None,
+    sp.floor(sp.sqrt(sp.floor(t / 3))): None,
+    sp.floor((2 * t + 3) ** THIRD / 7): None,
+    cf.expr.floor_mod(sp.sqrt(t), 2): None,
+    sp.floor((t + 1) ** sp.Rational(1, 4) / 2): None,
+    sp.floor(sp.Max(3, sp.sqrt(t) / 2)): None,
+    # The sequence of triangular numbers.
+    sp.floor((sp.sqrt(8 * t + 1) - 1) / 2): 2**47,
+    sp.floor(t ** sp.Rational(3, 2) / 20): 880**2,
+    sp.ceiling(t ** sp.Rational(3, 2) / 20): 880**2,
+    sp.floor(3 * t ** sp.Rational(2, 3) / 7): 336**3,
+    sp.floor(sp.sqrt(t**2 + 3 * t + 1) / 5): 167_956_448,
+    cf.expr.floor_mod(t ** sp.Rational(2, 3), sp.Rational(3, 10)): 1_860_867,
+}
+
+
+@pytest.mark.parametrize("expr", ROOTS, ids=str)
+def test_floors_of_roots_are_those_of_integers(expr: sp.Expr) -> None:
+    schedule = Schedule(1 + expr)
+    graph = compile_schedule(schedule, ANY_STEPS)
+    verdict = validate(schedule, graph)
+    assert verdict.proved_until == ROOTS[expr]
+    assert verdict.proved is (ROOTS[expr] is None)
+    last = (ROOTS[expr] or 2**50) - 1
+    roots = np.array([1, 2, 3, 6, 20, 77, 100, 440, 880, 1290])
+    near = np.concatenate([roots**2, 6 * roots**2, roots**3, (10 * roots) ** 2])
+    steps = np.unique([*range(20), *near, *(near - 1), last])
+    steps = steps[steps <= last]
+    expected = np.array([float(schedule.exact(int(step))) for step in steps])
+    for run in (run_evaluator, run_onnxruntime, run_torch):
+        values = run(graph, {"step": steps})["value"]
+        # A floor that is another one is off by 1, a remainder by 0.3; roots of 2**50 have 2**-28.
+        np.testing.assert_allclose(values, expected, rtol=0, atol=1e-7)
+
+
+def test_a_branch_that_is_not_taken_decides_nothing() -> None:
+    early = sp.Piecewise((sp.floor(t / 3), t < 10), (sp.floor(sp.sin(t)), t < 10**6), (t, True))
+    graph = compile_schedule(Schedule(early))
+    decision = first_open_decision(graph)
+    assert decision is not None
+    assert decision.step == 10
+    assert first_open_decision(graph, 9) is None
+
+
 @pytest.mark.parametrize(
     "expr",
     [
-        sp.floor(sp.sqrt(t) / 36),
         sp.floor(t**2 / 50),
         sp.floor(sp.Pow(t + 1, sp.Rational(1, 3))),
         sp.Piecewise((1, sp.cos(2 * sp.pi * t / 12) >= sp.sqrt(3) / 2), (2, True)),

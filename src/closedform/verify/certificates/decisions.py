@@ -6,10 +6,6 @@ than its computed value is from it, by the bounds of ``error_rules``; intervals 
 shown are halved, down to single steps. Operands that are exact in floats (integers) leave nothing
 open.
 
-How near a root of integers comes to a whole number is known without looking at its steps: with
-``y**q = (k + 1/2) / d`` and an integer k, ``|y - n| >= 1 / (2 d q max(y, n)**(q - 1))`` for whole
-n.
-
 >>> import sympy as sp
 >>> from closedform import Schedule, compile, t
 >>> print(first_open_decision(compile(Schedule(sp.sin(sp.sqrt(t) ** 3) + sp.floor(sp.sin(t))))))
@@ -18,10 +14,9 @@ floor of a number that floats round, from t = 0 on
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +24,10 @@ from numpy.typing import NDArray
 from closedform.ir.graph import Graph, Node, Role
 from closedform.ir.ops import Op
 from closedform.ir.types import LAST_STEP
-from closedform.verify.certificates.error_rules import Enclosure, align_ranks
+from closedform.verify.certificates.error_rules import Enclosure
 from closedform.verify.certificates.errors import enclosures_of_nodes, first_intervals
 from closedform.verify.terms.limits import LIMITS
 
-_COMPARISONS = frozenset({Op.LT, Op.LE, Op.EQ})
 _TEXTS = {
     Op.FLOOR: "floor",
     Op.FLOOR_MOD: "remainder",
@@ -75,17 +69,16 @@ def first_open_decision(graph: Graph, last: int | None = None) -> OpenDecision |
     clock = next((node for node in graph.inputs if node.attribute("role") is Role.STEP), None)
     if clock is None:
         return None
-    sites = [index for index in _nodes_of_clock(graph) if _may_round(graph, index)]
-    if not sites:
-        return None
+    of_clock = _nodes_of_clock(graph)
+    sites = [index for index in sorted(of_clock) if _may_round(graph, index)]
     end = LAST_STEP[clock.type.dtype] if last is None else last
-    open_decisions = [_first_open(graph, site, end) for site in sites]
+    open_decisions = [_first_open(graph, site, end, of_clock) for site in sites]
     known = [decision for decision in open_decisions if decision is not None]
     return min(known, key=lambda decision: (decision.step, decision.node), default=None)
 
 
-def _nodes_of_clock(graph: Graph) -> list[int]:
-    """The nodes that depend on the step and on no other input, in order."""
+def _nodes_of_clock(graph: Graph) -> frozenset[int]:
+    """The nodes that depend on the step and on no other input."""
     # None stands for random numbers.
     inputs: list[frozenset[Role | None]] = []
     for node in graph.nodes:
@@ -95,7 +88,7 @@ def _nodes_of_clock(graph: Graph) -> list[int]:
         elif node.op is Op.UNIFORM:
             own = frozenset({None})
         inputs.append(own.union(*(inputs[operand] for operand in node.operands)))
-    return [index for index, roles in enumerate(inputs) if roles == {Role.STEP}]
+    return frozenset(index for index, roles in enumerate(inputs) if roles == {Role.STEP})
 
 
 def _may_round(graph: Graph, index: int) -> bool:
@@ -107,19 +100,73 @@ def _may_round(graph: Graph, index: int) -> bool:
     return source.type.dtype.is_float and not (node.op is Op.CAST and node.type.dtype.is_float)
 
 
-def _needed(graph: Graph, site: int) -> frozenset[int]:
-    needed = {site}
-    for index in range(site, -1, -1):
+def _needed(graph: Graph, nodes: Iterable[int]) -> frozenset[int]:
+    needed = set(nodes)
+    for index in range(max(needed, default=-1), -1, -1):
         if index in needed:
             needed.update(graph.nodes[index].operands)
     return frozenset(needed)
 
 
-def _first_open(graph: Graph, site: int, last: int) -> OpenDecision | None:
-    needed = _needed(graph, site)
+@dataclass(frozen=True, slots=True)
+class _Choices:
+    """The choices through which a node reaches the outputs, as far as the clock makes them.
+
+    Attributes:
+        users: The nodes that lead from the node to the outputs, the last ones first, each with its
+            own users in the graph.
+        conditions: The conditions of the choices among them that only the clock moves.
+    """
+
+    users: Mapping[int, Sequence[int]]
+    conditions: frozenset[int]
+
+    @classmethod
+    def after(cls, graph: Graph, site: int, of_clock: frozenset[int]) -> _Choices:
+        users: dict[int, list[int]] = {site: []}
+        for index in range(site + 1, len(graph.nodes)):
+            reached = [operand for operand in set(graph.nodes[index].operands) if operand in users]
+            for operand in reached:
+                users[operand].append(index)
+            if reached:
+                users[index] = []
+        conditions = {graph.nodes[i].operands[0] for i in users if graph.nodes[i].op is Op.WHERE}
+        return cls(dict(reversed(users.items())), of_clock & conditions)
+
+    def is_taken(
+        self, graph: Graph, enclosures: Mapping[int, Enclosure], site: int
+    ) -> NDArray[np.bool_]:
+        """Whether the outputs may depend on a node, on each interval."""
+        outputs = {output.index for output in graph.outputs}
+        is_taken: dict[int, NDArray[np.bool_]] = {}
+        for index, users in self.users.items():
+            uses = [self._uses(graph, enclosures, user, index) & is_taken[user] for user in users]
+            is_taken[index] = reduce(np.logical_or, uses, np.array(index in outputs))
+        return is_taken[site]
+
+    def _uses(
+        self, graph: Graph, enclosures: Mapping[int, Enclosure], user: int, index: int
+    ) -> NDArray[np.bool_]:
+        """Whether a node may use the value of an operand: a choice uses one of its branches."""
+        condition, *branches = graph.nodes[user].operands
+        is_choice = graph.nodes[user].op is Op.WHERE and condition in self.conditions
+        if not is_choice or index == condition:
+            return np.array(True)
+        truth = enclosures[condition]
+        # A tensor of conditions may take either branch somewhere.
+        is_sure = (truth.error == 0) & (np.ndim(truth.error) <= 1)
+        is_never = [is_sure & (truth.high == 0), is_sure & (truth.low == 1)]
+        uses = [~never for never, branch in zip(is_never, branches, strict=True) if branch == index]
+        return reduce(np.logical_or, uses)
+
+
+def _first_open(
+    graph: Graph, site: int, last: int, of_clock: frozenset[int]
+) -> OpenDecision | None:
+    choices = _Choices.after(graph, site, of_clock)
+    needed = _needed(graph, {site, *choices.conditions})
     (clock,) = (node for node in graph.inputs if node.attribute("role") is Role.STEP)
     name, node = str(clock.attribute("name")), graph.nodes[site]
-    grids = _grids(graph, needed)
     lows, highs = first_intervals(0, last)
     for _ in range(LIMITS.decision_rounds):
         # The earliest intervals, in order: the others wait.
@@ -128,7 +175,8 @@ def _first_open(graph: Graph, site: int, last: int) -> OpenDecision | None:
             first.astype(np.float64), second.astype(np.float64), np.zeros(len(first)), is_whole=True
         )
         enclosures = enclosures_of_nodes(graph, {name: steps}, needed)
-        is_open = _open_intervals(graph, site, enclosures, grids, len(first))
+        is_open = _open_intervals(graph, site, enclosures, len(first))
+        is_open = is_open & choices.is_taken(graph, enclosures, site)
         first, second = first[is_open], second[is_open]
         if len(first) and first[0] == second[0]:
             return OpenDecision(site, node.op, int(first[0]))
@@ -152,27 +200,16 @@ def _open_intervals(
     graph: Graph,
     site: int,
     enclosures: Mapping[int, Enclosure],
-    grids: Mapping[int, _Grid],
     count: int,
 ) -> NDArray[np.bool_]:
     node = graph.nodes[site]
-    sources = [graph.nodes[index] for index in node.operands]
-    operands = [enclosures[index] for index in node.operands]
-    is_decided: NDArray[np.bool_]
-    with np.errstate(all="ignore"):
-        if node.op is Op.FLOOR or node.op is Op.CAST:
-            is_decided = (
-                _has_one_floor(operands[0], node.op)
-                | _is_beyond_fractions(operands[0], sources[0])
-                | _is_quotient_of_integers(sources[0], enclosures)
-            )
-            grid = grids.get(node.operands[0])
-            if grid is not None:
-                is_decided = is_decided | grid.is_apart(operands[0])
-        elif node.op is Op.FLOOR_MOD:
-            is_decided = _has_one_quotient(*align_ranks(sources, operands))
-        else:
-            is_decided = _is_exact(enclosures[site])
+    is_decided: NDArray[np.bool_] = np.asarray(enclosures[site].error == 0)
+    if node.op is Op.FLOOR_MOD:
+        # A remainder keeps the error of its number where its quotient has one floor.
+        is_decided = np.isfinite(enclosures[site].error)
+    elif node.op is Op.FLOOR or node.op is Op.CAST:
+        operand, source = enclosures[node.operands[0]], graph.nodes[node.operands[0]]
+        is_decided = is_decided | _is_beyond_fractions(operand, source)
     is_open = np.atleast_1d(np.logical_not(is_decided))
     # A node without the step is one number for all intervals.
     by_interval = np.broadcast_to(is_open, (count, *is_open.shape[1:]))
@@ -180,127 +217,7 @@ def _open_intervals(
     return result
 
 
-def _is_exact(result: Enclosure) -> NDArray[np.bool_]:
-    is_exact: NDArray[np.bool_] = np.asarray(result.error == 0)
-    return is_exact
-
-
-def _has_one_floor(operand: Enclosure, op: Op) -> NDArray[np.bool_]:
-    """Whether the exact numbers and all computed ones have one floor, or are the same."""
-    below = np.nextafter(operand.low - operand.error, -np.inf)
-    above = np.nextafter(operand.high + operand.error, np.inf)
-    round_down = np.floor if op is Op.FLOOR else np.trunc
-    is_one: NDArray[np.bool_] = (operand.error == 0) | (round_down(below) == round_down(above))
-    return is_one
-
-
 def _is_beyond_fractions(operand: Enclosure, source: Node) -> NDArray[np.bool_]:
     """Whether a floor is within the rounding of its operand: the numbers have no fractions."""
     is_beyond: NDArray[np.bool_] = operand.least >= 2.0 ** (source.type.dtype.limits.nmant - 2)
     return is_beyond
-
-
-def _is_quotient_of_integers(
-    source: Node, enclosures: Mapping[int, Enclosure]
-) -> NDArray[np.bool_]:
-    """Whether a float is a quotient of integers so small that its floor is that of the quotient.
-
-    ``a/b`` below an integer n is at least ``1/b`` below it. Half a unit in the last place of n is
-    at most ``n * 2**-53``, which is less than ``1/b`` where ``a + b < 2**53``.
-    """
-    if source.op is not Op.DIV:
-        return np.zeros(1, np.bool_)
-    above, below = (enclosures[index] for index in source.operands)
-    are_whole = above.is_whole and below.is_whole
-    is_exact = (above.error == 0) & (below.error == 0)
-    limit = 2.0 ** (source.type.dtype.limits.nmant + 1)
-    is_small: NDArray[np.bool_] = are_whole & is_exact & (above.size + below.size < limit)
-    return is_small
-
-
-def _has_one_quotient(number: Enclosure, divisor: Enclosure) -> NDArray[np.bool_]:
-    is_exact = (number.error == 0) & (divisor.error == 0)
-    corners = [
-        (number.low - number.error) / (divisor.low - divisor.error),
-        (number.low - number.error) / (divisor.high + divisor.error),
-        (number.high + number.error) / (divisor.low - divisor.error),
-        (number.high + number.error) / (divisor.high + divisor.error),
-    ]
-    below = np.nextafter(np.minimum.reduce(corners), -np.inf)
-    above = np.nextafter(np.maximum.reduce(corners), np.inf)
-    has_sign = divisor.least > divisor.error
-    is_one: NDArray[np.bool_] = is_exact | (has_sign & (np.floor(below) == np.floor(above)))
-    return is_one
-
-
-_MARGIN = 2.0**-10
-
-
-@dataclass(frozen=True, slots=True)
-class _Grid:
-    """``y**root * divisor`` of a real value is a whole number plus a half, at every step."""
-
-    root: int
-    divisor: Fraction
-
-    def is_apart(self, operand: Enclosure) -> NDArray[np.bool_]:
-        """Whether the value is farther from whole numbers than its error, where it is above 0."""
-        # A whole number that is farther away than the margin is not reached.
-        largest = operand.high + _MARGIN
-        slope = float(self.divisor) * self.root * largest ** (self.root - 1)
-        # A little less than a half: for the float64 in which the distance is computed.
-        distance = np.minimum(_MARGIN, 0.499 / slope)
-        is_apart: NDArray[np.bool_] = (operand.low >= 0) & (operand.error < distance)
-        return is_apart
-
-
-def _grids(graph: Graph, needed: frozenset[int]) -> dict[int, _Grid]:
-    """The nodes whose powers are whole numbers plus a half: roots of ``n + 1/2``, and parts."""
-    grids: dict[int, _Grid] = {}
-    is_whole: dict[int, bool] = {}
-    for index in sorted(needed):
-        node = graph.nodes[index]
-        operands = node.operands
-        numbers = [_number(graph.nodes[operand]) for operand in operands]
-        is_whole[index] = _is_whole(node, [is_whole.get(operand, False) for operand in operands])
-        halves = [number is not None and number.denominator == 2 for number in numbers]
-        if node.op in (Op.ADD, Op.SUB) and halves[1] and is_whole[operands[0]]:
-            grids[index] = _Grid(1, Fraction(1))
-        inner = grids.get(operands[0]) if operands else None
-        if inner is None:
-            continue
-        root = 2 if node.op is Op.SQRT else _root_of(node, numbers)
-        if root is not None:
-            grids[index] = _Grid(root * inner.root, inner.divisor)
-        elif node.op is Op.DIV and numbers[1] is not None and numbers[1].denominator == 1:
-            grids[index] = _Grid(inner.root, inner.divisor * abs(numbers[1]) ** inner.root)
-    return grids
-
-
-def _root_of(node: Node, numbers: Sequence[Fraction | None]) -> int | None:
-    """The degree q of a power by the float that 1/q is rounded to; None of any other node."""
-    exponent = numbers[1] if node.op is Op.POW else None
-    if exponent is None or not 0 < exponent < 1:
-        return None
-    root = round(1 / exponent)
-    return root if node.type.dtype.numpy.type(1 / root) == float(exponent) else None
-
-
-def _is_whole(node: Node, operands: Sequence[bool]) -> bool:
-    if node.op in (Op.INPUT, Op.CONST):
-        number = _number(node)
-        return node.type.dtype.is_integer or (number is not None and number.denominator == 1)
-    is_closed = node.op in (Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.ABS, Op.MIN, Op.MAX, Op.CAST)
-    return node.type.dtype.is_integer or (is_closed and all(operands))
-
-
-def _number(node: Node) -> Fraction | None:
-    """The number of a constant of one element; None of any other node, NaN and infinity."""
-    if (
-        node.op is not Op.CONST
-        or node.type.shape
-        or not (node.type.dtype.is_float or node.type.dtype.is_integer)
-    ):
-        return None
-    number = node.array().item()
-    return Fraction(number) if math.isfinite(number) else None

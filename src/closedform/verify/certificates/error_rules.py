@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from closedform.ir.graph import Node
 from closedform.ir.ops import OPS, Op
@@ -25,6 +27,32 @@ from closedform.ir.types import HOLDS, DType, FloatArray
 _WIDER = 1 + 2.0**-48
 # NumPy's own functions are within 4 ulp, as the op table says of every engine.
 _LIBM = 2.0**-49
+
+
+_MARGIN = 2.0**-10
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """``y**root * divisor`` of each real value y is a whole number plus a half."""
+
+    root: int
+    divisor: Fraction
+
+    def distance(self, high: FloatArray) -> FloatArray:
+        """Returns a bound of the distance of values from 0 to ``high`` from whole numbers.
+
+        With ``y**q = (k + 1/2) / d`` and integers k and n,
+        ``|y - n| >= 1 / (2 d q max(y, n)**(q - 1))``.
+        """
+        # A whole number that is farther away than the margin is no concern.
+        slope = float(self.divisor) * self.root * (high + _MARGIN) ** (self.root - 1)
+        # A little less than a half: for the float64 in which the distance is computed.
+        distance: FloatArray = np.minimum(_MARGIN, 0.499 / slope)
+        return distance
+
+
+_HALVES = Halves(1, Fraction(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +67,9 @@ class Enclosure:
         error: Bounds of the distance.
         is_whole: Every real value is a whole number.
         relative: Bounds of the distance as a part of the real value; infinite where there is none.
+        halves: The real values as roots of whole numbers and a half, if they are.
+        keeps_floor: The floors of the computed values are those of the real ones, whatever the
+            distance.
     """
 
     low: FloatArray
@@ -46,6 +77,8 @@ class Enclosure:
     error: FloatArray
     is_whole: bool = False
     relative: FloatArray | float = np.inf
+    halves: Halves | None = None
+    keeps_floor: NDArray[np.bool_] | bool = False
 
     @property
     def size(self) -> FloatArray:
@@ -162,12 +195,15 @@ def _const(node: Node, _: Sequence[Node], __: Sequence[Enclosure]) -> Enclosure:
     # A constant stands for a number that was rounded to it, unless it is whole: 2.0 is the count 2.
     unit = unit_of_largest(np.abs(values), node.type.dtype)
     half = np.where(values == np.floor(values), 0, unit / 2)
-    return Enclosure(values - half, values + half, half, is_whole)
+    # Half a unit is far within what ``Halves.distance`` leaves of a half.
+    has_halves = bool((values - np.floor(values) == 0.5).all())
+    halves = _HALVES if has_halves else None
+    return Enclosure(values - half, values + half, half, is_whole, halves=halves)
 
 
 def _add(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     a, b = operands
-    return _add_rounding(
+    total = _add_rounding(
         node,
         a.low + b.low,
         a.high + b.high,
@@ -175,11 +211,12 @@ def _add(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclos
         whole=_all_whole(operands),
         share=_share_of_sum(a, b),
     )
+    return _with_halves(node, total, a, b)
 
 
 def _sub(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     a, b = operands
-    return _add_rounding(
+    difference = _add_rounding(
         node,
         a.low - b.high,
         a.high - b.low,
@@ -187,6 +224,27 @@ def _sub(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclos
         whole=_all_whole(operands),
         share=_share_of_sum(a, b, is_difference=True),
     )
+    return _with_halves(node, difference, a, b)
+
+
+def _with_halves(node: Node, total: Enclosure, a: Enclosure, b: Enclosure) -> Enclosure:
+    """A sum or difference, which may be of a whole number and a half, in either order."""
+    halves = b.halves if a.is_whole else a.halves if b.is_whole else None
+    if halves != _HALVES:
+        return total
+    # The floats up to 2**52 hold each whole number and a half, so that nothing is rounded.
+    is_exact = total.size + 1 <= 2.0**node.type.dtype.limits.nmant
+    is_exact = is_exact & ((a if a.is_whole else b).error == 0)
+    error = np.where(is_exact, np.minimum(total.error, a.error + b.error), total.error)
+    return replace(total, error=error, halves=halves)
+
+
+def _number(node: Node) -> Fraction | None:
+    """The number of a constant of one element; None for any other node."""
+    if node.op is not Op.CONST or node.type.shape or node.type.dtype is DType.BOOL:
+        return None
+    value = node.array().item()
+    return Fraction(value) if np.isfinite(value) else None
 
 
 def _mul(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
@@ -201,7 +259,7 @@ def _mul(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclos
     return _add_rounding(node, low, high, error, whole=_all_whole(operands), share=share)
 
 
-def _div(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
+def _div(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     a, b = operands
     low, high = _corners(np.divide, a, b)
     # (1 + e) / (1 - e') - 1 = (e + e') / (1 - e').
@@ -210,9 +268,18 @@ def _div(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclos
     # The error of a quotient is |x/y| of that of y, and 1/|y| of that of x, with the computed y.
     error = (a.error + a.size * np.minimum(b.share, b.error / b.least)) / np.maximum(least, 0)
     unknown = np.where(least > 0, 0, np.inf)
-    return _add_rounding(
+    quotient = _add_rounding(
         node, low - unknown, high + unknown, error + unknown, whole=False, share=share
     )
+    # a/b below an integer n is at least 1/b below it. Half a unit in the last place of n is at most
+    # n * 2**-53, which is less than 1/b where a + b < 2**53.
+    limit = 2.0 ** (node.type.dtype.limits.nmant + 1)
+    keeps_floor = _all_whole(operands) & (a.error == 0) & (b.error == 0) & (a.size + b.size < limit)
+    divisor, halves = _number(sources[1]), a.halves
+    if halves is not None and divisor is not None and divisor.denominator == 1:
+        halves = replace(halves, divisor=halves.divisor * abs(divisor) ** halves.root)
+        return replace(quotient, halves=halves, keeps_floor=keeps_floor)
+    return replace(quotient, keeps_floor=keeps_floor)
 
 
 def _unary(make: Callable[[Enclosure], Enclosure]) -> ErrorRule:
@@ -227,25 +294,39 @@ def _extremum(function: Callable[[FloatArray, FloatArray], FloatArray]) -> Error
         is_one_sign = ((a.low >= 0) & (b.low >= 0)) | ((a.high <= 0) & (b.high <= 0))
         relative = np.where(is_one_sign, np.maximum(a.share, b.share), np.inf)
         error = np.maximum(a.error, b.error)
-        return Enclosure(low, high, error, _all_whole(operands), relative)
+        halves = a.halves if a.halves == b.halves else None
+        return Enclosure(low, high, error, _all_whole(operands), relative, halves)
 
     return rule
 
 
 def _floor(_: Node, __: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     (a,) = operands
-    below, above = np.nextafter(a.low - a.error, -np.inf), np.nextafter(a.high + a.error, np.inf)
-    is_same = np.floor(below) == np.floor(above)
     # A floor jumps: an error of any size moves it by 1 at an integer.
-    error = np.where((a.error == 0) | is_same, 0, np.ceil(a.error) + 1)
+    error = np.where(_has_one_floor(a, np.floor), 0, np.ceil(a.error) + 1)
     return Enclosure(np.floor(a.low), np.floor(a.high), error, is_whole=True)
+
+
+def _has_one_floor(
+    a: Enclosure, round_down: Callable[[FloatArray], FloatArray]
+) -> NDArray[np.bool_]:
+    """Whether each real number and the one computed for it are rounded to the same integer."""
+    below = np.nextafter(a.low - a.error, -np.inf)
+    above = np.nextafter(a.high + a.error, np.inf)
+    is_one: NDArray[np.bool_] = a.keeps_floor | (a.error == 0)
+    is_one = is_one | (round_down(below) == round_down(above))
+    if a.halves is not None:
+        is_one = is_one | ((a.low >= 0) & (a.error < a.halves.distance(a.high)))
+    return is_one
 
 
 def _floor_div(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     a, b = operands
     low, high = _corners(np.divide, a, b)
     unknown = np.where(b.least > 0, _doubt(operands), np.inf)
+    is_positive = (a.low >= 0) & (b.low > 0)
     low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
+    low = np.where(is_positive, np.maximum(low, 0), low)
     return Enclosure(np.floor(low) - unknown, np.floor(high) + unknown, unknown, is_whole=True)
 
 
@@ -264,11 +345,29 @@ def _floor_mod(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> 
     top = np.maximum(b.high, 0) - (1 if _all_whole(operands) else 0)
     low = np.where(is_one, a.low - start, np.minimum(b.low, 0))
     high = np.where(is_one, a.high - start, np.maximum(top, 0))
-    unknown = np.where(b.least > 0, _doubt(operands), np.inf)
     whole = _all_whole(operands)
+    # a - n b of one n; the quotient is below its bound of floats.
+    distance = a.error + np.ceil((a.size + a.error) / (b.least - b.error)) * b.error
+    unknown = np.where(_has_one_quotient(a, b), distance, np.inf)
+    unknown = np.where((a.error == 0) & (b.error == 0) & (b.least > 0), 0, unknown)
     if node.type.dtype.is_integer:
         return Enclosure(low, high, unknown, whole)
     return _add_rounding(node, low, high, unknown, whole=whole)
+
+
+def _has_one_quotient(number: Enclosure, divisor: Enclosure) -> NDArray[np.bool_]:
+    """Whether the exact and the computed quotients have one floor."""
+    corners = [
+        (number.low - number.error) / (divisor.low - divisor.error),
+        (number.low - number.error) / (divisor.high + divisor.error),
+        (number.high + number.error) / (divisor.low - divisor.error),
+        (number.high + number.error) / (divisor.high + divisor.error),
+    ]
+    below = np.nextafter(np.minimum.reduce(corners), -np.inf)
+    above = np.nextafter(np.maximum.reduce(corners), np.inf)
+    has_sign = divisor.least > divisor.error
+    is_one: NDArray[np.bool_] = has_sign & (np.floor(below) == np.floor(above))
+    return is_one
 
 
 def _doubt(operands: Sequence[Enclosure]) -> FloatArray:
@@ -287,7 +386,14 @@ def _sqrt(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclo
     # sqrt(x) - sqrt(y) = (x - y) / (sqrt(x) + sqrt(y)), without cancellation.
     error = np.where(a.error == 0, 0, a.error / (low + np.sqrt(np.maximum(least, 0))))
     error = np.where(least >= 0, error, np.inf)
-    return _add_rounding(node, low, np.sqrt(a.high), error, whole=False, share=share)
+    root = _add_rounding(node, low, np.sqrt(a.high), error, whole=False, share=share)
+    return replace(root, halves=_root_of_halves(a.halves, 2))
+
+
+def _root_of_halves(halves: Halves | None, root: int | None) -> Halves | None:
+    if halves is None or root is None:
+        return None
+    return replace(halves, root=halves.root * root)
 
 
 def _exp(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
@@ -321,7 +427,7 @@ def _sine_or_cosine(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]
     return Enclosure(low, high, error * _WIDER)
 
 
-def _pow(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
+def _pow(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     """For a base >= 0; by the change of ``y * log x``, and for roots of numbers near 0 by that.
 
     A whole power has a base of any sign.
@@ -342,7 +448,19 @@ def _pow(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclos
     near = np.power(a.error, b.low - b.error) + b.error / (b.low - b.error)
     error = np.where(is_root, np.minimum(error, near), error)
     unknown = np.where(a.low < 0, np.inf, 0)
-    return _add_rounding(node, low * (1 - _LIBM) - unknown, high + unknown, error, whole=False)
+    low, high = low * (1 - _LIBM) - unknown, high + unknown
+    result = _add_rounding(node, low, high, error, whole=False)
+    return replace(result, halves=_root_of_halves(a.halves, _degree(sources[1])))
+
+
+def _degree(exponent: Node) -> int | None:
+    """The degree q of a root, by the float that 1/q is rounded to; None of any other exponent."""
+    value = _number(exponent)
+    if value is None or not 0 < value < 1:
+        return None
+    degree = round(1 / value)
+    is_inverse = exponent.type.dtype.numpy.type(1 / degree) == float(value)
+    return degree if is_inverse else None
 
 
 def _whole_power(node: Node, a: Enclosure, exponent: FloatArray) -> Enclosure:
@@ -392,7 +510,8 @@ def _where(_: Node, __: Sequence[Node], operands: Sequence[Enclosure]) -> Enclos
     error = np.where(is_sure, error, larger + (high - low))
     relative = np.where(first, a.share, np.where(second, b.share, np.maximum(a.share, b.share)))
     relative = np.where(is_sure, relative, np.inf)
-    return Enclosure(low, high, error, a.is_whole and b.is_whole, relative)
+    halves = a.halves if a.halves == b.halves else None
+    return Enclosure(low, high, error, a.is_whole and b.is_whole, relative, halves)
 
 
 def _cast(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
@@ -401,7 +520,8 @@ def _cast(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) ->
     if dtype is DType.BOOL or not dtype.is_float:
         if a.is_whole and not sources[0].type.dtype.is_float:
             return a
-        error = np.where(a.error == 0, 0, np.ceil(a.error) + 1)
+        is_one = _has_one_floor(a, np.trunc)
+        error = np.where(is_one, 0, np.ceil(a.error) + 1)
         return Enclosure(np.trunc(a.low), np.trunc(a.high), error, is_whole=True)
     if dtype in HOLDS[sources[0].type.dtype]:
         return a

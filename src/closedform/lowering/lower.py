@@ -63,8 +63,8 @@ def _floor(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
         numerator, divisor = (core, sp.Integer(factor.q)) if is_part else (operand, sp.Integer(1))
     if divisor == 1:
         return low.emit(Op.FLOOR, low.real(operand, domain))
-    divided = low.emit(Op.DIV, low.real(numerator, domain), low.constant(divisor))
-    return low.emit(Op.FLOOR, divided)
+    level = low.emit(Op.DIV, low.real(numerator, domain), low.constant(divisor))
+    return low.emit(Op.FLOOR, level)
 
 
 def _floor_div(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import sympy as sp
@@ -12,6 +14,7 @@ import closedform as cf
 from closedform import Schedule, t
 from closedform.api.verification import verify
 from closedform.compiler import compile_schedule
+from closedform.expr import floor_div, hyper
 from closedform.ir.text import parse_graph, print_graph
 from closedform.options import ANY_STEPS, GraphOptions
 from closedform.verify.certificates.certificate import certify
@@ -138,6 +141,45 @@ def test_floors_of_roots_are_those_of_integers(expr: sp.Expr) -> None:
         values = run(graph, {"step": steps})["value"]
         # A floor that is another one is off by 1, a remainder by 0.3; roots of 2**50 have 2**-28.
         np.testing.assert_allclose(values, expected, rtol=0, atol=1e-7)
+
+
+RATE_INPUT, PERIOD_INPUT = hyper("rate"), hyper("period", positive=True)
+WARMUP_INPUT = hyper("warmup", positive=True, integer=True)
+
+
+@pytest.mark.parametrize(
+    ("expr", "text"),
+    [
+        (sp.Piecewise((1, t < RATE_INPUT), (2, True)), None),
+        (sp.Piecewise((1, t <= sp.Max(RATE_INPUT, 3)), (2, True)), None),
+        (sp.Piecewise((1, t - WARMUP_INPUT < 5), (2, True)), None),
+        (floor_div(t, WARMUP_INPUT), None),
+        (sp.Piecewise((1, t * RATE_INPUT < 3), (2, True)), "comparison"),
+        (sp.Piecewise((1, t - RATE_INPUT < 3), (2, True)), "comparison"),
+        (sp.floor(t / PERIOD_INPUT), "floor"),
+        (sp.floor(3 * RATE_INPUT) * t, "floor"),
+    ],
+    ids=str,
+)
+def test_decisions_on_hyperparameters_that_are_inputs(expr: sp.Expr, text: str | None) -> None:
+    schedule = Schedule(expr)
+    names = tuple(symbol.name for symbol in expr.free_symbols - {t})
+    graph = compile_schedule(schedule, GraphOptions(inputs=names))
+    decision = first_open_decision(graph)
+    if text is None:
+        assert decision is None
+    else:
+        assert str(decision) == f"{text} of a number that floats round, from t = 0 on"
+        assert validate(schedule, graph).unknown
+
+
+def test_a_floor_of_a_step_over_a_float_is_not_that_of_the_quotient() -> None:
+    schedule = Schedule(sp.floor(t / PERIOD_INPUT))
+    graph = compile_schedule(schedule, GraphOptions(inputs=("period",)))
+    value = run_onnxruntime(graph, {"step": np.array(3), "period": np.array(0.1)})["value"]
+    assert value == 30
+    # The float 0.1 is above 1/10.
+    assert Fraction(3) // Fraction(0.1) == 29
 
 
 def test_a_branch_that_is_not_taken_decides_nothing() -> None:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from closedform.ir.graph import Graph, Node, Role
 from closedform.ir.ops import Op
-from closedform.ir.types import LAST_STEP
+from closedform.ir.types import LAST_STEP, MAX_STEP
 from closedform.verify.certificates.error_rules import Enclosure
 from closedform.verify.certificates.errors import enclosures_of_nodes, first_intervals
 from closedform.verify.terms.limits import LIMITS
@@ -59,8 +59,10 @@ class OpenDecision:
 def first_open_decision(graph: Graph, last: int | None = None) -> OpenDecision | None:
     """Returns the decision of a graph that is open at the earliest step; None where all hold.
 
-    Decisions that depend on other inputs than the step are decisions on data: a gradient is a
-    float, and its comparison with a threshold is that of floats.
+    A hyperparameter that is an input is the number of the float that is given, or an integer up to
+    2**50 in size: its comparison with a step is exact, and a number that is rounded of both is
+    open. Decisions that depend on other inputs are decisions on data: a gradient is a float, and
+    its comparison with a threshold is that of floats.
 
     Args:
         graph: The graph.
@@ -78,7 +80,7 @@ def first_open_decision(graph: Graph, last: int | None = None) -> OpenDecision |
 
 
 def _nodes_of_clock(graph: Graph) -> frozenset[int]:
-    """The nodes that depend on the step and on no other input."""
+    """The nodes that depend on the step, on hyperparameters, and on no other input."""
     # None stands for random numbers.
     inputs: list[frozenset[Role | None]] = []
     for node in graph.nodes:
@@ -88,7 +90,20 @@ def _nodes_of_clock(graph: Graph) -> frozenset[int]:
         elif node.op is Op.UNIFORM:
             own = frozenset({None})
         inputs.append(own.union(*(inputs[operand] for operand in node.operands)))
-    return frozenset(index for index, roles in enumerate(inputs) if roles == {Role.STEP})
+    of_clock = {Role.STEP}, {Role.STEP, Role.HYPER}, {Role.HYPER}
+    return frozenset(index for index, roles in enumerate(inputs) if roles in of_clock)
+
+
+def _enclosures_of_hyperparameters(graph: Graph) -> dict[str, Enclosure]:
+    """Each hyperparameter as any integer up to the last step in size, or any number."""
+    result = {}
+    for node in graph.inputs:
+        if node.attribute("role") is Role.HYPER:
+            is_whole = node.type.dtype.is_integer
+            size = np.array(float(MAX_STEP) if is_whole else np.inf)
+            enclosure = Enclosure(-size, size, np.array(0.0), is_whole)
+            result[str(node.attribute("name"))] = enclosure
+    return result
 
 
 def _may_round(graph: Graph, index: int) -> bool:
@@ -167,6 +182,7 @@ def _first_open(
     needed = _needed(graph, {site, *choices.conditions})
     (clock,) = (node for node in graph.inputs if node.attribute("role") is Role.STEP)
     name, node = str(clock.attribute("name")), graph.nodes[site]
+    hyperparameters = _enclosures_of_hyperparameters(graph)
     lows, highs = first_intervals(0, last)
     for _ in range(LIMITS.decision_rounds):
         # The earliest intervals, in order: the others wait.
@@ -174,7 +190,7 @@ def _first_open(
         steps = Enclosure(
             first.astype(np.float64), second.astype(np.float64), np.zeros(len(first)), is_whole=True
         )
-        enclosures = enclosures_of_nodes(graph, {name: steps}, needed)
+        enclosures = enclosures_of_nodes(graph, {name: steps, **hyperparameters}, needed)
         is_open = _open_intervals(graph, site, enclosures, len(first))
         is_open = is_open & choices.is_taken(graph, enclosures, site)
         first, second = first[is_open], second[is_open]

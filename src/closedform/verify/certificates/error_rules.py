@@ -45,7 +45,7 @@ class Halves:
         With ``y**q = (k + 1/2) / d`` and integers k and n,
         ``|y - n| >= 1 / (2 d q max(y, n)**(q - 1))``.
         """
-        # A whole number that is farther away than the margin is no concern.
+        # Whole numbers that are farther away than the margin do not matter.
         slope = float(self.divisor) * self.root * (high + _MARGIN) ** (self.root - 1)
         # A little less than a half: for the float64 in which the distance is computed.
         distance: FloatArray = np.minimum(_MARGIN, 0.499 / slope)

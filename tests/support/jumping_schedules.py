@@ -74,6 +74,23 @@ def _rational(rng: random.Random) -> sp.Expr:
     return sp.Abs(step * t - sp.Rational(rng.randint(1, 500), 10)) / rng.choice([1, 3])
 
 
+def _root_of_a_polynomial(rng: random.Random) -> sp.Expr:
+    a, b, c = rng.randint(0, 3), rng.randint(1, 9), rng.randint(0, 9)
+    degree = rng.choice([2, 2, 2, 3])
+    return sp.Pow(a * t**2 + b * t + c, sp.Rational(1, degree)) / rng.choice([1, 3, 5, 20])
+
+
+def _power_of_a_line(rng: random.Random) -> sp.Expr:
+    exponent = sp.Rational(rng.choice([3, 3, 2, 4]), rng.choice([2, 2, 3, 5]))
+    line = rng.randint(1, 4) * t + rng.randint(0, 5)
+    return rng.choice([1, 1, 3, sp.sqrt(2)]) * line**exponent / rng.choice([7, 20, 50, 1000])
+
+
+def _shifted_root(rng: random.Random) -> sp.Expr:
+    a, b = rng.randint(1, 9), rng.randint(0, 9)
+    return (sp.sqrt(a * t + b) - rng.randint(0, 3)) / rng.randint(1, 5)
+
+
 NUMBERS: tuple[Draw, ...] = (
     _logarithm,
     _root,
@@ -85,6 +102,9 @@ NUMBERS: tuple[Draw, ...] = (
     _cosine,
     _clamped_cosine,
     _rational,
+    _root_of_a_polynomial,
+    _power_of_a_line,
+    _shifted_root,
 )
 
 

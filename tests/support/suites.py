@@ -309,6 +309,11 @@ SUITES = (
         "tests/verify/compare_certificates.py",
     ),
     compared_suite(
+        "jumps",
+        "2,000 schedules that jump, at 100,000 steps in onnxruntime, torch, C and JAX",
+        "tests/verify/certificates/compare_jumps.py",
+    ),
+    compared_suite(
         "determinism",
         "bits over runs, threads, resume and shards, in every engine",
         "tests/determinism/compare_determinism.py",

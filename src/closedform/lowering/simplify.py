@@ -286,6 +286,24 @@ def simplify(expr: sp.Expr, domain: Domain, place: str) -> sp.Expr:
     return _Simplifier(place).visit(expr, domain)
 
 
+def _without_divisor(condition: Relational, domain: Domain) -> sp.Basic | None:
+    """A comparison of a quotient of integers as one of integers; None of other numbers.
+
+    ``(16*t + 11)/(t + 8) <= 179/12`` is ``12*(16*t + 11) - 179*(t + 8) <= 0``.
+    """
+    powers = condition.atoms(sp.Pow)
+    if not any(power.exp.is_negative and not power.is_number for power in powers):
+        return None
+    above, below = sp.together(condition.lhs - condition.rhs).as_numer_denom()
+    if below.is_number or not (is_integral(above) and is_integral(below)):
+        return None
+    signs = interval(below, domain)
+    if not signs.is_positive and not signs.is_negative:
+        return None
+    difference = sp.expand(above if signs.is_positive else -above)
+    return construct(condition.func, difference, sp.S.Zero)
+
+
 Definition = Callable[..., sp.Expr]
 """From the operands of a function to its definition."""
 
@@ -337,6 +355,9 @@ class _Simplifier(Rewriter):
             return condition
         if integral_multiple(condition.lhs - condition.rhs) is not None:
             return condition
+        by_integers = _without_divisor(condition, domain)
+        if by_integers is not None:
+            return self.visit(by_integers, domain)
         by_steps = comparison_by_steps(condition, domain)
         return condition if by_steps is None else by_steps
 

@@ -528,8 +528,10 @@ def _floor(args: list[sp.Expr], domain: Domain) -> sp.Expr:
         # A floor never falls.
         levels = [_floor([arg], domain) for arg in operand.args]
         return _by_steps(construct(operand.func, *levels), domain)
-    level = _by_steps(sp.floor(operand), domain)
-    return level if level.func != sp.floor else _floor_with_root(operand, domain)
+    # SymPy takes whole constants out of a floor.
+    plain = sp.floor(operand)
+    level = _by_steps(plain, domain)
+    return _floor_with_root(operand, domain) if level == plain else level
 
 
 def _floor_with_root(operand: sp.Expr, domain: Domain) -> sp.Expr:

@@ -112,6 +112,8 @@ ROOTS = {
     sp.floor(sp.sqrt(sp.floor(t / 3))): None,
     sp.floor((2 * t + 3) ** THIRD / 7): None,
     cf.expr.floor_mod(sp.sqrt(t), 2): None,
+    cf.expr.floor_mod(sp.sqrt(t + 7) / 3 - 1, 1): None,
+    sp.Piecewise((1, (16 * t + 11) / (t + 8) <= sp.Rational(179, 12)), (2, True)): None,
     sp.floor((t + 1) ** sp.Rational(1, 4) / 2): None,
     sp.floor(sp.Max(3, sp.sqrt(t) / 2)): None,
     # The sequence of triangular numbers.

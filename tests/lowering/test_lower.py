@@ -246,6 +246,18 @@ def test_a_constant_is_rounded_once() -> None:
     assert run_evaluator(graph, {"step": np.array(0)})["value"] == 0.1
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_the_shortest_decimal_of_the_largest_float_is_that_float(dtype: str) -> None:
+    largest = np.finfo({"f32": np.float32, "f64": np.float64}[dtype]).max
+    decimal = sp.Rational(str(largest))
+    graph = compile_schedule(Schedule(sp.Max(decimal, t)), GraphOptions(dtype=dtype))
+    assert run_evaluator(graph, {"step": np.array(0)})["value"] == largest
+    with pytest.raises(LoweringError, match=f"is not finite in {dtype}"):
+        compile_schedule(
+            Schedule(sp.Max(2 * decimal, t)), GraphOptions(dtype=dtype, scalar_dtype=dtype)
+        )
+
+
 def test_a_comparison_of_a_piecewise() -> None:
     """SymPy makes an ITE of it."""
     rise = sp.Piecewise((t / 10, t < 5), (1, True))

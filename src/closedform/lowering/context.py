@@ -192,7 +192,10 @@ class Lowering:
             nearest = float("inf")
         except TypeError:
             raise self.error(f"the constant {number} is not a real number") from None
-        if not np.isfinite(nearest) or abs(nearest) > float(np.finfo(dtype.numpy).max):
+        # A decimal above the largest float may be the shortest one that is rounded to it.
+        with np.errstate(over="ignore"):
+            is_finite = bool(np.isfinite(dtype.numpy.type(nearest)))
+        if not is_finite:
             raise self.error(f"the constant {number} is not finite in {dtype}")
         return self.builder.const(nearest, dtype)
 

@@ -241,3 +241,41 @@ def test_a_constant_that_an_engine_takes_for_zero(number: float, is_met: bool) -
 
     graph = of_step(make)
     assert (not faults(graph, Ranges(graph.nodes, 2**50, flushes=True))) == is_met
+
+
+@pytest.mark.parametrize(
+    ("make", "op"),
+    [
+        (lambda b, x: b.emit(Op.MIN, exp(b, x), const(b, 5)), Op.EXP),
+        (lambda b, x: inverse(b, exp(b, x)), Op.EXP),
+        (lambda b, x: exp(b, b.emit(Op.NEG, exp(b, x))), Op.EXP),
+        (
+            lambda b, x: b.emit(
+                Op.WHERE, b.emit(Op.LT, exp(b, x), const(b, 9)), const(b, 1), const(b, 2)
+            ),
+            Op.EXP,
+        ),
+    ],
+)
+def test_where_all_values_are_finite_no_infinity_stands_for_a_number(make: Make, op: Op) -> None:
+    graph = of_step(make)
+    table = Ranges(graph.nodes, 2**50, flushes=True)
+    assert faults(graph, table) == ()
+    found = [
+        fault
+        for fault in faults(graph, table, all_finite=True)
+        if fault.kind is not ObligationKind.INEXACT
+    ]
+    assert [(graph.nodes[fault.index].op, fault.kind) for fault in found][:1] == [
+        (op, ObligationKind.OVERFLOW)
+    ]
+    assert not [
+        fault
+        for fault in faults(graph, Ranges(graph.nodes, 700, flushes=True), all_finite=True)
+        if fault.index == found[0].index
+    ]
+
+
+def test_an_infinity_that_is_written_has_not_overflowed() -> None:
+    graph = of_step(lambda b, x: b.emit(Op.MIN, x, const(b, np.inf)))
+    assert faults(graph, Ranges(graph.nodes, 100, flushes=True), all_finite=True) == ()

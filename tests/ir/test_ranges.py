@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from closedform.ir.analysis.interval import Interval, full, hull
-from closedform.ir.analysis.ranges import RULES, ranges
+from closedform.ir.analysis.ranges import RULES, Ranges, ranges
 from closedform.ir.evaluate import evaluate
-from closedform.ir.graph import Array, Builder, Graph, Output
+from closedform.ir.graph import Array, Builder, Graph, Output, Role, scalar
 from closedform.ir.ops import OPS, Op
 from closedform.ir.text import parse_graph, print_graph
 from closedform.ir.types import DType
@@ -181,3 +181,31 @@ def test_a_long_chain_is_bounded_once() -> None:
     graph = parse_graph(f"graph g(t: i64[] step) -> (y: i64[]) {{ {body}\n y = %2999 }}")
     assert ranges(graph)[-1] == Interval(0, 2**53)
     assert np.asarray(evaluate(graph, {"t": 5})["y"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("base", "exponent", "low", "high"),
+    [
+        ((-3.0, 2.0), 2.0, 0.0, 9.0),
+        ((-3.0, 2.0), 3.0, -27.0, 27.0),
+        ((-3.0, -1.0), 4.0, 0.0, 81.0),
+        ((-3.0, 2.0), 1.0, -3.0, 3.0),
+        ((-3.0, 2.0), 0.0, 1.0, 1.0),
+    ],
+)
+def test_a_whole_power_of_any_number_is_bounded(
+    base: tuple[float, float], exponent: float, low: float, high: float
+) -> None:
+    builder = Builder("powers")
+    x = builder.input("x", scalar(DType.F32), Role.GRAD)
+    power = builder.emit(Op.POW, x, builder.const(exponent, DType.F32))
+    table = Ranges(builder.nodes, input_ranges={"x": Interval(*base)})
+    interval = table.of(power.index)
+    assert not interval.maybe_nan
+    # The op table allows engines 4 ulp of the result.
+    assert interval.low == pytest.approx(low, rel=1e-5)
+    assert interval.high == pytest.approx(high, rel=1e-5)
+    for number in np.linspace(*base, 9, dtype=np.float32):
+        assert interval.contains(float(number**exponent))
+    half = builder.emit(Op.POW, x, builder.const(exponent + 0.5, DType.F32))
+    assert table.of(half.index).maybe_nan

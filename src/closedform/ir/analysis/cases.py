@@ -25,14 +25,15 @@ _CASES = 32
 _POLES = (Op.DIV, Op.POW)
 
 
-def faults_by_cases(graph: Graph, table: Ranges) -> tuple[Fault, ...]:
+def faults_by_cases(graph: Graph, table: Ranges, *, all_finite: bool = False) -> tuple[Fault, ...]:
     """Returns the obligations that the intervals do not show to be met, not even in cases.
 
     Args:
         graph: The graph.
         table: The intervals of its nodes.
+        all_finite: Whether no infinity may stand in for a large number.
     """
-    open_ = faults(graph, table)
+    open_ = faults(graph, table, all_finite=all_finite)
     if not open_:
         return ()
     parts = cases(table, _conditions(graph.nodes, table, {fault.index for fault in open_}))
@@ -40,7 +41,7 @@ def faults_by_cases(graph: Graph, table: Ranges) -> tuple[Fault, ...]:
         return open_
     faults_by_place: dict[tuple[int, ObligationKind], Fault] = {}
     for part in parts:
-        for fault in faults(graph, part):
+        for fault in faults(graph, part, all_finite=all_finite):
             faults_by_place.setdefault((fault.index, fault.kind), fault)
     return tuple(faults_by_place[key] for key in sorted(faults_by_place))
 

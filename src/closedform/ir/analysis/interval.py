@@ -323,9 +323,18 @@ def _sine_or_cosine(_: Node, operands: Operands) -> Interval:
 
 
 def _pow(node: Node, operands: Operands) -> Interval:
-    """Bounded where the base is positive, or not negative with an exponent not negative."""
+    """Bounded where the base is positive, or not negative with an exponent not negative.
+
+    Of any base, where the exponent is one whole number that is not negative.
+    """
     base, exponent = operands
     maybe_nan = base.maybe_nan or exponent.maybe_nan
+    is_whole = exponent.low == exponent.high >= 0 and float(exponent.low).is_integer()
+    if base.low < 0 and is_whole:
+        size = Interval(0.0, max(-base.low, abs(base.high)), base.maybe_nan)
+        powers = _pow(node, (size, exponent))
+        is_even = exponent.low % 2 == 0
+        return powers if is_even else Interval(-powers.high, powers.high, powers.maybe_nan)
     # A negative base has real powers at integers only, and 0 none below 0.
     if not (base.low > 0 or (base.low >= 0 and exponent.low >= 0)):
         return full(node.type.dtype)

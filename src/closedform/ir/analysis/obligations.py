@@ -66,7 +66,9 @@ class Fault:
     interval: Interval
 
 
-def faults(graph: Graph, table: Ranges, *, limit: int = 64) -> tuple[Fault, ...]:
+def faults(
+    graph: Graph, table: Ranges, *, limit: int = 64, all_finite: bool = False
+) -> tuple[Fault, ...]:
     """Returns the obligations of the outputs of a graph that the intervals do not show to be met.
 
     Args:
@@ -74,6 +76,7 @@ def faults(graph: Graph, table: Ranges, *, limit: int = 64) -> tuple[Fault, ...]
         table: The intervals of its nodes.
         limit: How many conditions, one in another, are looked at; beyond it branches count as
             taken at once.
+        all_finite: Whether no infinity may stand in for a large number.
 
     Example:
         >>> from closedform import compile, schedules
@@ -84,7 +87,7 @@ def faults(graph: Graph, table: Ranges, *, limit: int = 64) -> tuple[Fault, ...]
     # All intervals first: ``table.where`` also reads the intervals of later nodes.
     for index in range(len(graph.nodes)):
         table.of(index)
-    root = _Region(table)
+    root = _Region(table, all_finite=all_finite)
     for output in graph.outputs:
         root.demand(output.index, Demand.FINITE)
     regions = [root]
@@ -112,12 +115,14 @@ class _Region:
     Attributes:
         table: The intervals.
         parent: The region around it.
+        all_finite: Whether each demand is for a finite number.
         demands: By node; computed from those in ``pending``, of which users may add more.
         inner: The regions in it by condition and truth; None where there is none.
     """
 
     table: Ranges
     parent: _Region | None = None
+    all_finite: bool = False
     demands: list[Demand] = field(init=False)
     pending: set[int] = field(default_factory=set)
     inner: dict[tuple[int, bool], _Region | None] = field(default_factory=dict)
@@ -127,6 +132,10 @@ class _Region:
 
     def demand(self, index: int, demand: Demand) -> None:
         """Adds a demand, unless a region around this one has it, where the interval is wider."""
+        if self.all_finite:
+            # An infinity that is written as a constant has not overflowed.
+            is_const = self.table.nodes[index].op is Op.CONST
+            demand = Demand.NUMBER if is_const else Demand.FINITE
         region: _Region | None = self
         while region is not None:
             # Demands are ordered, so the strongest one covers the others.
@@ -186,7 +195,9 @@ def _visit_where(
             continue
         if key not in region.inner:
             inner_table = region.table.where(condition, truth)
-            region.inner[key] = None if inner_table is None else _Region(inner_table, region)
+            region.inner[key] = (
+                None if inner_table is None else _Region(inner_table, region, region.all_finite)
+            )
             regions.extend(filter(None, [region.inner[key]]))
         inside = region.inner[key]
         if inside is not None:

@@ -22,7 +22,7 @@ import numpy as np
 import sympy as sp
 from flint import arb, fmpq
 
-from closedform.effort import Effort
+from closedform.effort import Effort, OutOfEffort
 from closedform.errors import ClosedFormError
 from closedform.importers.onnx_ports import Port, PortKind
 from closedform.ir import DType, Shape, naming
@@ -310,10 +310,10 @@ class Runs:
 
 
 def propose(runs: Runs) -> Iterator[Renaming]:
-    """Yields renamings; none where the terms cannot be evaluated."""
+    """Yields renamings; no further one where terms cannot be evaluated or the work is done."""
     try:
         yield from runs.renamings()
-    except (ClosedFormError, ArithmeticError):
+    except (ClosedFormError, ArithmeticError, OutOfEffort):
         return
 
 

@@ -144,9 +144,16 @@ def compile_parts(
 
 def compile_init(spec: ModelSpec, options: GraphOptions = DEFAULTS) -> Graph:
     """Returns the graph of the states of a model before the first step."""
+    return compile_first_states(spec.rule.name, spec.assignments, options)
+
+
+def compile_first_states(
+    name: str, assignments: Sequence[Assignment], options: GraphOptions = DEFAULTS
+) -> Graph:
+    """Returns the graph of the states before the first step; see :func:`compile_assignments`."""
     from closedform.lowering.model import lower_init
 
-    return DEFAULT(lower_init(spec.rule.name, spec.assignments, options))
+    return DEFAULT(lower_init(name, assignments, options))
 
 
 def compile_evaluation(spec: ModelSpec, options: GraphOptions = DEFAULTS) -> Graph:
@@ -154,10 +161,16 @@ def compile_evaluation(spec: ModelSpec, options: GraphOptions = DEFAULTS) -> Gra
 
     Outputs are ``evaluation.<parameter>``; the step is the number of steps done.
     """
+    return compile_point(spec.rule.name, spec.assignments, options)
+
+
+def compile_point(
+    name: str, assignments: Sequence[Assignment], options: GraphOptions = DEFAULTS
+) -> Graph:
+    """Returns the point of evaluation of parameters whose rules are given."""
     from closedform.lowering.model import lower_evaluation
 
-    program = lower_evaluation(spec.rule.name, spec.assignments, options)
-    return flatten(program.map(DEFAULT))
+    return flatten(lower_evaluation(name, assignments, options).map(DEFAULT))
 
 
 def has_evaluation(spec: ModelSpec) -> bool:

@@ -27,7 +27,7 @@ from closedform.importers.onnx_graph import read_model
 from closedform.language import Schedule, UpdateRule
 from closedform.options import GraphOptions, ModelSpec
 from closedform.verify.terms.verdict import Status, Verdict
-from closedform.verify.translation.rule_files import combine_verdicts, validate_file
+from closedform.verify.translation.own_files import prove_file
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
 from closedform.verify.translation.translation import validate
@@ -127,21 +127,19 @@ def subject_of_schedule(name: str, options: str) -> Subject:
     )
 
 
-def subject_of_rule(name: str, *, is_flat: bool) -> Subject:
-    """The file of a step in float64, flat or with local functions."""
+def subject_of_rule(name: str, *, is_flat: bool, dtype: str = "f64") -> Subject:
+    """The file of a step, flat or with local functions."""
     rule = RULES[name]()
-    options = GraphOptions(dtype="f64")
+    options = GraphOptions(dtype=dtype)
     spec = ModelSpec(rule, SHAPES)
     models, _ = rule_models(spec, options, OnnxFormat(inline=is_flat))
     members = [(one.rule, one.params) for one in spec.assignments]
     kinds = Kinds(options.tensor_dtype, options.scalar_dtype)
 
     def check(model: ModelProto) -> Verdict:
-        return combine_verdicts(
-            validate_file("step", Model(members, kinds), model, Effort.of(500_000))
-        )
+        return prove_file("step", model, Model(members, kinds), Effort.of(500_000))[0]
 
-    kind = " in one graph" if is_flat else ""
+    kind = " in 32 bits" if dtype == "f32" else " in one graph" if is_flat else ""
     inputs = list(_inputs_of_rule(models["step"]))
     return Subject(f"{name}{kind}", models["step"], check, inputs)
 

@@ -578,6 +578,11 @@ VALUES: Mapping[str, Value] = {
 
 
 def edit_of(name: str) -> Edit:
+    """The edit that puts one of the values in the place of an operand."""
+    return edit_with(name, VALUES[name])
+
+
+def edit_with(name: str, make: Value) -> Edit:
     """The edit that puts a value in the place of an operand."""
 
     def insert(edited: Edited) -> str | None:
@@ -598,7 +603,7 @@ def edit_of(name: str) -> Edit:
         ]
         step = "step" if edited.types.get("step") in KINDS["i"] else ""
         made = Insertion(edited, operand, kind, others, step)
-        node.input[place] = VALUES[name](made)
+        node.input[place] = make(made)
         for count, new_node in enumerate(made.nodes):
             edited.nodes.insert(position + count, new_node)
         edited.is_loaded_anyhow = True

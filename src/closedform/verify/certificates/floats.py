@@ -11,12 +11,17 @@ rule itself keeps: from the states after step 0 on, ranges are widened until one
 them into them. Where none is found, a range is assumed, and the verdict says so. Obligations that
 intervals leave open are analysed by cases of the conditions (``ir/analysis/cases.py``), then tried
 in runs (``rule_runs.py``), which refute them where a state becomes NaN or infinite.
+
+A file that equals a rule over the real numbers may still differ from it where one of its values
+overflows and a later operation hides that: ``min(1e60 * x * 1e-60, 5)`` in float32 is 5 for any x
+above 0. ``faults_of_file`` finds such values, in the ranges that the rule keeps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import sympy as sp
@@ -25,10 +30,10 @@ from closedform.effort import Effort, Watch
 from closedform.ir import naming
 from closedform.ir.analysis.cases import bound_by_cases, faults_by_cases
 from closedform.ir.analysis.interval import Interval, full, hull
-from closedform.ir.analysis.obligations import Fault, faults
+from closedform.ir.analysis.obligations import Fault, ObligationKind, faults
 from closedform.ir.analysis.ranges import Ranges
 from closedform.ir.analysis.step_check import Answer, StepCheck, check_steps
-from closedform.ir.graph import Graph, Role
+from closedform.ir.graph import Graph, Node, Role
 from closedform.ir.ops import OPS
 from closedform.ir.program import Program, SumStage, split
 from closedform.ir.types import LAST_STEP, DType
@@ -205,11 +210,22 @@ def _of_check(graph: Graph, check: StepCheck) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Parameters of one rule and shape: how many, and the graphs of one of them."""
+    """Parameters of one rule and shape, and the graphs of the first of them."""
 
-    param: str
-    count: int
+    params: tuple[str, ...]
     parts: tuple[Graph | None, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.params)
+
+    @property
+    def inputs(self) -> Iterator[Node]:
+        """The inputs of the graphs, but the step."""
+        for part in self.parts:
+            for node in () if part is None else part.inputs:
+                if node.attribute("role") is not Role.STEP:
+                    yield node
 
 
 def rule_floats(
@@ -246,6 +262,29 @@ def rule_floats(
     )
 
 
+_NOT_FINITE = frozenset({ObligationKind.OVERFLOW, ObligationKind.NAN, ObligationKind.CONVERSION})
+
+
+def faults_of_file(
+    graph: Graph, program: Program, init: Graph, *, effort: Effort | None = None
+) -> tuple[Fault, ...]:
+    """Returns the values of a file that may overflow or be NaN in the ranges that its rule keeps.
+
+    An infinity in the place of a large number is no exception: the operations of a file that
+    follow may turn it into any number.
+
+    Args:
+        graph: The file, with the names of inputs that the rule has.
+        program: The compiled step, which keeps the ranges of the states.
+        init: The compiled first states.
+        effort: The work that it may do; that of the floats of one graph if None.
+    """
+    allowance = Effort.of(LIMITS.float_work) if effort is None else effort
+    states = _Invariants(program, _kinds(program), init, allowance)
+    open_ = states.find([graph], all_finite=True)
+    return tuple(fault for _, fault in open_ if fault.kind in _NOT_FINITE)
+
+
 def _kinds(program: Program) -> list[_Kind]:
     """The parameters of a program by what is computed of them."""
     names_of_calls: dict[tuple[tuple[int, int], ...], list[str]] = {}
@@ -260,7 +299,7 @@ def _kinds(program: Program) -> list[_Kind]:
         )
         names_of_calls.setdefault(key, []).append(call.param)
     return [
-        _Kind(params[0], len(params), split(program, params[0], params[0]))
+        _Kind(tuple(params), split(program, params[0], params[0]))
         for params in names_of_calls.values()
     ]
 
@@ -281,11 +320,15 @@ class _Span:
     given: dict[str, Interval]
     totals: dict[str, Interval] = field(default_factory=dict)
 
-    def table(self, graph: Graph) -> Ranges:
-        all_ranges = {**self.given, **self.totals}
-        return Ranges(
-            graph.nodes, self.last, step_min=self.first, input_ranges=all_ranges, flushes=True
-        )
+    def table(self, graph: Graph, other_names: Mapping[str, str] | None = None) -> Ranges:
+        """Returns the intervals of a graph; ``other_names`` have the range of another input."""
+        names = {} if other_names is None else other_names
+        all_ranges = {other: self.given[name] for other, name in names.items()}
+        all_ranges |= {**self.given, **self.totals}
+        # A file may count its steps in a narrower dtype than the compiled rule.
+        steps = [n.type.dtype for n in graph.inputs if n.attribute("role") is Role.STEP]
+        last = min([self.last, *(int(full(dtype).high) - 1 for dtype in steps)])
+        return Ranges(graph.nodes, last, step_min=self.first, input_ranges=all_ranges, flushes=True)
 
 
 @dataclass(slots=True)
@@ -330,41 +373,53 @@ class _Invariants:
             for name, interval in self.rest.given.items()
         }
 
-    def find(self, graphs: Sequence[Graph]) -> list[tuple[Graph, Fault]]:
+    def find(
+        self, graphs: Sequence[Graph], *, all_finite: bool = False
+    ) -> list[tuple[Graph, Fault]]:
         """Widens the ranges of the states until a step keeps them; in cases, if that is needed.
+
+        Args:
+            graphs: Graphs of the inputs of any parameter.
+            all_finite: Whether no infinity may stand in for a large number.
 
         Returns:
             The obligations of the graphs that are open at the first step or at another one.
         """
+        by_cases = partial(faults_by_cases, all_finite=all_finite)
         self._find()
-        open_ = self._open(graphs, faults)
+        open_ = self._open(graphs, partial(faults, all_finite=all_finite))
         if open_:
             # Cases cost far more than intervals: only for what these leave open.
-            open_ = self._open(graphs, faults_by_cases)
+            open_ = self._open(graphs, by_cases)
         if open_:
             self.in_cases = True
             self._find()
-            open_ = self._open(graphs, faults_by_cases)
+            open_ = self._open(graphs, by_cases)
         return open_
 
     def _open(
         self, graphs: Sequence[Graph], look: Callable[[Graph, Ranges], tuple[Fault, ...]]
     ) -> list[tuple[Graph, Fault]]:
+        # All parameters of a kind have the ranges of the first one.
+        other_names = {
+            _name_of(name, kind.params[0], param): name
+            for kind in self.kinds
+            for name in {str(node.attribute("name")) for node in kind.inputs}
+            for param in kind.params[1:]
+            if name in self.rest.given
+        }
         return [
             (graph, fault)
             for graph in graphs
             for span in (self.begin, self.rest)
-            for fault in look(graph, span.table(graph))
+            for fault in look(graph, span.table(graph, other_names))
         ]
 
     def _find(self) -> None:
         dtypes = {
             str(node.attribute("name")): node.type.dtype
             for kind in self.kinds
-            for part in kind.parts
-            if part is not None
-            for node in part.inputs
-            if node.attribute("role") is not Role.STEP
+            for node in kind.inputs
         }
         names = [name for name in dtypes if not name.startswith(naming.TOTAL)]
         ranges = {name: _size_of(dtypes[name], SIZE) for name in names}
@@ -457,6 +512,15 @@ class _Invariants:
                 interval = bound_by_cases(table, output.index)
             ranges[output.name] = interval
         return ranges
+
+
+def _name_of(name: str, first: str, param: str) -> str:
+    """The name of an input of the first parameter of a kind, of another parameter of it."""
+    for prefix in (naming.PARAM, naming.GRAD, naming.STATE, naming.INPUT):
+        own = f"{prefix}{first}"
+        if name == own or name.startswith(f"{own}."):
+            return f"{prefix}{param}{name.removeprefix(own)}"
+    return name
 
 
 def _assume_range(interval: Interval, dtype: DType) -> Interval:

@@ -1,13 +1,16 @@
 """The verdict on a file that has the names of a rule of this package.
 
 The file is proved to be the rule output by output (``rule_files``), at all states. What is not
-proved so is run as the step of any other tool: only a run from the first states refutes.
+proved so is run as the step of any other tool: only a run from the first states refutes. What is
+proved is PROVED if its floats do not hide that they overflow (``file_floats``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+
+from onnx import ModelProto
 
 from closedform.effort import Effort
 from closedform.errors import VerificationError
@@ -19,6 +22,7 @@ from closedform.language import UpdateRule
 from closedform.language.model import GlobalSum
 from closedform.options import GraphOptions
 from closedform.verify.terms.verdict import Status, Verdict
+from closedform.verify.translation.file_floats import check_floats
 from closedform.verify.translation.foreign_step import (
     ForeignStep,
     model_of_rules,
@@ -72,20 +76,44 @@ def judge_file(kind: str, model: CheckedModel, rule: UpdateRule, effort: Effort)
     types = [type_of(value).dtype for value in states]
     tensor = next((dtype for dtype in types if dtype.is_float), GraphOptions().tensor_dtype)
     outcomes: list[list[OutputVerdict]] = []
+    open_floats: Verdict | None = None
     for scalar in ("f64", "f32"):
         options = GraphOptions(dtype=tensor, scalar_dtype=scalar)
         kinds = Kinds(options.tensor_dtype, options.scalar_dtype)
-        parts = validate_file(kind, Model([(rule, shapes)], kinds), model, effort)
-        verdict = combine_verdicts(parts)
+        verdict, parts = prove_file(kind, model, Model([(rule, shapes)], kinds), effort)
         if verdict.proved:
             return FileVerdict(verdict)
         outcomes.append(parts)
+        if combine_verdicts(parts).proved:
+            open_floats = verdict
+    if open_floats is not None:
+        return FileVerdict(open_floats)
     verdict = combine_verdicts(outcomes[0])
     # Parameters begin with any values, so that each point of the first states is reached.
     if kind == "init":
         return FileVerdict(verdict)
     budget = Effort.of(units, effort.seconds)
     return _judge_by_runs(kind, model, rule, outcomes[0], budget)
+
+
+def prove_file(
+    kind: str, file: CheckedModel | ModelProto, model: Model, effort: Effort
+) -> tuple[Verdict, list[OutputVerdict]]:
+    """Returns whether a file is proved, floats included, and the results over the real numbers.
+
+    Args:
+        kind: Which file of the rules it is: ``"init"``, ``"step"`` or ``"evaluation"``.
+        file: The file.
+        model: The rules and their parameters.
+        effort: The work that it may do.
+    """
+    parts = validate_file(kind, model, file, effort)
+    verdict = combine_verdicts(parts)
+    if verdict.proved:
+        # Parameters that are computed in the same way have the same floats.
+        graph = _of_params(read_model(file), {part.name for part in parts})
+        verdict = check_floats(verdict, graph, model, kind, is_own=True)
+    return verdict, parts
 
 
 def _judge_by_runs(
@@ -129,11 +157,16 @@ def _open_part(graph: Graph, rule: UpdateRule, parts: Sequence[OutputVerdict]) -
     has_sums = any(expr.has(GlobalSum) for expr in rule.all_expressions())
     if has_sums or not names <= {*params}:
         return graph
+    return _of_params(graph, names)
+
+
+def _of_params(graph: Graph, params: Set[str]) -> Graph:
+    """The graph with the outputs of some parameters and of the whole model; of all if none is."""
     ports = ports_by_name(graph)
     outputs = {
         output.name
         for output in graph.outputs
-        if output.name in ports.outputs and ports.outputs[output.name].param in ("", *names)
+        if output.name in ports.outputs and ports.outputs[output.name].param in ("", *params)
     }
     return with_outputs(graph, outputs or {output.name for output in graph.outputs})
 

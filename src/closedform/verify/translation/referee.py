@@ -26,6 +26,7 @@ from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.constants import rounding_interval
+from closedform.verify.translation.file_floats import check_floats
 from closedform.verify.translation.float_difference import Box, FloatDifference, bound_difference
 from closedform.verify.translation.foreign_step import ForeignStep, Rules, model_of_rules
 from closedform.verify.translation.simulation import Renaming, Simulation
@@ -137,13 +138,15 @@ def judge_step(
     budget = Effort.of(WORK) if effort is None else effort
     judgement = _judge(step, rules, budget)
     # A proof under one reading is enough: the file makes these steps if its ports are so.
-    if judgement.verdict.proved or not step.ports.is_by_use:
+    if judgement.verdict.proved:
+        return _with_floats(judgement, rules)
+    if not step.ports.is_by_use:
         return judgement
     is_refuted = judgement.verdict.refuted
     for reading in other_ports(step.ports, step.graph):
         entry = _judge(replace(step, ports=reading), rules, budget)
         if entry.verdict.proved:
-            return entry
+            return _with_floats(entry, rules)
         is_refuted = is_refuted and entry.verdict.refuted
     # A refutation needs all readings to be refuted, since the file does not name its ports.
     if judgement.verdict.refuted and not is_refuted:
@@ -153,6 +156,14 @@ def judge_step(
         )
         return replace(judgement, verdict=Verdict(Status.UNKNOWN, reason=reason), difference=None)
     return judgement
+
+
+def _with_floats(judgement: Judgement, rules: Rules) -> Judgement:
+    """A judgement that is PROVED over the real numbers; UNKNOWN where its floats may differ."""
+    model = model_of_rules(rules, judgement.step)
+    graph = Simulation(judgement.step, judgement.renaming).graph()
+    verdict = check_floats(judgement.verdict, graph, model, is_own=False)
+    return replace(judgement, verdict=verdict)
 
 
 def bound_floats(judgement: Judgement, rules: Rules, box: Box | None = None) -> FloatDifference:

@@ -23,14 +23,12 @@ from closedform.effort import Effort
 from closedform.errors import ClosedFormError
 from closedform.exporters.onnx_files import rule_models, schedule_model
 from closedform.exporters.onnx_targets import OnnxFormat
-from closedform.importers.onnx_graph import read_model
 from closedform.language import Schedule, UpdateRule
 from closedform.options import GraphOptions, ModelSpec
 from closedform.verify.terms.verdict import Status, Verdict
-from closedform.verify.translation.own_files import prove_file
+from closedform.verify.translation.own_files import judge_schedule, prove_file
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
-from closedform.verify.translation.translation import validate
 from tests.test_library import POSITIVE
 
 STEPS = sorted(
@@ -122,7 +120,7 @@ def subject_of_schedule(name: str, options: str) -> Subject:
     return Subject(
         f"{name}{options}",
         schedule_model(source, graph_options),
-        lambda model: validate(source, read_model(model), effort=Effort.of(300_000)),
+        lambda model: judge_schedule(model, source, Effort.of(300_000)),
         [{"step": np.asarray(step, kind)} for step in steps],
     )
 

@@ -59,7 +59,7 @@ def test_an_overflow_that_is_hidden(lines: tuple[str, ...], kind: str) -> None:
     verdict = verdict_of(*lines, kind=kind)
     assert verdict.unknown
     assert "exp overflows in exp(" in verdict.reason or "may be NaN in (exp(" in verdict.reason
-    assert "which the compiled rule does not compute" in verdict.reason
+    assert "which its compiled source does not compute" in verdict.reason
 
 
 SCALED = ("p = Mul (g, large)", "q = Mul (p, large)", "r = Mul (q, small)", "s = Mul (r, small)")

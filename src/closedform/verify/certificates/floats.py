@@ -60,6 +60,9 @@ MEANING = (
 _EXPONENTS = (0, 4, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96)
 
 
+_NOT_FINITE = frozenset({ObligationKind.OVERFLOW, ObligationKind.NAN, ObligationKind.CONVERSION})
+
+
 @dataclass(frozen=True, slots=True)
 class FloatVerdict:
     """A verdict on the floats of a graph.
@@ -153,6 +156,32 @@ def schedule_floats(
     check = check_steps(graph, 0, end, segments=LIMITS.float_segments, effort=allowance)
     verdict = _of_check(graph, check)
     return FloatVerdict(verdict.after(watch.seconds), 0, end, check)
+
+
+def faults_of_schedule_file(graph: Graph, last: int) -> tuple[Fault, ...]:
+    """Returns the values of the file of a schedule that may overflow or be NaN at a step.
+
+    An infinity in the place of a large number is no exception, as in ``faults_of_file``.
+
+    Args:
+        graph: The file; inputs other than the step are assumed to be of size ``SIZE`` at most.
+        last: The last step.
+    """
+    inputs = [node for node in graph.inputs if node.attribute("role") is not Role.STEP]
+    ranges = {str(node.attribute("name")): _size_of(node.type.dtype, SIZE) for node in inputs}
+
+    def find(first: int, end: int) -> list[Fault]:
+        table = Ranges(graph.nodes, end, step_min=first, input_ranges=ranges, flushes=True)
+        open_ = faults(graph, table, all_finite=True)
+        return [fault for fault in open_ if fault.kind in _NOT_FINITE]
+
+    if not find(0, last):
+        return ()
+    # Powers and exponentials of all steps at once are in too wide intervals.
+    starts = [0, *(2**power for power in range(last.bit_length()))]
+    ends = [*(start - 1 for start in starts[1:]), last]
+    spans = zip(starts, ends, strict=True)
+    return tuple(fault for first, end in spans for fault in find(first, end))
 
 
 def _size_of(dtype: DType, size: float) -> Interval:
@@ -260,9 +289,6 @@ def rule_floats(
     return FloatVerdict(
         verdict.after(watch.seconds), 0, states.last, ranges=ranges, invariant=invariant
     )
-
-
-_NOT_FINITE = frozenset({ObligationKind.OVERFLOW, ObligationKind.NAN, ObligationKind.CONVERSION})
 
 
 def faults_of_file(

@@ -18,7 +18,7 @@ from onnx import ModelProto
 from closedform.effort import Effort, Watch
 from closedform.errors import ArgumentError, ClosedFormError
 from closedform.importers.onnx_checks import CheckedModel
-from closedform.importers.onnx_graph import checked_model, defaults_of, read_model, type_of
+from closedform.importers.onnx_graph import checked_model, read_model, type_of
 from closedform.importers.onnx_ports import PortNames
 from closedform.ir import naming
 from closedform.language import Schedule, UpdateRule
@@ -28,9 +28,8 @@ from closedform.verify.claims.files import verify_file
 from closedform.verify.claims.report import Finding
 from closedform.verify.claims.scripts import write_proofs
 from closedform.verify.terms.verdict import Status, Verdict
-from closedform.verify.translation.own_files import FileVerdict, judge_file
+from closedform.verify.translation.own_files import FileVerdict, judge_file, judge_schedule
 from closedform.verify.translation.referee import Judgement, bound_floats, judge_step
-from closedform.verify.translation.translation import validate
 from closedform.verify.translation.verdicts import FLOATS_KEY, KEY
 
 STATED = "STATED"
@@ -348,7 +347,7 @@ def _compare_with_source(
         entry = (
             judge_file(str(kind), model, source, effort)
             if isinstance(source, UpdateRule)
-            else FileVerdict(_verdict_on_schedule(model, source, effort))
+            else FileVerdict(judge_schedule(model, source, effort))
         )
     except (ClosedFormError, ArithmeticError) as error:
         entry = FileVerdict(Verdict(Status.UNKNOWN, reason=str(error)))
@@ -370,15 +369,3 @@ def _compare_with_source(
         entry.tensors or point_texts,
         is_reached=not entry.is_out_of_reach,
     )
-
-
-def _verdict_on_schedule(model: CheckedModel, source: Schedule, effort: Effort) -> Verdict:
-    """The verdict on a file for all values of its optional inputs, and for their defaults."""
-    units = effort.left
-    verdict = validate(source, read_model(model), effort=effort)
-    if not verdict.proved or not defaults_of(model):
-        return verdict
-    # The defaults of optional inputs are a second comparison, with as much effort as the first.
-    again = Effort.of(units, effort.seconds)
-    bound = validate(source, read_model(model, has_optional=False), effort=again)
-    return verdict if bound.proved else bound

@@ -1,13 +1,13 @@
-"""Whether the floats of a file may differ from its rule although its real numbers do not.
+"""Whether the floats of a file may differ from its source although its real numbers do not.
 
-A file is proved to be a rule over the real numbers (``translation``). In floats one of its values
-may overflow or be NaN for ordinary inputs, and a comparison, a minimum, a divisor, a conversion to
-an integer or a function that saturates may turn it into a number again: ``_HIDES``. Then the file
-is PROVED only where the compiled rule has the same operation on the same operands.
+A file is proved to be a rule or schedule over the real numbers (``translation``). In floats one of
+its values may overflow or be NaN for ordinary inputs, and a comparison, a minimum, a divisor, a
+conversion to an integer or a function that saturates may turn it into a number again: ``_HIDES``.
+Then the file is PROVED only where the compiled source has the same operation on the same operands.
 
-A file of this package has the operations of the compiled rule, so that any other value that may
-not be finite is a difference. Another tool writes other ones, of which intervals know less: the
-infinities and NaN that reach its outputs are seen there.
+The file of a rule of this package has the operations of the compiled rule, so that any other value
+that may not be finite is a difference. Another tool writes other ones, of which intervals know
+less: the infinities and NaN that reach its outputs are seen there.
 """
 
 from __future__ import annotations
@@ -18,23 +18,35 @@ from dataclasses import replace
 
 import numpy as np
 
-from closedform.compiler import compile_assignments, compile_first_states, compile_point
+from closedform.compiler import (
+    compile_assignments,
+    compile_first_states,
+    compile_point,
+    compile_schedule,
+)
 from closedform.errors import ClosedFormError, shortened
 from closedform.exporters.onnx_model import to_model
 from closedform.importers.onnx_graph import read_model
 from closedform.ir.analysis.obligations import Fault
-from closedform.ir.graph import Builder, Graph, Node, Output
+from closedform.ir.graph import Builder, Graph, Node, Output, Role
 from closedform.ir.ops import Op
 from closedform.ir.program import flatten
+from closedform.ir.types import DType
+from closedform.language import Schedule
 from closedform.language.groups import Assignment
 from closedform.options import GraphOptions
-from closedform.verify.certificates.floats import describe_fault, faults_of_file
+from closedform.verify.certificates.floats import (
+    describe_fault,
+    faults_of_file,
+    faults_of_schedule_file,
+)
 from closedform.verify.terms.from_graph import terms_of_graph
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.rule_terms import Model
+from closedform.verify.translation.translation import last_step
 
 _OPEN = "PROVED over the real numbers, and open in floats: {reason}"
-_EXTRA = "{fault}, which the compiled rule does not compute, and a later operation may hide that"
+_EXTRA = "{fault}, which its compiled source does not compute, and a later operation may hide that"
 
 
 _Hides = Callable[[int, Fault, Node], bool]
@@ -107,10 +119,52 @@ def _open_reason(graph: Graph, model: Model, kind: str, is_own: bool) -> str:
         source = compile_point("rule", assignments, options)
     else:
         source = flatten(program)
-    # A file is read with other operations than it was written with.
-    common = _common_nodes(graph, read_model(to_model(source)))
-    fault = _first_extra(graph, faults, common, is_own)
+    fault = _first_extra(graph, faults, _common_nodes(graph, source), is_own)
     return "" if fault is None else _EXTRA.format(fault=_describe(graph, fault))
+
+
+def check_schedule_floats(verdict: Verdict, graph: Graph, source: Schedule) -> Verdict:
+    """Returns the verdict on the file of a schedule; UNKNOWN where it is PROVED and may differ.
+
+    Args:
+        verdict: The verdict over the real numbers.
+        graph: The graph of the file.
+        source: The schedule.
+    """
+    if not verdict.proved:
+        return verdict
+    end = last_step(graph, is_rule=False)
+    faults = faults_of_schedule_file(
+        graph, end if source.last_step is None else min(end, source.last_step)
+    )
+    if not faults:
+        return verdict
+    common: set[int] = set()
+    for scalar in (DType.F64, DType.F32):
+        try:
+            compiled = compile_schedule(source, _options_of(graph, scalar))
+        except ClosedFormError:
+            continue
+        common |= _common_nodes(graph, compiled)
+    fault = _first_extra(graph, faults, common, is_own=False)
+    if fault is None:
+        return verdict
+    reason = _EXTRA.format(fault=_describe(graph, fault))
+    return replace(verdict, status=Status.UNKNOWN, reason=_OPEN.format(reason=reason))
+
+
+def _options_of(graph: Graph, scalar: DType) -> GraphOptions:
+    """The options with which the graph of a schedule was compiled, if it was."""
+    (output,) = graph.outputs
+    (step,) = (node for node in graph.inputs if node.attribute("role") is Role.STEP)
+    inputs = [node for node in graph.inputs if node.attribute("role") is not Role.STEP]
+    return GraphOptions(
+        dtype=graph.nodes[output.index].type.dtype,
+        scalar_dtype=scalar,
+        step_dtype=step.type.dtype,
+        step_shape=step.type.shape,
+        inputs=[str(node.attribute("name")) for node in inputs],
+    )
 
 
 def _first_extra(
@@ -141,9 +195,10 @@ def _hides(graph: Graph, index: int, place: int, fault: Fault) -> bool:
 
 
 def _common_nodes(graph: Graph, source: Graph) -> frozenset[int]:
-    """The nodes of a graph that are the same operations on the same operands in another one."""
+    """The nodes of a file that are the same operations on the same operands in its source."""
     builder = Builder(source.name)
-    for node in source.nodes:
+    # A file is read with other operations than it was written with.
+    for node in read_model(to_model(source)).nodes:
         builder.add(_without_role(node))
     count = len(builder.nodes)
     places: list[int] = []

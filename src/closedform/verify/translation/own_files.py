@@ -1,8 +1,8 @@
-"""The verdict on a file that has the names of a rule of this package.
+"""The verdict on a file of a schedule, or that has the names of a rule of this package.
 
-The file is proved to be the rule output by output (``rule_files``), at all states. What is not
-proved so is run as the step of any other tool: only a run from the first states refutes. What is
-proved is PROVED if its floats do not hide that they overflow (``file_floats``).
+The file of a rule is proved to be the rule output by output (``rule_files``), at all states. What
+is not proved so is run as the step of any other tool: only a run from the first states refutes.
+What is proved is PROVED if its floats do not hide that they overflow (``file_floats``).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from onnx import ModelProto
 from closedform.effort import Effort
 from closedform.errors import VerificationError
 from closedform.importers.onnx_checks import CheckedModel
-from closedform.importers.onnx_graph import read_model, type_of
+from closedform.importers.onnx_graph import defaults_of, read_model, type_of
 from closedform.ir import Graph, Shape, naming
 from closedform.ir.graph import with_outputs
-from closedform.language import UpdateRule
+from closedform.language import Schedule, UpdateRule
 from closedform.language.model import GlobalSum
 from closedform.options import GraphOptions
 from closedform.verify.terms.verdict import Status, Verdict
-from closedform.verify.translation.file_floats import check_floats
+from closedform.verify.translation.file_floats import check_floats, check_schedule_floats
 from closedform.verify.translation.foreign_step import (
     ForeignStep,
     model_of_rules,
@@ -35,6 +35,7 @@ from closedform.verify.translation.rule_terms import Model
 from closedform.verify.translation.step_proof import check_hyperparameters, unstated_input
 from closedform.verify.translation.step_refutation import refute, refute_evaluation
 from closedform.verify.translation.step_runs import Runs
+from closedform.verify.translation.translation import validate
 
 RUN_SHARE = 10
 """Work for runs, as a multiple of that for a proof: each of some twenty runs evaluates balls."""
@@ -94,6 +95,25 @@ def judge_file(kind: str, model: CheckedModel, rule: UpdateRule, effort: Effort)
         return FileVerdict(verdict)
     budget = Effort.of(units, effort.seconds)
     return _judge_by_runs(kind, model, rule, outcomes[0], budget)
+
+
+def judge_schedule(model: CheckedModel | ModelProto, source: Schedule, effort: Effort) -> Verdict:
+    """Returns the verdict on a file of a schedule, for all values of its optional inputs.
+
+    Args:
+        model: The file.
+        source: The schedule.
+        effort: The work of the proof; as much again for the defaults of the inputs, if it has any.
+    """
+    units = effort.left
+    graph = read_model(model)
+    verdict = validate(source, graph, effort=effort)
+    verdict = check_schedule_floats(verdict, graph, source)
+    if not verdict.proved or not defaults_of(model):
+        return verdict
+    again = Effort.of(units, effort.seconds)
+    bound = validate(source, read_model(model, has_optional=False), effort=again)
+    return verdict if bound.proved else bound
 
 
 def prove_file(

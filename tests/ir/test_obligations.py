@@ -261,18 +261,18 @@ def test_where_all_values_are_finite_no_infinity_stands_for_a_number(make: Make,
     graph = of_step(make)
     table = Ranges(graph.nodes, 2**50, flushes=True)
     assert faults(graph, table) == ()
-    found = [
+    overflows = [
         fault
         for fault in faults(graph, table, all_finite=True)
         if fault.kind is not ObligationKind.INEXACT
     ]
-    assert [(graph.nodes[fault.index].op, fault.kind) for fault in found][:1] == [
+    assert [(graph.nodes[fault.index].op, fault.kind) for fault in overflows][:1] == [
         (op, ObligationKind.OVERFLOW)
     ]
     assert not [
         fault
         for fault in faults(graph, Ranges(graph.nodes, 700, flushes=True), all_finite=True)
-        if fault.index == found[0].index
+        if fault.index == overflows[0].index
     ]
 
 

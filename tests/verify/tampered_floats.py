@@ -233,9 +233,9 @@ def subject_of_foreign(name: str) -> Subject:
 
 def float_subjects() -> dict[str, Callable[[], Subject]]:
     """Files of schedules and of rules, in float64 and float32, and of another tool."""
-    found = subjects()
+    makers = subjects()
     for name in RULES:
-        found[f"{name} in 32 bits"] = lambda n=name: subject_of_rule(n, is_flat=True, dtype="f32")  # type: ignore[misc]
+        makers[f"{name} in 32 bits"] = lambda n=name: subject_of_rule(n, is_flat=True, dtype="f32")  # type: ignore[misc]
     for name in foreign.names():
-        found[f"{name} of optax"] = lambda n=name: subject_of_foreign(n)  # type: ignore[misc]
-    return found
+        makers[f"{name} of optax"] = lambda n=name: subject_of_foreign(n)  # type: ignore[misc]
+    return makers

@@ -232,3 +232,18 @@ def test_warm_restarts_begin_at_their_peak(factor: int) -> None:
 
 def test_the_text_of_the_planted_graph_is_a_graph() -> None:
     assert print_graph(parse_graph(ROUNDED)).strip() == ROUNDED.strip()
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_a_comparison_with_nan_or_an_infinity_is_a_decision_without_error(number: str) -> None:
+    graph = parse_graph(f"""\
+graph guard(step: i64[] step) -> (value: f64[]) {{
+  %0 = cast(step) to=f64 : f64[]
+  %1 = const {number} : f64[]
+  %2 = lt(%0, %1) : bool[]
+  %3 = where(%2, %0, %1) : f64[]
+  value = %3
+}}
+""")
+    decision = first_open_decision(graph)
+    assert decision is None or decision.op == "lt"

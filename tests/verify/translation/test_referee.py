@@ -20,6 +20,7 @@ from closedform.errors import ArgumentError, VerificationError
 from closedform.language import PARAM
 from closedform.language.rule_data import rule_as_data, rule_of_data
 from closedform.verify.translation.referee import judge_step, read_step
+from closedform.verify.translation.step_refutation import uniform_tensor
 from tests.test_library import OPTIMIZERS
 from tests.verify.translation import foreign
 
@@ -342,3 +343,11 @@ def test_a_small_effort_ends_in_a_verdict(units: int) -> None:
     verdict = judge_step(step.model, step.rule, ports=step.ports, effort=Effort.of(units)).verdict
     assert not verdict.refuted
     assert verdict.proved or "effort" in verdict.reason
+
+
+def test_a_uniform_run_begins_with_one_number() -> None:
+    assert uniform_tensor(np.array([0.5, 0.5]), "state.w.sum") == np.array(0.5)
+    with pytest.raises(
+        VerificationError, match=r"the elements of state\.w\.sum begin with several"
+    ):
+        uniform_tensor(np.array([0.5, 1]), "state.w.sum")

@@ -152,7 +152,8 @@ def _next(bound: Bound, direction: int, node: Node) -> float:
     A root that is not 0 is at least that of the smallest number, less an ulp or two.
     """
     kind = node.type.dtype.numpy.type
-    neighbor = float(np.nextafter(kind(bound), kind(direction * math.inf)))
+    with np.errstate(over="ignore"):
+        neighbor = float(np.nextafter(kind(bound), kind(direction * math.inf)))
     if node.op is Op.SQRT and bound == 0 and direction > 0:
         return max(neighbor, math.sqrt(neighbor) / 2)
     return neighbor

@@ -161,7 +161,7 @@ def schedule_floats(
 def faults_of_schedule_file(graph: Graph, last: int) -> tuple[Fault, ...]:
     """Returns the values of the file of a schedule that may overflow or be NaN at a step.
 
-    An infinity in the place of a large number is no exception, as in ``faults_of_file``.
+    An infinity in the place of a large number counts as a fault, too, as in ``faults_of_file``.
 
     Args:
         graph: The file; inputs other than the step are assumed to be of size ``SIZE`` at most.
@@ -296,7 +296,7 @@ def faults_of_file(
 ) -> tuple[Fault, ...]:
     """Returns the values of a file that may overflow or be NaN in the ranges that its rule keeps.
 
-    An infinity in the place of a large number is no exception: the operations of a file that
+    An infinity in the place of a large number counts as a fault, too: the operations of a file that
     follow may turn it into any number.
 
     Args:
@@ -349,7 +349,7 @@ class _Span:
     def table(self, graph: Graph, other_names: Mapping[str, str] | None = None) -> Ranges:
         """Returns the intervals of a graph; ``other_names`` have the range of another input."""
         names = {} if other_names is None else other_names
-        all_ranges = {other: self.given[name] for other, name in names.items()}
+        all_ranges = {alias: self.given[name] for alias, name in names.items()}
         all_ranges |= {**self.given, **self.totals}
         # A file may count its steps in a narrower dtype than the compiled rule.
         steps = [n.type.dtype for n in graph.inputs if n.attribute("role") is Role.STEP]
@@ -543,9 +543,9 @@ class _Invariants:
 def _name_of(name: str, first: str, param: str) -> str:
     """The name of an input of the first parameter of a kind, of another parameter of it."""
     for prefix in (naming.PARAM, naming.GRAD, naming.STATE, naming.INPUT):
-        own = f"{prefix}{first}"
-        if name == own or name.startswith(f"{own}."):
-            return f"{prefix}{param}{name.removeprefix(own)}"
+        own_name = f"{prefix}{first}"
+        if name == own_name or name.startswith(f"{own_name}."):
+            return f"{prefix}{param}{name.removeprefix(own_name)}"
     return name
 
 

@@ -66,10 +66,10 @@ _HIDES: Mapping[Op, _Hides] = {
     Op.POW: lambda place, _, exponent: place == 1 or not _is_positive(exponent),
     Op.CAST: lambda *_: True,
 }
-"""Whether an operation may make a number of an operand that is none.
+"""Whether an operation may make a number of an infinity or NaN.
 
 By the place of the operand, its fault and the last operand of the operation; of ``cast`` only to
-what is no float.
+integers and truths.
 """
 
 
@@ -142,10 +142,10 @@ def check_schedule_floats(verdict: Verdict, graph: Graph, source: Schedule) -> V
     common: set[int] = set()
     for scalar in (DType.F64, DType.F32):
         try:
-            compiled = compile_schedule(source, _options_of(graph, scalar))
+            source_graph = compile_schedule(source, _options_of(graph, scalar))
         except ClosedFormError:
             continue
-        common |= _common_nodes(graph, compiled)
+        common |= _common_nodes(graph, source_graph)
     fault = _first_extra(graph, faults, common, is_own=False)
     if fault is None:
         return verdict

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from flint import arb, ctx
 
+from closedform.errors import VerificationError
 from closedform.importers.onnx_ports import Port, PortKind
 from closedform.ir import DType, naming
 from closedform.ir.graph import Array
@@ -309,6 +310,8 @@ class _Search:
             if port in inputs and not self.runs.begins_as_param(port):
                 dtype = self.runs.step.types[port].dtype
                 shape = self.runs.sizes(self.runs.step.types[port].shape)
+                if self.runs.is_uniform:
+                    stated = uniform_tensor(stated, str(port))
                 inputs[port] = broadcast_tensor(rounded_tensor(stated, dtype), shape)
         return inputs
 
@@ -353,6 +356,22 @@ class _Search:
                 if port in first and simulation.advance_of(port) is not Advance.OUTPUT:
                     value = simulation.value_at(port, point)
                     yield f"{port} at t = {count}", text_of_tensor(value)
+
+
+def uniform_tensor(values: Array, name: str) -> Array:
+    """Returns the number that all elements of a tensor are.
+
+    Args:
+        values: The tensor.
+        name: What it is, for the error.
+
+    Raises:
+        VerificationError: Its elements differ.
+    """
+    numbers = np.unique(values)
+    if numbers.size != 1:
+        raise VerificationError(f"the elements of {name} begin with several numbers")
+    return numbers.reshape(())
 
 
 def _clock_of(point: Point) -> int:

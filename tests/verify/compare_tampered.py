@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.verify.tampered import BORDERS, OPTIONS, SCHEDULES, subjects, sweep
+from tests.verify.tampered_floats import FLOAT_EDITS, float_subjects
 from tests.verify.tampered_values import VALUE_EDITS
 
-OF_A_SCHEDULE, OF_A_RULE, OF_A_BORDER, OF_A_VALUE = 400, 120, 280, 280
+OF_A_SCHEDULE, OF_A_RULE, OF_A_BORDER, OF_A_VALUE, OF_A_FLOAT = 400, 120, 280, 280, 170
 TOTAL: dict[str, int] = {}
 
 
@@ -44,9 +45,21 @@ def test_a_value_that_is_not_the_operand_is_not_proved_to_be(
     assert result.wrong == []
 
 
+@pytest.mark.parametrize("name", float_subjects())
+def test_an_overflow_that_an_operation_hides_is_not_proved(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same of values that are the operand over the real numbers, and overflow in floats."""
+    result = sweep(float_subjects()[name](), OF_A_FLOAT, seed=4, edits=FLOAT_EDITS)
+    with capsys.disabled():
+        print(f"\n{name}: {result.files} files that overflow: {result.by_status}")
+    assert result.wrong == []
+
+
 def test_there_are_enough() -> None:
     schedules = len(SCHEDULES) * len(OPTIONS) * OF_A_SCHEDULE
     rules = (len(subjects()) - len(SCHEDULES) * len(OPTIONS)) * OF_A_RULE
     assert schedules + rules >= 10_000
     assert len(subjects()) * OF_A_BORDER >= 10_000
     assert len(subjects()) * OF_A_VALUE >= 10_000
+    assert len(float_subjects()) * OF_A_FLOAT >= 10_000

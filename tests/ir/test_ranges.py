@@ -209,3 +209,16 @@ def test_a_whole_power_of_any_number_is_bounded(
         assert interval.contains(float(number**exponent))
     half = builder.emit(Op.POW, x, builder.const(exponent + 0.5, DType.F32))
     assert table.of(half.index).maybe_nan
+
+
+def test_above_the_largest_float_is_infinity_without_a_warning() -> None:
+    builder = Builder("largest")
+    x = builder.input("x", scalar(DType.F32), Role.GRAD)
+    largest = builder.const(np.finfo(np.float32).max, DType.F32)
+    condition = builder.emit(Op.LT, largest, x)
+    table = Ranges(builder.nodes, flushes=True)
+    for index in range(len(builder.nodes)):
+        table.of(index)
+    inner = table.where(condition.index, True)
+    assert inner is not None
+    assert inner.intervals[x.index].low == math.inf

@@ -17,7 +17,7 @@ from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
 from tests.test_library import OPTIMIZERS
 from tests.verify.tampered import sweep
-from tests.verify.tampered_floats import FLOAT_EDITS, float_subjects
+from tests.verify.tampered_floats import FLOAT_EDITS, float_edit, float_subjects
 
 PORTS = {"w": "param.w", "g": "grad.w", "next_w": "param.w"}
 SGD = optimizers.sgd(lr=0.1)
@@ -138,3 +138,10 @@ def test_what_is_proved_has_its_meaning(name: str) -> None:
     result = sweep(float_subjects()[name](), 6, seed=1, edits=FLOAT_EDITS)
     assert result.wrong == []
     assert result.files == 6
+
+
+def test_a_tangent_of_an_infinity_refutes_nothing() -> None:
+    """It is read as a quotient of exponentials, which is NaN there; engines compute 1."""
+    subject = float_subjects()["exponential in 32 bits"]()
+    result = sweep(subject, 12, seed=2, edits=[float_edit("a power", "Tanh")])
+    assert result.wrong == []

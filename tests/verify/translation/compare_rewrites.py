@@ -17,7 +17,12 @@ from tests.verify.translation import foreign
 from tests.verify.translation.rewrites import COUNTERS, exported, rewritten
 from tests.verify.translation.test_rewrites import PARAMS, RULES
 
+HIDDEN = "its own floats may be infinite or NaN in front of a maximum or divisor"
 OPEN = {
+    "adafactor": HIDDEN,
+    "came": HIDDEN,
+    "d_adapt_adam": HIDDEN,
+    "prodigy": HIDDEN,
     "ademamix": "a schedule of a rate of decay as a choice within a power",
     "dion": "positions are not evaluated exactly, so that no renaming is proposed",
     "nadam": "a product of schedules in a state",

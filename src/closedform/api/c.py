@@ -37,7 +37,7 @@ def to_c(
     arrays that do not overlap, with ``NAME_init`` for its states; a rule with sums over all
     parameters or states of the model has further functions
     (:func:`closedform.exporters.c_header.rule_header`). The functions are ``static inline``, unless
-    ``CLOSEDFORM_API`` is defined; they allocate nothing and need math.h alone, or the file that
+    ``CLOSEDFORM_API`` is defined; they allocate nothing and need only math.h, or the file that
     ``CLOSEDFORM_MATH_H`` names in its place. The comment of the header has the formula and the
     proved bound of the error. The header is valid C++11, too. A schedule is NaN at a step outside
     of its domain.

@@ -160,7 +160,7 @@ class MlxOptimizer(Optimizer):  # type: ignore[misc]
         if self.rule.is_elementwise:
             feeds = {name: array.reshape(-1) for name, array in feeds.items()}
         feeds[naming.STEP] = (self.step - 1).astype(mx.int32)
-        # The clock of MLX has 64 bits: beyond those of the graph a parameter is NaN, never wrapped.
+        # The clock of MLX has 64 bits: beyond the steps of the graph a parameter is NaN.
         rate = mx.array(self.learning_rate).astype(mx.float32)
         feeds[RATE] = mx.where(self.step - 1 > _LAST, math.nan, rate)
         after = run_graph(self._graph(shape), feeds)

@@ -88,7 +88,7 @@ class RuleModule(nn.Module):
             SessionError: A hyperparameter, parameter, gradient or state is missing, or the step is
                 outside of 0 to ``2**50``.
         """
-        # A step on a device is not waited for: the parameters after it are those of the formula.
+        # A step on a device is not waited for: the parameters after it follow the formula.
         outside_domain(step, torch.int64, f"rule {self.name!r}")
         feeds: dict[str, Tensor] = {naming.STEP: step}
         feeds |= {naming.param(name): value for name, value in params.items()}

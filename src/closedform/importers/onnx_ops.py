@@ -95,19 +95,21 @@ class Reader:
     def missing_parts(self, result: Value, operands: Iterable[Value]) -> list[Value]:
         """Returns the parts of some operands that are not evaluated wherever the result is."""
         pending = [operand.index for operand in operands if operand != result]
-        sought, evaluated = set(pending), set[int]()
+        open_indices, evaluated_indices = set(pending), set[int]()
         for index in self._walk_evaluated(result.index):
-            evaluated.add(index)
-            sought.discard(index)
+            evaluated_indices.add(index)
+            open_indices.discard(index)
             # Nearly always each operand is one of the node that was added last.
-            if not sought:
+            if not open_indices:
                 return []
         parts: dict[int, None] = {}
-        pending = sorted(sought, reverse=True)
+        pending = sorted(open_indices, reverse=True)
         while pending:
             index = pending.pop()
             node = self.builder.nodes[index]
-            if index in evaluated or node.op in (Op.CONST, Op.INPUT):
+            # A tensor without elements, such as the shape of a scalar, always has its value.
+            is_empty = 0 in node.type.shape
+            if index in evaluated_indices or is_empty or node.op in (Op.CONST, Op.INPUT):
                 continue
             if self._is_total(index):
                 pending.extend(node.operands)
@@ -128,12 +130,12 @@ class Reader:
 
     def _walk_evaluated(self, index: int) -> Iterator[int]:
         """Yields the nodes that are evaluated wherever a node is, nearer ones first."""
-        pending, seen = deque([index]), set[int]()
+        pending, walked_indices = deque([index]), set[int]()
         while pending:
             index = pending.popleft()
-            if index in seen:
+            if index in walked_indices:
                 continue
-            seen.add(index)
+            walked_indices.add(index)
             yield index
             node = self.builder.nodes[index]
             # Of a choice one branch is evaluated, and a part may decide an ``and``.

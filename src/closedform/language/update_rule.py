@@ -424,7 +424,7 @@ class UpdateRule:
     def made_by(self, call: functools.partial[UpdateRule]) -> UpdateRule:
         """Returns the rule with the call that made it."""
         rule = copy.copy(self)
-        # The fields that the constructor has checked are those of this rule.
+        # The constructor has checked the fields of this rule.
         object.__setattr__(rule, "call", call)
         return rule
 

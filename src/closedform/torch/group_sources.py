@@ -130,7 +130,7 @@ def group_source(
 
     Args:
         param_group: The group as it is given.
-        source: The source of the optimizer's rule; None if each group must have one of its own.
+        source: The source of the optimizer's rule; None if each group must have a rule.
         where: The place of the group, for errors.
 
     Raises:

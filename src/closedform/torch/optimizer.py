@@ -110,7 +110,7 @@ class Optimizer(TrainEvalOptimizer):
     none, and no step reads a tensor of a device. A parameter without a gradient is not changed, nor
     is its step. A state dict has the counts as torch writes them.
 
-    A group may have an update rule of its own as the entry ``"rule"``, which it then loses. A
+    A group may have its own update rule as the entry ``"rule"``, which it then loses. A
     hyperparameter that is 0 in a rule, so that the rule has no term for it, may have a value in a
     group. Other entries stay there unread, as in torch; the misspelled name of a hyperparameter is
     an error.
@@ -647,7 +647,7 @@ class Optimizer(TrainEvalOptimizer):
     def _tensors_to_be(
         self, rule: UpdateRule, index: int, numbers: Sequence[int]
     ) -> list[ParamTensors]:
-        """Tensors as those of parameters at their first step, whether or not they have states."""
+        """Tensors as parameters have them at their first step, whether or not they have states."""
         group = self.param_groups[index]
         states = first_states(rule, group, index, type(self).__name__, numbers)
         pairs = zip(numbers, states, strict=True)
@@ -712,7 +712,7 @@ class Optimizer(TrainEvalOptimizer):
         torch writes it; from 2**24 on, float64, which counts exactly.
         """
         handle = self.register_state_dict_post_hook(_with_saved_states, prepend=True)
-        # The hook is for this call only: it runs before those of the user.
+        # The hook is for this call only: it runs before the hooks of the user.
         try:
             return super().state_dict()
         finally:

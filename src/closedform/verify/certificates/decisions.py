@@ -14,8 +14,7 @@ floor of a number that floats round, from t = 0 on
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -76,8 +75,8 @@ def first_open_decision(graph: Graph, last: int | None = None) -> OpenDecision |
     sites = [index for index in sorted(of_clock) if _may_round(graph, index)]
     end = LAST_STEP[clock.type.dtype] if last is None else last
     open_decisions = [_first_open(graph, site, end, of_clock) for site in sites]
-    known = [decision for decision in open_decisions if decision is not None]
-    return min(known, key=lambda decision: (decision.step, decision.node), default=None)
+    decisions = [decision for decision in open_decisions if decision is not None]
+    return min(decisions, key=lambda decision: (decision.step, decision.node), default=None)
 
 
 def _nodes_of_clock(graph: Graph) -> frozenset[int]:
@@ -238,109 +237,3 @@ def _is_beyond_fractions(operand: Enclosure, source: Node) -> NDArray[np.bool_]:
     """Whether a floor is within the rounding of its operand: the numbers have no fractions."""
     is_beyond: NDArray[np.bool_] = operand.least >= 2.0 ** (source.type.dtype.limits.nmant - 2)
     return is_beyond
-
-
-def _is_quotient_of_integers(
-    source: Node, enclosures: Mapping[int, Enclosure]
-) -> NDArray[np.bool_]:
-    """Whether a float is a quotient of integers so small that its floor is that of the quotient.
-
-    ``a/b`` below an integer n is at least ``1/b`` below it. Half a unit in the last place of n is
-    at most ``n * 2**-53``, which is less than ``1/b`` where ``a + b < 2**53``.
-    """
-    if source.op is not Op.DIV:
-        return np.zeros(1, np.bool_)
-    above, below = (enclosures[index] for index in source.operands)
-    are_whole = above.is_whole and below.is_whole
-    is_exact = (above.error == 0) & (below.error == 0)
-    limit = 2.0 ** (source.type.dtype.limits.nmant + 1)
-    is_small: NDArray[np.bool_] = are_whole & is_exact & (above.size + below.size < limit)
-    return is_small
-
-
-def _has_one_quotient(number: Enclosure, divisor: Enclosure) -> NDArray[np.bool_]:
-    is_exact = (number.error == 0) & (divisor.error == 0)
-    corners = [
-        (number.low - number.error) / (divisor.low - divisor.error),
-        (number.low - number.error) / (divisor.high + divisor.error),
-        (number.high + number.error) / (divisor.low - divisor.error),
-        (number.high + number.error) / (divisor.high + divisor.error),
-    ]
-    below = np.nextafter(np.minimum.reduce(corners), -np.inf)
-    above = np.nextafter(np.maximum.reduce(corners), np.inf)
-    has_sign = divisor.least > divisor.error
-    is_one: NDArray[np.bool_] = is_exact | (has_sign & (np.floor(below) == np.floor(above)))
-    return is_one
-
-
-_MARGIN = 2.0**-10
-
-
-@dataclass(frozen=True, slots=True)
-class _Grid:
-    """``y**root * divisor`` of a real value is a whole number plus a half, at every step."""
-
-    root: int
-    divisor: Fraction
-
-    def is_apart(self, operand: Enclosure) -> NDArray[np.bool_]:
-        """Whether the value is farther from whole numbers than its error, where it is above 0."""
-        # A whole number that is farther away than the margin is no concern.
-        largest = operand.high + _MARGIN
-        slope = float(self.divisor) * self.root * largest ** (self.root - 1)
-        # A little less than a half: for the float64 in which the distance is computed.
-        distance = np.minimum(_MARGIN, 0.499 / slope)
-        is_apart: NDArray[np.bool_] = (operand.low >= 0) & (operand.error < distance)
-        return is_apart
-
-
-def _grids(graph: Graph, needed: frozenset[int]) -> dict[int, _Grid]:
-    """The nodes whose powers are whole numbers plus a half: roots of ``n + 1/2``, and parts."""
-    grids: dict[int, _Grid] = {}
-    is_whole: dict[int, bool] = {}
-    for index in sorted(needed):
-        node = graph.nodes[index]
-        operands = node.operands
-        numbers = [_number(graph.nodes[operand]) for operand in operands]
-        is_whole[index] = _is_whole(node, [is_whole.get(operand, False) for operand in operands])
-        halves = [number is not None and number.denominator == 2 for number in numbers]
-        if node.op in (Op.ADD, Op.SUB) and halves[1] and is_whole[operands[0]]:
-            grids[index] = _Grid(1, Fraction(1))
-        inner = grids.get(operands[0]) if operands else None
-        if inner is None:
-            continue
-        root = 2 if node.op is Op.SQRT else _root_of(node, numbers)
-        if root is not None:
-            grids[index] = _Grid(root * inner.root, inner.divisor)
-        elif node.op is Op.DIV and numbers[1] is not None and numbers[1].denominator == 1:
-            grids[index] = _Grid(inner.root, inner.divisor * abs(numbers[1]) ** inner.root)
-    return grids
-
-
-def _root_of(node: Node, numbers: Sequence[Fraction | None]) -> int | None:
-    """The degree q of a power by the float that 1/q is rounded to; None of any other node."""
-    exponent = numbers[1] if node.op is Op.POW else None
-    if exponent is None or not 0 < exponent < 1:
-        return None
-    root = round(1 / exponent)
-    return root if node.type.dtype.numpy.type(1 / root) == float(exponent) else None
-
-
-def _is_whole(node: Node, operands: Sequence[bool]) -> bool:
-    if node.op in (Op.INPUT, Op.CONST):
-        number = _number(node)
-        return node.type.dtype.is_integer or (number is not None and number.denominator == 1)
-    is_closed = node.op in (Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.ABS, Op.MIN, Op.MAX, Op.CAST)
-    return node.type.dtype.is_integer or (is_closed and all(operands))
-
-
-def _number(node: Node) -> Fraction | None:
-    """The number of a constant of one element; None for any other node, NaN and infinities."""
-    if (
-        node.op is not Op.CONST
-        or node.type.shape
-        or not (node.type.dtype.is_float or node.type.dtype.is_integer)
-    ):
-        return None
-    value = node.array().item()
-    return Fraction(value) if math.isfinite(value) else None

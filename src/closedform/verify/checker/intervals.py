@@ -263,11 +263,8 @@ def _ends_of(number: fmpq | arb) -> Interval:
 
 def _dyadic(number: arb) -> fmpq | None:
     """The fraction of a finite end; None, an open one, where it has too many bits."""
-    mantissa, exponent = number.mid().man_exp()
-    whole, shift = int(mantissa), int(exponent)
-    if whole.bit_length() + abs(shift) > MOST_BITS:
-        return None
-    return fmpq(whole << shift) if shift >= 0 else fmpq(whole, 1 << -shift)
+    whole, shift = map(int, number.mid().man_exp())
+    return None if whole.bit_length() + abs(shift) > MOST_BITS else fmpq(whole) * fmpq(2) ** shift
 
 
 def _times(left: Interval, right: Interval) -> Interval:

@@ -33,14 +33,14 @@ def non_negative_states(step: Step) -> Iterator[sp.Basic]:
 
 
 def _above_square(step: Step) -> Iterator[sp.Basic]:
-    """Means of squares beside means, whose difference is a variance: centered RMSprop."""
+    """Means of squares and means, whose difference is a variance: centered RMSprop."""
     for (square, above), (mean, below) in _pairs(step):
         if above >= below**2:
             yield state(square) >= state(mean) ** 2
 
 
 def _support(step: Step) -> Iterator[sp.Basic]:
-    """States that are 0 as long as another one is 0: sums beside sums of squares, in FTRL."""
+    """States that are 0 as long as another one is 0: sums and sums of squares, in FTRL."""
     for (size, first), (other, start) in _pairs(step):
         if first > 0 or start == 0:
             yield sp.Or(state(size) > 0, sp.Eq(state(other), 0))
@@ -55,7 +55,7 @@ def _from_initial(step: Step) -> Iterator[sp.Basic]:
 
 
 def _ordered(step: Step) -> Iterator[sp.Basic]:
-    """A state beside its maximum, or a bound of its size."""
+    """A state and its maximum, or a bound of its size."""
     for (high, above), (low, below) in _pairs(step):
         if above >= below:
             yield state(high) >= state(low)

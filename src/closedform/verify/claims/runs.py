@@ -72,7 +72,7 @@ class System:
         following: What each is after a step.
         inputs: The symbols that each step has values of: the gradient and further tensors.
         schedules: Hyperparameters that are a function of the clock, by name.
-        constants: Numbers by name: those of the shape and of the dtype.
+        constants: Numbers of the shape and of the dtype, by name.
         ranges: What holds of hyperparameters.
     """
 
@@ -180,7 +180,7 @@ class Runs:
         hint = {name: exact(number) for name, number in verdict.counterexample.items()}
         decisive = [other for other in others if not (other.is_sufficient or other.is_somewhere)]
         search = _Search(self.system, [goal, *decisive], (*assume, *self.system.ranges), effort)
-        # States that are rounded between steps are not those of the formula after the first step.
+        # States that are rounded between steps leave the formula after the first step.
         steps = LIMITS.run_steps if self.step.rule.is_in_one_dtype else 1
         try:
             return search.refute(hint, steps, has_patterns=bool(others))
@@ -256,7 +256,7 @@ class _Search:
     # --- values ----------------------------------------------------------------------------------
 
     def _values(self, hint: Point) -> Point | None:
-        """Values of the open hyperparameters: those of a point, completed as is assumed."""
+        """Values of the open hyperparameters: from a point, completed as is assumed."""
         goals = [node for goal in self.goals for node in (goal.statement, *goal.given)]
         symbols_by_name = {**self.system.variables, **symbols(*goals)}
         symbols_by_name = {

@@ -150,19 +150,19 @@ def missing_parts(results: Sequence[Term], operands: Iterable[Term]) -> list[Ter
     pending = [part for part in dict.fromkeys(operands) if part.args and part not in results]
     if not pending:
         return []
-    sought, evaluated = set(pending), set[Term]()
+    open_terms, evaluated_terms = set(pending), set[Term]()
     for node in _walk_evaluated(results):
-        evaluated.add(node)
-        sought.discard(node)
+        evaluated_terms.add(node)
+        open_terms.discard(node)
         # Most operands are arguments of the result: the search ends after a few terms.
-        if not sought:
+        if not open_terms:
             return []
-    partial = _partial_below(*sought)
+    partial = _partial_below(*open_terms)
     parts: dict[Term, None] = {}
-    pending = [part for part in pending if part in sought]
+    pending = [part for part in pending if part in open_terms]
     while pending:
         part = pending.pop()
-        if part not in partial or part in evaluated:
+        if part not in partial or part in evaluated_terms:
             continue
         # Of a choice and of an ``and`` only a part is evaluated.
         if part.op in _LAZY or _demand(part) is not None:
@@ -178,12 +178,12 @@ _LAZY = frozenset({Op.ITE, Op.AND, Op.OR})
 
 def _walk_evaluated(roots: Iterable[Term]) -> Iterator[Term]:
     """Yields the terms that are evaluated wherever some terms are, nearer ones first."""
-    pending, seen = deque(roots), set[Term]()
+    pending, walked_terms = deque(roots), set[Term]()
     while pending:
         node = pending.popleft()
-        if node in seen:
+        if node in walked_terms:
             continue
-        seen.add(node)
+        walked_terms.add(node)
         yield node
         if node.op is Op.ITE:
             pending.append(node.args[0])

@@ -170,9 +170,9 @@ class _Search:
         return levels[0] is not None and levels[0] == levels[1]
 
     def _at(self, step: int) -> Value:
-        known = self._values.get(step)
-        if known is not None:
-            return known
+        stored_value = self._values.get(step)
+        if stored_value is not None:
+            return stored_value
         METER.work += _STEP_WORK
         if METER.work > self._end:
             raise _UnknownError

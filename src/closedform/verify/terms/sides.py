@@ -38,7 +38,7 @@ class Sides:
 def sides_of(left: fmpq | arb | Undefined, right: fmpq | arb | Undefined) -> Sides:
     """Returns two values as texts with as many digits as it takes to tell them apart.
 
-    A ball is written as its middle: those of two balls without a common number differ.
+    A ball is written as its middle: the middles of two balls without a common number differ.
 
     Example:
         >>> sides_of(fmpq(1, 3), fmpq(10**12 + 1, 3 * 10**12))

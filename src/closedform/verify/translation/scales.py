@@ -27,7 +27,7 @@ USUAL: tuple[Size, ...] = (0, -10, -27, 10)
 """The sizes that are always tried: 1, about 1/1000, 1e-8 and 1000."""
 
 MOST_SIZES = 14
-"""Sizes that are tried, those of constants among them."""
+"""Sizes that are tried, with the sizes of constants."""
 
 # Of float32 with 6 bits to spare below the least subnormal, and squares that are finite.
 _SMALLEST, _LARGEST = -143, 60

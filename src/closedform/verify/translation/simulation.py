@@ -1,4 +1,4 @@
-"""How a run of a file advances beside a run of a rule: one relation for proofs and refutations.
+"""How a run of a file advances with a run of a rule: one relation for proofs and refutations.
 
 Both runs take the same gradients and hyperparameters. A state of the file is replaced by an output,
 or, where no output replaces it, the host gives it anew for each step: a count of steps, a power of

@@ -1,4 +1,4 @@
-"""Runs of a rule beside a step of a file, over exact numbers: values, and proposals of meanings.
+"""Runs of a rule and of a step of a file, over exact numbers: values, and proposals of meanings.
 
 A run begins with the states of the rule before the first step and takes steps with gradients of
 some sizes. Each float constant of the file is the ball of all numbers that round to it, so that two

@@ -163,3 +163,9 @@ def test_a_constant_in_float32_is_the_nearest_one() -> None:
         graph = compile_schedule(schedule, GraphOptions(dtype=DType.F32))
         (value,) = evaluate(graph, {"step": np.array(0)}).values()
         assert value == expected
+
+
+@pytest.mark.parametrize("step", [4, 596, 604, 1204])
+def test_a_sign_of_equal_cosines_beyond_a_turn_is_0(step: int) -> None:
+    difference = 2 * sp.cos(sp.pi * t / 300) - 2 * sp.cos(sp.pi / 75)
+    assert value_at(sp.sign(difference), {t: sp.Integer(step)}) == 0

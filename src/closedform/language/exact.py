@@ -219,6 +219,8 @@ def _value(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
     if isinstance(expr, _FLOORS):
         return _round_integer(expr, values)
     args = [_value(arg, values) for arg in expr.args]
+    if isinstance(expr, sp.sign):
+        return sp.Integer(_sign(expr.args[0], args[0], values))
     if isinstance(expr, sp.Min | sp.Max) and all(arg.is_Rational for arg in args):
         # SymPy sorts and compares the arguments several times: 0.2 ms
         return (min if isinstance(expr, sp.Min) else max)(args, key=_fraction)

@@ -90,8 +90,17 @@ def _nodes_of_clock(graph: Graph) -> frozenset[int]:
         elif node.op is Op.UNIFORM:
             own = frozenset({None})
         inputs.append(own.union(*(inputs[operand] for operand in node.operands)))
-    of_clock = {Role.STEP}, {Role.STEP, Role.HYPER}, {Role.HYPER}
-    return frozenset(index for index, roles in enumerate(inputs) if roles in of_clock)
+    # In the graph of a rule this is the role of sums and of states that parameters share, too.
+    of_schedule = frozenset({Role.STEP, Role.HYPER} if _is_of_schedule(graph) else {Role.STEP})
+    return frozenset(index for index, roles in enumerate(inputs) if roles and roles <= of_schedule)
+
+
+def _is_of_schedule(graph: Graph) -> bool:
+    """Whether all inputs are the step and hyperparameters, which users name without a dot."""
+    return all(
+        node.attribute("role") in (Role.STEP, Role.HYPER) and "." not in str(node.attribute("name"))
+        for node in graph.inputs
+    )
 
 
 def _enclosures_of_hyperparameters(graph: Graph) -> dict[str, Enclosure]:

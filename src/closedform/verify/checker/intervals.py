@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, cast
 
 from flint import arb, ctx, fmpq
 
-from closedform.magnitude import MOST_BITS
 from closedform.verify.checker.polynomials import Monomial, Polynomial, constant_of, plus
 
 if TYPE_CHECKING:
@@ -264,7 +263,7 @@ def _ends_of(number: fmpq | arb) -> Interval:
 def _dyadic(number: arb) -> fmpq | None:
     """The fraction of a finite end; None, an open one, where it has too many bits."""
     whole, shift = map(int, number.mid().man_exp())
-    return None if whole.bit_length() + abs(shift) > MOST_BITS else fmpq(whole) * fmpq(2) ** shift
+    return None if whole.bit_length() + abs(shift) > 2**20 else fmpq(whole) * fmpq(2) ** shift
 
 
 def _times(left: Interval, right: Interval) -> Interval:

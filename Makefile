@@ -100,7 +100,7 @@ wheel-smoke: $(STAMP)
 	@rm -rf $(SMOKE) && mkdir -p $(SMOKE)
 	@$(MAKE) --no-print-directory dist DIST=$(SMOKE)/dist
 	@$(BIN)/python -m venv $(SMOKE)/venv
-	@$(SMOKE)/venv/bin/python -m pip install -qq -c constraints.txt $(SMOKE)/dist/*.whl
+	@$(SMOKE)/venv/bin/python -I -m pip install -qq -c constraints.txt $(SMOKE)/dist/*.whl
 	@cd $(SMOKE) && ../../$(BIN)/python ../../tests/wheel_smoke_files.py train
 	@cd $(SMOKE) && venv/bin/python -I ../../tests/wheel_smoke.py
 

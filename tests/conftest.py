@@ -136,6 +136,24 @@ def sampled(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.It
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _torch_is_found_by_its_linker(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Names the libraries of torch by a path without spaces, which ``torch.compile`` needs.
+
+    Inductor writes ``-L`` and the path into a command line without quotes (torch 2.13,
+    cpp_builder.py): in a folder with a space in its name the linker finds no torch.
+    """
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None or " " not in spec.origin:
+        return
+    from torch.utils import cpp_extension
+
+    link = tmp_path_factory.mktemp("torch") / "torch"
+    link.symlink_to(Path(spec.origin).parent, target_is_directory=True)
+    cpp_extension._TORCH_PATH = str(link)
+    cpp_extension.TORCH_LIB_PATH = str(link / "lib")
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _programs_are_ended() -> Iterator[None]:
     yield
     programs.close()

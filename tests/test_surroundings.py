@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).parent / "support" / "surroundings.py"
-# Python itself cannot start from a folder with other letters where it decodes paths as ASCII.
-WITHOUT_UTF8 = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"} if str(PROGRAM).isascii() else {}
-ASCII = {"LC_ALL": "C", **WITHOUT_UTF8}
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,16 @@ ONE_BY_ONE = {
 }
 
 
+def variables_of(surroundings: Surroundings) -> dict[str, str]:
+    """The environment variables of a process."""
+    variables = {**os.environ, **surroundings.variables}
+    if not str(PROGRAM).isascii() and variables.get("LC_ALL") in ("C", "POSIX"):
+        # Python reads the .pth file with the path of this checkout in the encoding of the locale,
+        # and cannot start.
+        variables |= {"LC_ALL": "C.UTF-8", "PYTHONUTF8": "1"}
+    return variables
+
+
 def run(surroundings: Surroundings) -> str:
     """The digests of the results."""
     with tempfile.TemporaryDirectory() as out, tempfile.TemporaryDirectory() as folder:
@@ -74,7 +82,7 @@ def run(surroundings: Surroundings) -> str:
         done = subprocess.run(
             [sys.executable, *surroundings.options, str(PROGRAM), out],
             cwd=place,
-            env={**os.environ, **surroundings.variables},
+            env=variables_of(surroundings),
             preexec_fn=enter,
             capture_output=True,
             text=True,

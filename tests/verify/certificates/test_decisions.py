@@ -46,7 +46,7 @@ ROUNDED = """graph halvings(step: i64[] step) -> (value: f64[]) {
 """
 
 
-@pytest.mark.sample(every=4)
+@pytest.mark.sample(every=12)
 @pytest.mark.parametrize("seed", range(120))
 def test_drawn_schedules_jump_where_their_exact_values_do(seed: int) -> None:
     schedule = draw(seed)

@@ -114,6 +114,7 @@ def test_a_guard_that_no_ordinary_input_passes(lines: tuple[str, ...]) -> None:
 # --- files of this package -----------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize(
     "name",
     ["lamb", "adafactor", "adafactor_clamped", "prodigy", "d_adapt_sgd", "came", "shampoo"],

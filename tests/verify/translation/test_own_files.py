@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import sympy as sp
@@ -22,6 +23,7 @@ from closedform.verify.terms.evaluate import Undefined
 from closedform.verify.terms.sides import Sides, sides_of
 from closedform.verify.translation.scales import MOST_SIZES, scales_of, sizes_of_runs
 from tests.support.commands import CliRunner
+from tests.test_library import OPTIMIZERS
 from tests.verify.translation.host_steps import element_of, tensor_of_text
 from tests.verify.translation.test_rule_faults import with_eps_inside, with_sign
 
@@ -66,6 +68,40 @@ def test_the_exit_code_of_a_state_that_no_run_reaches(tmp_path: Path) -> None:
     result = CliRunner().invoke(words)
     assert result.exit_code == 5
     assert "a run need not reach this state" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize("function", ["Sqrt", "Log"])
+@pytest.mark.parametrize("name", ["adamw", "sgd", "lion"])
+def test_a_file_that_is_undefined_is_refuted_by_the_number_of_an_engine(
+    name: str, function: str, tmp_path: Path
+) -> None:
+    """A guard of a guard: it has no value over the real numbers, and one in onnxruntime."""
+    rule = OPTIMIZERS[name]()
+    cf.to_onnx(rule, tmp_path, params={"w": (2,)})
+    model = onnx.load(tmp_path / "step.onnx")
+    output = "next.param.w"
+    for node in model.graph.node:
+        node.output[:] = ["honest" if result == output else result for result in node.output]
+    for constant, number in (("minus", -1.0), ("nan", float("nan"))):
+        tensor = onnx.helper.make_tensor(constant, onnx.TensorProto.FLOAT, [], [number])
+        model.graph.initializer.append(tensor)
+    for operator, operands, result in (
+        ("Mul", ["grad.w", "grad.w"], "square"),
+        ("Sub", ["minus", "square"], "negative"),
+        (function, ["negative"], "undefined"),
+        ("IsNaN", ["undefined"], "is_nan"),
+        ("Where", ["is_nan", "nan", "honest"], "guarded"),
+        ("IsNaN", ["guarded"], "is_guarded"),
+        ("Neg", ["honest"], "opposite"),
+        ("Where", ["is_guarded", "opposite", "honest"], output),
+    ):
+        model.graph.node.append(onnx.helper.make_node(operator, operands, [result]))
+    onnx.save(model, tmp_path / "step.onnx")
+    report = check_file(tmp_path / "step.onnx", rule)
+    row = report.rows[0]
+    assert (row.verdict, report.exit_code()) == ("REFUTED", 1), row
+    assert "is undefined" in row.detail
+    assert "; onnxruntime computes " in row.detail
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (300, 50)])

@@ -84,12 +84,12 @@ def _nodes_of_clock(graph: Graph) -> frozenset[int]:
     # None stands for random numbers.
     inputs: list[frozenset[Role | None]] = []
     for node in graph.nodes:
-        own: frozenset[Role | None] = frozenset()
+        roles: frozenset[Role | None] = frozenset()
         if node.op is Op.INPUT:
-            own = frozenset({Role(node.attribute("role"))})
+            roles = frozenset({Role(node.attribute("role"))})
         elif node.op is Op.UNIFORM:
-            own = frozenset({None})
-        inputs.append(own.union(*(inputs[operand] for operand in node.operands)))
+            roles = frozenset({None})
+        inputs.append(roles.union(*(inputs[operand] for operand in node.operands)))
     # In the graph of a rule this is the role of sums and of states that parameters share, too.
     of_schedule = frozenset({Role.STEP, Role.HYPER} if _is_of_schedule(graph) else {Role.STEP})
     return frozenset(index for index, roles in enumerate(inputs) if roles and roles <= of_schedule)

@@ -98,13 +98,13 @@ def _is_sum_of_logarithms(form: Form) -> bool | None:
     total = fmpq(0)
     exponents: dict[fmpq, fmpq] = {}
     for monomial, coefficient in form.items():
-        power_form = _product(monomial, factor)
-        if coefficient.op is not Op.RATIONAL or len(power_form) > 1:
+        scaled_monomial = _product(monomial, factor)
+        if coefficient.op is not Op.RATIONAL or len(scaled_monomial) > 1:
             return None
-        if not power_form:
+        if not scaled_monomial:
             total += coefficient.value
             continue
-        ((generator, exponent),) = power_form
+        ((generator, exponent),) = scaled_monomial
         if exponent != 1:
             return None
         number = generator.args[0].value
@@ -225,10 +225,10 @@ def _power_of(form: Form | None, exponent: fmpq | None) -> Form | None:
     ((monomial, coefficient),) = form.items()
     if exponent.q != 1 and any(generator != _E for generator, _ in monomial):
         return None
-    power_form = tuple((generator, power * exponent) for generator, power in monomial)
+    monomial_power = tuple((generator, power * exponent) for generator, power in monomial)
     if coefficient == build.ONE:
-        return {_product(power_form): build.ONE}
-    return {_product(power_form): Term(Op.POWER, (coefficient, build.rational(exponent)))}
+        return {_product(monomial_power): build.ONE}
+    return {_product(monomial_power): Term(Op.POWER, (coefficient, build.rational(exponent)))}
 
 
 # --- algebraic numbers --------------------------------------------------------------------------
@@ -342,9 +342,9 @@ def _raise_radical(radicals: Mapping[Radical, fmpq], power: fmpq) -> dict[Radica
             return None
         for factor, exponent in factors.items():
             exponents[factor] = exponents.get(factor, fmpq(0)) + direction * exponent
-    power_form = {factor: exponent * power for factor, exponent in exponents.items()}
-    size = sum(factor.bit_length() * abs(int(e.floor())) for factor, e in power_form.items())
-    return None if size > LIMITS.separation_bits else _reduce(fmpq(1), power_form)
+    factor_powers = {factor: exponent * power for factor, exponent in exponents.items()}
+    size = sum(factor.bit_length() * abs(int(e.floor())) for factor, e in factor_powers.items())
+    return None if size > LIMITS.separation_bits else _reduce(fmpq(1), factor_powers)
 
 
 def _factors(number: fmpz) -> dict[int, int] | None:

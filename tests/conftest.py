@@ -52,6 +52,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--exhaustive", action="store_true", help="run every case of the sampled tests"
     )
+    parser.addoption(
+        "--device", default="cpu", help="the device of the tests that run on a GPU, too"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -42,31 +42,45 @@ def offered() -> Iterator[Any]:
             yield info
 
 
-def _inputs() -> list[Any]:
+def _inputs(device: str) -> list[Any]:
     return [
         pytest.param(info, given, id=f"{info.optim_cls.__name__}-{number}-{given.desc}")
         for info in offered()
-        for number, given in enumerate(info.optim_inputs_func(device="cpu"))
+        for number, given in enumerate(info.optim_inputs_func(device=device))
     ]
 
 
-def _errors() -> list[Any]:
-    found = []
-    for info in offered():
-        for number, given in enumerate(info.optim_error_inputs_func("cpu", torch.float32)):
-            name = info.optim_cls.__name__
-            found.append(
-                pytest.param(info, given, id=f"{name}-{number}-{given.optimizer_error_input.desc}")
-            )
-    return found
+def _errors(device: str) -> list[Any]:
+    return [
+        pytest.param(
+            info, given, id=f"{info.optim_cls.__name__}-{number}-{given.optimizer_error_input.desc}"
+        )
+        for info in offered()
+        for number, given in enumerate(info.optim_error_inputs_func(device, torch.float32))
+    ]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The inputs of torch's table for the device of ``--device``; GPUs have more of them."""
+    if "given" in metafunc.fixturenames:
+        is_input = "backend" in metafunc.fixturenames
+        device = metafunc.config.getoption("--device")
+        metafunc.parametrize(("info", "given"), (_inputs if is_input else _errors)(device))
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> str:
+    return str(request.config.getoption("--device"))
 
 
 def _shapes(name: str) -> list[tuple[int, ...]]:
     return [(3, 4), (5, 2)] if name == "Muon" else [(3, 4), (5,), ()]
 
 
-def _trained(make: Any, name: str, kwargs: dict[str, Any]) -> tuple[Any, list[nn.Parameter]]:
-    params = parameters(_shapes(name), dtype=torch.float64)
+def _trained(
+    make: Any, name: str, kwargs: dict[str, Any], device: str
+) -> tuple[Any, list[nn.Parameter]]:
+    params = parameters(_shapes(name), dtype=torch.float64, device=device)
     optimizer = make(params, **copy.deepcopy(kwargs))
     steps(optimizer, params, 4)
     return optimizer, params
@@ -83,19 +97,18 @@ def _close(got: list[Tensor], wanted: list[Tensor], name: str) -> None:
 
 @pytest.mark.filterwarnings(COMPILING)
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("info", "given"), _inputs())
 def test_an_input_of_torchs_suite_trains_and_is_saved_as_there(
-    info: Any, given: Any, backend: str
+    info: Any, given: Any, backend: str, device: str
 ) -> None:
     name = info.optim_cls.__name__
     kwargs = dict(given.kwargs)
     ours: Any = functools.partial(optim.OPTIMIZERS[name], backend=backend)
     if kwargs.get("differentiable"):
         with pytest.raises(ClosedFormError, match="differentiable=True is not supported"):
-            _trained(ours, name, kwargs)
+            _trained(ours, name, kwargs, device)
         return
-    theirs, wanted = _trained(info.optim_cls, name, kwargs)
-    optimizer, got = _trained(ours, name, kwargs)
+    theirs, wanted = _trained(info.optim_cls, name, kwargs, device)
+    optimizer, got = _trained(ours, name, kwargs, device)
     _close(values(got), values(wanted), name)
     # In both directions, and through pickle.
     saved, foreign = copy.deepcopy(optimizer.state_dict()), copy.deepcopy(theirs.state_dict())
@@ -108,7 +121,6 @@ def test_an_input_of_torchs_suite_trains_and_is_saved_as_there(
     _close(values(got), values(wanted), name)
 
 
-@pytest.mark.parametrize(("info", "given"), _errors())
 def test_an_invalid_input_of_torchs_suite_is_rejected(info: Any, given: Any) -> None:
     ours: Any = optim.OPTIMIZERS[info.optim_cls.__name__]
     invalid = given.optimizer_error_input

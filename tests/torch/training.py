@@ -12,12 +12,16 @@ SHAPES = ((), (0,), (5,), (3, 4), (2, 3, 4))
 
 
 def parameters(
-    shapes: Iterable[tuple[int, ...]] = SHAPES, *, seed: int = 0, dtype: torch.dtype = torch.float32
+    shapes: Iterable[tuple[int, ...]] = SHAPES,
+    *,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+    device: str = "cpu",
 ) -> list[nn.Parameter]:
-    """Parameters with normally distributed values."""
+    """Parameters with normally distributed values, which are equal on all devices."""
     generator = torch.Generator().manual_seed(seed)
     return [
-        nn.Parameter(torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype))
+        nn.Parameter(torch.randn(shape, generator=generator, dtype=torch.float64).to(device, dtype))
         for shape in shapes
     ]
 
@@ -36,7 +40,7 @@ def steps(
     for _ in range(count):
         for param in listed:
             drawn = torch.randn(param.shape, generator=generator, dtype=torch.float64)
-            param.grad = drawn.to(param.dtype)
+            param.grad = drawn.to(param.device, param.dtype)
         optimizer.step()
         if after is not None:
             after()

@@ -174,6 +174,12 @@ operators: $(STAMP)
 	@echo "== operators: rewrite docs/training_operators.md; review the change with git diff"
 	@$(BIN)/python docs/build_training_operators.py
 
+# With the Python of the machine: nothing is installed.
+gpu:
+	@echo "== gpu: optimizer steps on one CUDA GPU, next to torch; docs/gpu.md"
+	@PYTHONPATH=src:. python3 -m benchmarks.gpu; status=$$?; PYTHONPATH=. python3 -m docs.build_gpu; \
+	  exit $$status
+
 compare-runtimes: $(STAMP) $(COMPARE_STAMP)
 	@$(BIN)/python -m tests.support.suites run backends runtimes
 

@@ -4,9 +4,9 @@ python -m benchmarks.gpu             every section; minutes
 python -m benchmarks.gpu muon        some sections; the stored rows of others stay
 python -m benchmarks.gpu --device cpu  every section with small shapes, to try the script
 
-Writes ``tools/results/gpu.json`` after each section, and ``docs/gpu.md``. torch 2.11 or newer; a
-section that fails is stored with its error, and the others run. For example, the section
-"captured" stores the row ("AdamW: 1,000 replays, largest difference to eager steps", 0.0, bar 0).
+Writes ``tools/results/gpu.json`` after each row; ``docs/build_gpu.py`` writes the page. torch 2.11
+or newer; a section that fails is stored with its error, and the others run. The section "captured"
+stores, for example, ("AdamW: 1,000 replays, largest difference to eager steps", 0.0, bar 0).
 """
 
 from __future__ import annotations
@@ -168,10 +168,18 @@ def captured_rows(setting: Setting) -> Iterator[Row]:
         replayed = _train(setting, make_optimizer, is_captured=True)
         task = f"{name}: {REPLAYS:,} replays, largest difference to eager steps"
         yield Row(task, _difference(eager, replayed), 0, noise=0)
-    for word, rate in (("a number", 1e-2), ("a tensor", torch.tensor(1e-2, device=setting.device))):
-        make_torchs = functools.partial(torch.optim.AdamW, lr=rate, capturable=not setting.is_small)
+    as_tensor = functools.partial(torch.tensor, device=setting.device)
+    for word, as_rate in (("a number", float), ("a tensor", as_tensor)):
         states = [
-            _train(setting, make_torchs, is_captured=is_captured, schedule=lambda t: 0.99**t)
+            _train(
+                setting,
+                # A tensor is filled by the scheduler: each run has its own.
+                functools.partial(
+                    torch.optim.AdamW, lr=as_rate(1e-2), capturable=not setting.is_small
+                ),
+                is_captured=is_captured,
+                schedule=lambda t: 0.99**t,
+            )
             for is_captured in (False, True)
         ]
         task = f"torch's AdamW under LambdaLR, the rate {word}: largest difference to eager steps"
@@ -449,25 +457,25 @@ def measure(setting: Setting, names: Sequence[str], results: Path) -> bool:
     is_met = True
     for name in names:
         print(f"== {name}", flush=True)
-        start, error, rows = time.perf_counter(), "", []
+        section: dict[str, Any] = {"machine": _machine(setting), "error": "", "rows": []}
+        stored[name] = section
         try:
             for row in SECTIONS[name](setting):
-                rows += show([row])
+                show([row])
+                section["rows"].append(asdict(row))
+                is_met = is_met and row.is_met
+                _write(results, stored)
         except Exception as failure:  # the other sections still run
             traceback.print_exc()
-            error = f"{type(failure).__name__}: {failure}".strip()[:500]
-        stored[name] = {
-            "machine": _machine(setting),
-            "seconds": round(time.perf_counter() - start, 1),
-            "error": error,
-            "rows": [asdict(row) for row in rows],
-        }
-        is_met = is_met and not error and all(row.is_met for row in rows)
-        results.parent.mkdir(parents=True, exist_ok=True)
-        results.write_text(
-            json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+            section["error"] = f"{type(failure).__name__}: {failure}".strip()[:500]
+            is_met = False
+        _write(results, stored)
     return is_met
+
+
+def _write(results: Path, stored: Mapping[str, Any]) -> None:
+    results.parent.mkdir(parents=True, exist_ok=True)
+    results.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _machine(setting: Setting) -> str:

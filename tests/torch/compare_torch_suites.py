@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -86,12 +86,14 @@ def _trained(
     return optimizer, params
 
 
-def _close(got: list[Tensor], wanted: list[Tensor], name: str) -> None:
+def _close(got: list[Tensor], wanted: list[Tensor], name: str, kwargs: Mapping[str, Any]) -> None:
     for one, other in zip(got, wanted, strict=True):
         # float64 on both sides, six steps of some ten roundings; RAdam subtracts numbers of 1e3.
         # ASGD saves its rate of 0.02 in float32, which rounds by 6e-8; Muon iterates in bfloat16,
-        # where an ulp is 2^-8.
+        # where an ulp is 2^-8. Capturable steps of torch compute bias corrections in the float32
+        # of the count: 6e-8 in each of six steps.
         bound = {"Muon": 0.02, "ASGD": 1e-8}.get(name, 1e-9)
+        bound = max(bound, 6 * 6e-8 if kwargs.get("capturable") else 0)
         torch.testing.assert_close(one, other, rtol=bound, atol=bound)
 
 
@@ -109,7 +111,7 @@ def test_an_input_of_torchs_suite_trains_and_is_saved_as_there(
         return
     theirs, wanted = _trained(info.optim_cls, name, kwargs, device)
     optimizer, got = _trained(ours, name, kwargs, device)
-    _close(values(got), values(wanted), name)
+    _close(values(got), values(wanted), name, kwargs)
     # In both directions, and through pickle.
     saved, foreign = copy.deepcopy(optimizer.state_dict()), copy.deepcopy(theirs.state_dict())
     back = info.optim_cls(wanted, **copy.deepcopy(kwargs))
@@ -118,7 +120,7 @@ def test_an_input_of_torchs_suite_trains_and_is_saved_as_there(
     other.load_state_dict(foreign)
     steps(back, wanted, 2, seed=3)
     steps(other, got, 2, seed=3)
-    _close(values(got), values(wanted), name)
+    _close(values(got), values(wanted), name, kwargs)
 
 
 def test_an_invalid_input_of_torchs_suite_is_rejected(info: Any, given: Any) -> None:

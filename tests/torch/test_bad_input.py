@@ -243,3 +243,10 @@ def test_a_shape_without_a_rule_is_named_with_its_parameter() -> None:
     assert "the rule is only for shapes with shape.rank >= 2" in str(caught.value)
     assert "Optimizer, param group 1, parameter 'b' of shape [7]: rule 'muon'" in str(caught.value)
     assert len(optimizer.param_groups) == len(optimizer.state) == 1
+
+
+def test_foreach_and_fused_together_are_rejected_as_in_torch() -> None:
+    with pytest.raises(ArgumentError, match=r"foreach and fused cannot both be True"):
+        optim.AdamW([plain((2,))], foreach=True, fused=True)
+    with pytest.raises(RuntimeError, match="cannot be `True` together"):
+        torch.optim.AdamW([plain((2,))], foreach=True, fused=True)

@@ -273,6 +273,17 @@ def test_a_tensor_rate_is_read_on_the_device() -> None:
         assert largest_difference(ours, theirs) <= 1e-6  # the float32 of 0.01 is off by 2e-8 of it
 
 
+@pytest.mark.parametrize("shape", [(1,), (1, 1, 1)])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_tensor_of_one_element_is_a_number(backend: str, shape: tuple[int, ...]) -> None:
+    ours, theirs = parameters(), parameters()
+    rate, beta = torch.full(shape, 1e-2), torch.full(shape, 0.9)
+    steps(optim.AdamW(ours, lr=rate, betas=(beta, 0.99), backend=backend), ours, 3)  # type: ignore[arg-type]
+    steps(torch.optim.AdamW(theirs, lr=1e-2, betas=(0.9, 0.99)), theirs, 3)
+    assert [param.shape for param in ours] == [param.shape for param in theirs]
+    assert largest_difference(ours, theirs) <= 1e-6  # the float32 of 0.01 is off by 2e-8 of it
+
+
 def test_a_schedule_in_the_rule_is_driven_by_the_parameters_own_step() -> None:
     rate = cf.schedules.linear(0, 1e-2, 5).then(cf.schedules.cosine(1e-2, 0, 20))
     ours, theirs = parameters(), parameters()

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from closedform.errors import ArgumentError
 from closedform.torch.compat.namespaces import class_namespace
 from closedform.torch.compat.optimizers import NamedOptimizer, optimizer_classes
 
@@ -12,6 +13,15 @@ class _TorchOptimizer(NamedOptimizer):
     """The base of all classes: states are made by the first step, as in torch."""
 
     _creates_states_in_advance = False
+
+    def _begin(self, params: Any, source: Any, defaults: dict[str, Any], *options: Any) -> None:
+        if defaults.get("foreach") and defaults.get("fused"):
+            raise ArgumentError(
+                "foreach and fused cannot both be True",
+                where=source.name,
+                hint="leave foreach out for the fused kernel",
+            )
+        super()._begin(params, source, defaults, *options)
 
 
 class _WithScalars(_TorchOptimizer):

@@ -21,9 +21,10 @@ def is_training(group: Mapping[str, Any]) -> bool:
 
 
 def plain(value: object) -> Any:
-    """Returns a value for exact arithmetic: a tensor as its NumPy number."""
+    """Returns a value for exact arithmetic: a tensor of one element as its NumPy number."""
     if isinstance(value, Tensor):
-        return value.detach().cpu().numpy()[()]
+        array = value.detach().cpu().numpy()
+        return array.reshape(())[()] if array.size == 1 else array
     return tuple(plain(entry) for entry in value) if isinstance(value, tuple | list) else value
 
 

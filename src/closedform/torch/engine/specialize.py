@@ -625,5 +625,5 @@ class CompiledGroup:
     def _new(self, name: str, number: float | Tensor) -> Tensor:
         like = self.inputs[name]
         if isinstance(number, Tensor):
-            return number.detach().to(like.device, like.dtype)
+            return number.detach().to(like.device, like.dtype).reshape(())
         return torch.zeros_like(like) + number  # a number of a full would be a constant

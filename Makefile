@@ -14,8 +14,7 @@ COMPARE := .venv-compare/bin
 COMPARE_STAMP := .venv-compare/.installed
 SMOKE := build/wheel-smoke
 DIST := build/dist
-CODE := $(sort $(patsubst %/,%,src tests $(dir $(wildcard examples/*.py benchmarks/*.py)))) \
-  $(wildcard docs/*.py)
+CODE := $(sort $(patsubst %/,%,src tests $(dir $(wildcard examples/*.py benchmarks/*.py tools/*.py))))
 # One thread a worker: two workers that each start a thread per core slow each other down. The tests
 # of a file go to one worker, which makes what they share once.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
@@ -140,44 +139,44 @@ accuracy precision checker rocq transfer: $(STAMP)
 NAMES ?=
 environments: $(STAMP)
 	@$(BIN)/python -m tests.support.environments --workers $(WORKERS) $(NAMES)
-	@$(BIN)/python -m docs.build_environments
+	@$(BIN)/python -m tools.build_environments
 
 gallery: $(STAMP)
 	@echo "== gallery: rewrite docs/gallery.md; review the change with git diff"
-	@$(BIN)/python docs/build_gallery.py
+	@$(BIN)/python -m tools.build_gallery
 
 frameworks: $(STAMP)
 	@echo "== frameworks: rewrite docs/frameworks.md; review the change with git diff"
-	@$(BIN)/python -m docs.build_frameworks
+	@$(BIN)/python -m tools.build_frameworks
 
 notebooks: $(STAMP)
 	@echo "== notebooks: run docs/notebooks and store the outputs; review the change with git diff"
-	@$(BIN)/python -m docs.run_notebooks
+	@$(BIN)/python -m tools.run_notebooks
 
 trust: $(STAMP)
 	@echo "== trust: rewrite the figures of docs/limits_and_trust.md"
-	@PYTHONPATH=. $(BIN)/python -m docs.build_trust
+	@$(BIN)/python -m tools.build_trust
 
 stubs: $(STAMP)
 	@echo "== stubs: rewrite the types of the generated classes of closedform.torch"
-	@$(BIN)/python -m docs.build_stubs
+	@$(BIN)/python -m tools.build_stubs
 
 theorems: $(STAMP)
 	@echo "== theorems: rewrite docs/theorems.md; review the change with git diff"
-	@PYTHONPATH=. $(BIN)/python docs/theorems.py
+	@$(BIN)/python -m tools.theorems
 
 runtimes: $(STAMP)
 	@echo "== runtimes: rewrite docs/runtimes.md; review the change with git diff"
-	@$(BIN)/python docs/build_runtimes.py
+	@$(BIN)/python -m tools.build_runtimes
 
 operators: $(STAMP)
 	@echo "== operators: rewrite docs/training_operators.md; review the change with git diff"
-	@$(BIN)/python docs/build_training_operators.py
+	@$(BIN)/python -m tools.build_training_operators
 
 # With the Python of the machine: nothing is installed.
 gpu:
 	@echo "== gpu: optimizer steps on one CUDA GPU, next to torch; docs/gpu.md"
-	@PYTHONPATH=src:. python3 -m benchmarks.gpu; status=$$?; PYTHONPATH=. python3 -m docs.build_gpu; \
+	@PYTHONPATH=src:. python3 -m benchmarks.gpu; status=$$?; python3 -m tools.build_gpu; \
 	  exit $$status
 
 compare-runtimes: $(STAMP) $(COMPARE_STAMP)

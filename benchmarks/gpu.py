@@ -4,7 +4,7 @@ python -m benchmarks.gpu             every section; minutes
 python -m benchmarks.gpu muon        some sections; the stored rows of others stay
 python -m benchmarks.gpu --device cpu  every section with small shapes, to try the script
 
-Writes ``tools/results/gpu.json`` after each row; ``docs/build_gpu.py`` writes the page. torch 2.11
+Writes ``tools/results/gpu.json`` after each row; ``tools/build_gpu.py`` writes the page. torch 2.11
 or newer; a section that fails is stored with its error, and the others run. The section "captured"
 stores, for example, ("AdamW: 1,000 replays, largest difference to eager steps", 0.0, bar 0).
 """

@@ -1,6 +1,6 @@
 """``as_implemented=False`` computes the documented formula of a departure, or refuses the config.
 
-A departure with a documented formula has a counterexample in docs/defects.py, under the same name.
+A departure with a documented formula has a counterexample in tools/defects.py, under the same name.
 Its expected schedule was written by hand from the documentation, and is the judge here.
 """
 
@@ -17,7 +17,7 @@ from closedform.recipes import Recipe, load_recipe
 from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import document_of
 from closedform.recipes.frameworks import FRAMEWORKS
-from docs import defects as counterexamples
+from tools import defects as counterexamples
 
 Key = tuple[str, str]
 EXAMPLES = {(example.framework, example.name): example for example in counterexamples.DEFECTS}

@@ -8,8 +8,8 @@ import pytest
 
 from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.verify.terms.verdict import Status
-from docs import build_frameworks as build
-from docs.defects import DEFECTS, Defect
+from tools import build_frameworks as build
+from tools.defects import DEFECTS, Defect
 
 
 def test_pages_are_written_from_the_code() -> None:

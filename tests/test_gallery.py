@@ -7,7 +7,7 @@ import sympy as sp
 
 from closedform import frameworks, schedules
 from closedform.schedules.examples import EXAMPLES
-from docs import build_gallery as gallery
+from tools import build_gallery as gallery
 
 
 def test_page_says_what_the_code_says() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import gpu
 from benchmarks._side_by_side import Row
-from docs.build_gpu import SECTION
+from tools.build_gpu import SECTION
 
 
 def test_the_page_has_the_stored_figures() -> None:

@@ -7,7 +7,7 @@ from closedform import frameworks
 from tests.support.pages import ROOT, commands, copy, edits, run, write_new_files
 
 PAGE = ROOT / "docs" / "how_to_add_a_framework.md"
-FOLDERS = ("src/closedform", "tests", "docs", "examples", "benchmarks")
+FOLDERS = ("src/closedform", "tests", "docs", "tools", "examples", "benchmarks")
 FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile", "mkdocs.yml")
 SUITES = (
     "tests/recipes/test_frameworks.py",

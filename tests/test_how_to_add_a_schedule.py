@@ -10,7 +10,14 @@ from tests.schedules import test_every_schedule
 from tests.support.pages import ROOT, apply, commands, copy, edits, run, write_new_files
 
 PAGE = ROOT / "docs" / "how_to_add_a_schedule.md"
-FOLDERS = ("src/closedform", "docs", "tests/support", "tests/schedules", "tests/golden/library")
+FOLDERS = (
+    "src/closedform",
+    "docs",
+    "tools",
+    "tests/support",
+    "tests/schedules",
+    "tests/golden/library",
+)
 FILES = ("pyproject.toml", "tests/conftest.py", "tests/test_gallery.py", "tests/test_library.py")
 
 

@@ -9,7 +9,7 @@ from tests import test_library
 from tests.support.pages import ROOT, apply, commands, copy, edits, run, write_new_files
 
 PAGE = ROOT / "docs" / "how_to_add_an_optimizer.md"
-FOLDERS = ("src/closedform", "docs", "tests/support")
+FOLDERS = ("src/closedform", "docs", "tools", "tests/support")
 FILES = ("pyproject.toml", "tests/conftest.py", "tests/test_library.py", "tests/test_gallery.py")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.pages import ROOT, apply, commands, copy, edits, run, write_new_files
 
-FOLDERS = ("src/closedform", "tests", "docs", "examples", "benchmarks")
+FOLDERS = ("src/closedform", "tests", "docs", "tools", "examples", "benchmarks")
 FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile", "mkdocs.yml")
 SUITES: Mapping[str, tuple[str, ...]] = {
     "a_back_end": ("tests/exporters", "tests/ir", "tests/test_library.py"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from docs import run_notebooks as notebooks
+from tools import run_notebooks as notebooks
 
 PATHS = sorted(notebooks.FOLDER.glob("*.ipynb"))
 MOST_LINES = 15

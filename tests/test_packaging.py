@@ -168,7 +168,7 @@ def test_the_changelog_the_recipe_of_conda_and_the_package_have_one_version() ->
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     released = re.search(r"^## \[([\d.]+)\] - (\d{4}-\d\d-\d\d)$", changelog, re.MULTILINE)
     assert released is not None
-    recipe = (ROOT / "recipe" / "meta.yaml").read_text(encoding="utf-8")
+    recipe = (RECIPE).read_text(encoding="utf-8")
     assert released[1] == __version__
     assert f'{{% set version = "{__version__}" %}}' in recipe
     assert PROJECT["requires-python"] == ">=3.11"
@@ -177,7 +177,7 @@ def test_the_changelog_the_recipe_of_conda_and_the_package_have_one_version() ->
 
 
 def test_the_recipe_of_conda_has_the_dependencies_of_the_package() -> None:
-    text = (ROOT / "recipe" / "meta.yaml").read_text(encoding="utf-8")
+    text = (RECIPE).read_text(encoding="utf-8")
     section = text.partition("  run:\n")[2].partition("\n\n")[0]
     lines = [line.strip().removeprefix("- ") for line in section.splitlines()]
     requirements = [line.lower() for line in lines if not line.startswith("python >")]

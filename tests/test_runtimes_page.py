@@ -2,9 +2,9 @@
 
 import json
 
-from docs import build_runtimes as build
 from tests.runtimes.runtimes import RUNTIMES
 from tests.support.backends import BACKENDS
+from tools import build_runtimes as build
 
 
 def test_page_is_written_from_the_results() -> None:

@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 import closedform as cf
-from docs import build_checker, build_environments, build_rocq, build_trust
-from docs.sections import GeneratedSection
+from tools import build_checker, build_environments, build_rocq, build_trust
+from tools.sections import GeneratedSection
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = {f"notebooks/{path.stem}.md" for path in (ROOT / "docs" / "notebooks").iterdir()}
 GENERATED = {"changelog.md", "benchmarks.md"} | NOTEBOOKS
-"""Pages that docs/site.py makes, as all those of api/."""
+"""Pages that tools/site.py makes, as all those of api/."""
 
 
 def pages(entry: Any) -> list[str]:
@@ -100,7 +100,7 @@ def test_no_page_loads_a_script_a_style_or_a_font_from_another_site() -> None:
 
 
 def test_each_page_of_the_reference_is_in_the_navigation() -> None:
-    source = (ROOT / "docs" / "site.py").read_text(encoding="utf-8")
+    source = (ROOT / "tools" / "site.py").read_text(encoding="utf-8")
     listed = {page for page in navigation() if page.startswith("api/")} - {"api/index.md"}
     assert listed
     assert all(f'"{Path(page).stem}": ("closedform' in source for page in listed)

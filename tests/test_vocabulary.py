@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted(
     path
     for pattern in (
-        *(f"{folder}/**/*.py" for folder in ("src", "tests", "examples", "benchmarks", "docs")),
+        *(f"{folder}/**/*.py" for folder in ("src", "tests", "examples", "benchmarks", "tools")),
         *("docs/**/*.md", "benchmarks/*.md", "*.md"),
     )
     for path in ROOT.glob(pattern)
@@ -62,7 +62,7 @@ TERMS = (
 # The files that define, test or list deprecated names and words, and the flags of recorded values.
 ALIASES = {
     "CHANGELOG.md",
-    "docs/theorems.py",
+    "tools/theorems.py",
     "src/closedform/__init__.py",
     "src/closedform/deprecation.py",
     "src/closedform/dialects.py",

@@ -1,7 +1,7 @@
 """AdamW with parameters in bfloat16: losses beside float32 and torchao, and the bits of engines.
 
 `make precision` runs it, some two hours on a core, and stores the results in
-docs/low_precision.json. An interrupted run goes on where it stopped.
+tools/results/low_precision.json. An interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -17,15 +17,6 @@ import torch
 
 from closedform import transforms
 from closedform.language import GRAD, State, UpdateRule, state
-from docs.build_low_precision import (
-    EIGHT_BITS,
-    FOUR_BITS,
-    LANGUAGE,
-    QUADRATIC,
-    RANDOM,
-    RESULTS,
-    TOLERATED,
-)
 from tests.low_precision.engines import ENGINES, Session
 from tests.low_precision.problems import Language, Problem, Quadratic, Separable
 from tests.low_precision.runs import (
@@ -41,6 +32,15 @@ from tests.low_precision.runs import (
     trained,
 )
 from tests.support.stored_results import StoredResults
+from tools.build_low_precision import (
+    EIGHT_BITS,
+    FOUR_BITS,
+    LANGUAGE,
+    QUADRATIC,
+    RANDOM,
+    RESULTS,
+    TOLERATED,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torchao and torch's compiler
 

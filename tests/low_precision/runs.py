@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from closedform import optimizers, transforms
 from closedform.language import Schedule, UpdateRule
 from closedform.transforms.quantized_states import QUANTIZATIONS, Quantization
-from docs.build_low_precision import EIGHT_BITS, FOUR_BITS
 from tests.low_precision.engines import (
     BF16,
     Arrays,
@@ -26,6 +25,7 @@ from tests.low_precision.engines import (
     states_in_torch,
 )
 from tests.low_precision.problems import Problem
+from tools.build_low_precision import EIGHT_BITS, FOUR_BITS
 
 WEIGHT_DECAY = 0.01
 ENDING = 10

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from docs.build_low_precision import (
+from tools.build_low_precision import (
     EIGHT_BITS,
     FOUR_BITS,
     LANGUAGE,

@@ -1,7 +1,7 @@
 """How accurate schedules are, in each back end and precision and in other packages.
 
-``make accuracy`` runs it and writes ``docs/accuracy.json``, from which ``docs/build_accuracy.py``
-writes the page. Exact values are enclosed by balls of 128 bits, once for each schedule.
+``make accuracy`` runs it and writes ``tools/results/accuracy.json``; ``tools/build_accuracy.py``
+then writes the page. Exact values are enclosed by balls of 128 bits, once for each schedule.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.numerics.long_runs import (
 from tests.support.backends import BACKENDS, IN_PAIRS
 from tests.support.study import STUDY
 
-RESULTS = Path(__file__).parents[2] / "docs" / "accuracy.json"
+RESULTS = Path(__file__).parents[2] / "tools" / "results" / "accuracy.json"
 
 PRECISIONS: dict[str, dict[str, Any]] = {
     "float64": {"dtype": "f64"},

@@ -1,7 +1,7 @@
 """How accurate one update of every rule is, in each back end and in other packages.
 
-``make accuracy`` runs it and writes ``docs/update_accuracy.json``, from which
-``docs/build_accuracy.py`` writes its part of the page. The exact value of the next parameter is
+``make accuracy`` runs it and writes ``tools/results/update_accuracy.json``, from which
+``tools/build_accuracy.py`` writes its part of the page. The exact value of the next parameter is
 that of the rule's formula in 60 digits, from the numbers that the engine begins with.
 """
 
@@ -36,7 +36,7 @@ from tests.numerics.updates import (
 from tests.support.backends import BACKENDS
 from tests.support.exact_updates import exact_param
 
-RESULTS = Path(__file__).parents[2] / "docs" / "update_accuracy.json"
+RESULTS = Path(__file__).parents[2] / "tools" / "results" / "update_accuracy.json"
 
 ENGINES = ("onnxruntime", "onnxruntime, optimized", "torch", "C")
 EPSILON = {DType.F32: 2.0**-23, DType.F64: 2.0**-52}

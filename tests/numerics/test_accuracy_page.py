@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from docs import build_accuracy as page
-from docs import update_accuracy as updates
 from tests.numerics.long_runs import EXHAUSTIVE, FACTOR, PEAK, long_runs
 from tests.numerics.other_optimizers import OPTAX, TORCH
 from tests.numerics.updates import KINDS, is_separate, rules
+from tools import build_accuracy as page
+from tools import update_accuracy as updates
 
 RESULTS = json.loads(page.RESULTS.read_text(encoding="utf-8"))
 UPDATES = json.loads(updates.RESULTS.read_text(encoding="utf-8"))

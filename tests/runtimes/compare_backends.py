@@ -1,6 +1,6 @@
 """Every schedule and rule in every back end of the table: ``make compare-runtimes``.
 
-The results go to ``docs/backends.json``, from which ``docs/build_runtimes.py`` writes the page.
+The results go to ``tools/results/backends.json``; ``tools/build_runtimes.py`` writes the page.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.runtimes.op_probes import allowed, measured, probes
 from tests.support.backends import BACKENDS, Backend, differences
 from tests.test_library import OPTIMIZERS, drawn_inputs, fitting
 
-RESULTS = ROOT / "docs" / "backends.json"
+RESULTS = ROOT / "tools" / "results" / "backends.json"
 Entry = tuple[str, str, Graph, dict[str, Array], DType]
 
 

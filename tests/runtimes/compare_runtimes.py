@@ -1,7 +1,7 @@
 """Every schedule and rule as a file in every runtime that reads ONNX: ``make compare-runtimes``.
 
 Each runtime is installed into an environment of its own below ``build/runtimes``. The results go to
-``docs/runtimes.json``, from which ``docs/build_runtimes.py`` writes the page.
+``tools/results/runtimes.json``, from which ``tools/build_runtimes.py`` writes the page.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.support.values import decode
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 BUILD = ROOT / "build" / "runtimes"
-RESULTS = ROOT / "docs" / "runtimes.json"
+RESULTS = ROOT / "tools" / "results" / "runtimes.json"
 Files = Callable[[Runtime], tuple[Path, dict[str, dict[str, str]]]]
 LEAST = {"schedules": 75, "rules": 17}
 

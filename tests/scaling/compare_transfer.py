@@ -1,6 +1,6 @@
 """Widths from 64 to 1,024: activations that keep their scale, and the best learning rates.
 
-`make transfer` runs it, about 30 minutes on a core, and stores the results in docs/scaling.json.
+`make transfer` runs it, about 30 minutes on a core, and writes tools/results/scaling.json.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from docs.build_scaling import RESULTS, best_powers
 from tests.scaling.models import FLATNESS, WIDTHS, coordinates, final_loss, spread
+from tools.build_scaling import RESULTS, best_powers
 
 RATES: Mapping[str, tuple[range, int]] = {
     "mlp": (range(-10, -4), 200),

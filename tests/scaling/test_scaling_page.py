@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from docs.build_scaling import PAGE, RESULTS, best_powers, page, spreads
 from tests.scaling.models import FLATNESS
+from tools.build_scaling import PAGE, RESULTS, best_powers, page, spreads
 
 
 def test_the_page_has_the_stored_results() -> None:

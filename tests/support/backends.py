@@ -3,7 +3,7 @@
 The suite is ``tests/exporters/test_ops.py``, each op at special values, and
 ``tests/test_library.py``, each schedule and rule of the library at the same points. A result is
 compared with that of the evaluator, within what the op table admits for the ops of the graph, and
-what the row of the back end adds. ``docs/build_runtimes.py`` writes the page of the results.
+what the row of the back end adds. ``tools/build_runtimes.py`` writes the page of the results.
 """
 
 from __future__ import annotations

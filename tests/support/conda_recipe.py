@@ -1,6 +1,6 @@
 """The recipe of conda-forge with the hash of an sdist: ``release.yml`` prints it for a release.
 
-A commit cannot contain the hash of its own sdist: recipe/meta.yaml has zeros in its place.
+A commit cannot contain the hash of its own sdist: packaging/conda/meta.yaml has zeros in its place.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-RECIPE = Path(__file__).parents[2] / "recipe" / "meta.yaml"
+RECIPE = Path(__file__).parents[2] / "packaging" / "conda" / "meta.yaml"
 
 
 def fill_recipe(text: str, sdist: Path) -> str:

@@ -2,9 +2,10 @@
 
 ``python -m tests.support.environments [NAME …]`` makes build/environments/NAME, a virtual
 environment with the versions of its constraints, and runs the tests folder by folder. The results
-stand in docs/environments.json with the commit and a digest of their inputs; a folder whose result
-is fresh is not run again, so an interrupted run goes on where it stopped. The skips of a folder are
-fixed by reason: a run with more of them fails, unless --accept-skips says that they are right.
+stand in tools/results/environments.json with the commit and a digest of their inputs; a folder
+whose result is fresh is not run again, so an interrupted run goes on where it stopped. The skips of
+a folder are fixed by reason: a run with more of them fails, unless --accept-skips says that they
+are right.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 
 from tests.support.inputs import ROOT, commit, digest
 
-RESULTS = ROOT / "docs" / "environments.json"
+RESULTS = ROOT / "tools" / "results" / "environments.json"
 FOLDER = ROOT / "build" / "environments"
 INPUTS = ("src/closedform", "tests/support", "tests/conftest.py", "pyproject.toml")
 RUNNERS = ("pytest", "pytest-xdist", "hypothesis", "networkx")

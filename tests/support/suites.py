@@ -2,9 +2,9 @@
 
 ``python -m tests.support.suites run [NAME …]`` runs suites one by one. Without names these are the
 suites of ``make compare`` whose stored result is not fresh, so an interrupted run goes on where it
-stopped. docs/suites.json has the results, each with the commit and a digest of its inputs: it is
-fresh while these files are the same. The files that a suite writes, such as docs/accuracy.json,
-are of the same commit. ``python -m tests.support.suites status`` lists them all.
+stopped. tools/results/suites.json has the results, each with the commit and a digest of its inputs:
+it is fresh while these files are the same. The files that a suite writes, such as accuracy.json
+there, are of the same commit. ``python -m tests.support.suites status`` lists them all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from tests.support.inputs import ROOT, commit, digest
 
-RECORDS = ROOT / "docs" / "suites.json"
+RECORDS = ROOT / "tools" / "results" / "suites.json"
 COMMON_INPUTS = ("src/closedform", "tests/support", "tests/conftest.py", "constraints.txt")
 REQUIREMENTS = (
     "tests/recipes/compare_requirements.txt",
@@ -46,7 +46,7 @@ class Suite:
     """A comparison that takes longer than the tests of ``make test``.
 
     Attributes:
-        name: Its name in SUITES=, and in docs/suites.json.
+        name: Its name in SUITES=, and in tools/results/suites.json.
         title: The claim that it compares with something.
         arguments: The arguments of pytest.
         is_compared: Whether it runs in .venv-compare, which has the packages of others.
@@ -331,21 +331,21 @@ SUITES = (
         "tests/numerics/compare_accuracy.py",
         "tests/numerics/compare_update_accuracy.py",
         variables={"KERAS_BACKEND": "jax"},
-        afterwards=("docs/build_accuracy.py",),
+        afterwards=("-m", "tools.build_accuracy"),
     ),
     # Some 70 minutes on one core.
     compared_suite(
         "precision",
         "parameters in bfloat16, next to float32 and torchao; docs/low_precision.md",
         "tests/low_precision/compare_low_precision.py",
-        afterwards=("-m", "docs.build_low_precision"),
+        afterwards=("-m", "tools.build_low_precision"),
     ),
     # Half an hour on one core.
     main_suite(
         "checker",
         "proofs of all proved goals, replayed; false claims, edited proofs; docs/verification.md",
         "tests/verify/compare_certification.py",
-        afterwards=("-m", "docs.build_checker"),
+        afterwards=("-m", "tools.build_checker"),
     ),
     # Twenty minutes on one core. Debian: apt-get install coq libcoq-interval
     main_suite(
@@ -353,7 +353,7 @@ SUITES = (
         "proofs of all verdicts, checked by Rocq; false claims, edited proofs",
         "tests/verify/rocq/compare_rocq.py",
         program="coqc",
-        afterwards=("-m", "docs.build_rocq"),
+        afterwards=("-m", "tools.build_rocq"),
     ),
     # About 30 minutes on one core.
     main_suite(
@@ -361,7 +361,7 @@ SUITES = (
         "best learning rates over widths; docs/scaling.md",
         "tests/scaling/compare_transfer.py",
         is_default=False,
-        afterwards=("-m", "docs.build_scaling"),
+        afterwards=("-m", "tools.build_scaling"),
     ),
     compared_suite(
         "backends",
@@ -375,7 +375,7 @@ SUITES = (
         "tests/runtimes/compare_runtimes.py",
         is_default=False,
         variables={"RUST_BACKTRACE": "0"},
-        afterwards=("docs/build_runtimes.py",),
+        afterwards=("-m", "tools.build_runtimes"),
     ),
     main_suite(
         "torch-tests",

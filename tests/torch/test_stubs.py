@@ -14,8 +14,8 @@ from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.schedules import linear
 from closedform.torch import optim
 from closedform.torch.compat.arguments import ARGUMENTS
-from docs.build_stubs import FOLDER, MODULES, stub_text
 from tests.torch.training import parameters
+from tools.build_stubs import FOLDER, MODULES, stub_text
 
 SYSTEMS = ("cerebras", "pytorch_accelerated", "timm", "torch")
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 
 from closedform.training.gradients.rules import RULES
-from docs import build_training_operators as build
 from tests.support.stored_results import StoredResults
 from tests.training.gradient_faults import planted_faults
 from tests.training.test_gradients import WITH_GRADIENTS
+from tools import build_training_operators as build
 
 _SLOW = (
     "nn.functional.group_norm",

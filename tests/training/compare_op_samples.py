@@ -1,7 +1,7 @@
 """Every differentiable operator of torch's table: trained as in torch, or refused by name.
 
-The results go to ``docs/training_operators.json``, from which ``docs/build_training_operators.py``
-writes the page. An interrupted run goes on where it stopped.
+The results go to ``tools/results/training_operators.json``; ``tools/build_training_operators.py`` writes
+the page. An interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from closedform.training.gradients.rules import RULES, kind_of
-from docs import build_training_operators as build
 from tests.support.stored_results import StoredResults
 from tests.training.op_samples import Result, operators, outcome, samples, variants
+from tools import build_training_operators as build
 
 
 def _reason(text: str) -> str:

@@ -13,8 +13,8 @@ from torch import nn
 
 from closedform.training.tables import union
 from closedform.training.tracing.trace import trace
-from docs import build_training_operators as build
 from tests.training.op_samples import Result, operators, outcome, samples, variants
+from tools import build_training_operators as build
 
 REFUSED = {
     "linalg.svd": r"the operator aten._linalg_svd.default of torch.linalg.svd has no ONNX form, "

@@ -17,7 +17,6 @@ import pytest
 from closedform.verify.certification.search import NoProofError, certify
 from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.replay import check
-from docs.sections import add_figures
 from tests.support.stored_results import StoredResults
 from tests.verify.checker.attacks import offer_edits, offer_false_claims
 from tests.verify.checker.false_claims import false_claims
@@ -26,8 +25,9 @@ from tests.verify.checker.proof_edits import HARMLESS
 from tests.verify.goals import PROVED
 from tests.verify.proved_goals import SOURCES, ProvedGoal, distinct_goals
 from tests.verify.tactics.test_goals import GOALS
+from tools.sections import add_figures
 
-FIGURES = Path(__file__).parents[2] / "docs" / "checker.json"
+FIGURES = Path(__file__).parents[2] / "tools" / "results" / "checker.json"
 MEDIAN_MS = 5
 # The least share of the goals whose proofs are accepted; the reasons of the rest are stored.
 SHARES = {"table": 0.9, "theorems": 0.9, "schedules": 0.99, "rules": 0.97}

@@ -7,7 +7,6 @@ import statistics
 import time
 from collections.abc import Iterable
 
-from docs.theorems import THEOREMS
 from tests.verify.faults import WRONG, Outcome, table
 from tests.verify.library_faults import (
     Fault,
@@ -17,6 +16,7 @@ from tests.verify.library_faults import (
     source_faults,
     standard,
 )
+from tools.theorems import THEOREMS
 
 FAULTS, SOURCE_FAULTS, SCHEDULES = 1200, 250, 120
 # The limit of a claim, in seconds of this process, in which z3 works.

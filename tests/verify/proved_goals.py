@@ -10,10 +10,10 @@ from closedform.verify.certification.statements import statement_of
 from closedform.verify.claims.core import Claim
 from closedform.verify.claims.report import Report
 from closedform.verify.terms.tree import Term
-from docs.theorems import THEOREMS
 from tests.test_library import OPTIMIZERS, SCHEDULES
 from tests.verify.goals import PROVED
 from tests.verify.tactics.test_goals import GOALS
+from tools.theorems import THEOREMS
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from closedform.verify.tactics.escalation import EVALUATION
 from closedform.verify.terms.evaluate import Undefined, holds, value
 from closedform.verify.terms.tree import symbols
 from closedform.verify.terms.verdict import Status, Verdict
-from docs import theorems as docs
-from docs.theorem import PROVED, REFUTED, Section, Theorem
 from tests.recipes.schedule_tables import DEFECTS
 from tests.reference.records import schedule_records
+from tools import theorems as docs
+from tools.theorem import PROVED, REFUTED, Section, Theorem
 
 LINES: dict[str, str] = dict(
     re.findall(

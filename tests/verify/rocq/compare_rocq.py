@@ -27,7 +27,6 @@ from closedform.verify.rocq.definitions import InexpressibleError
 from closedform.verify.rocq.files import RocqFile, printed_axioms, rocq_file, unexpected_axioms
 from closedform.verify.rocq.gappa import error_goals
 from closedform.verify.rocq.script import claim_section
-from docs.sections import add_figures
 from tests.test_library import SCHEDULES
 from tests.verify.checker.planted import WORK, false_goals, perturb
 from tests.verify.goals import PROVED, Goal
@@ -43,10 +42,11 @@ from tests.verify.rocq.corpus import (
 from tests.verify.rocq.edits import edited_texts
 from tests.verify.rocq.floats import GAPPA, bounded_graph, run_gappa
 from tests.verify.tactics.test_goals import GOALS
+from tools.sections import add_figures
 
 pytestmark = pytest.mark.skipif(COQC is None, reason="coqc is not installed")
 
-FIGURES = Path(__file__).parents[3] / "docs" / "rocq.json"
+FIGURES = Path(__file__).parents[3] / "tools" / "results" / "rocq.json"
 GOALS_PER_FILE = 40
 """To load the libraries and to print the axioms takes 4 s a file, a goal 0.3 s."""
 PROCESSES = 2

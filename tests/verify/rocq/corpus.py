@@ -14,10 +14,10 @@ from closedform.verify.certification.search import NoProofError, certify
 from closedform.verify.claims import equal
 from closedform.verify.claims.certified import CertifiedGoal
 from closedform.verify.claims.core import Claim
-from docs.theorems import THEOREMS
 from tests.test_library import SCHEDULES
 from tests.verify.goals import PROVED
 from tests.verify.proved_goals import ProvedGoal
+from tools.theorems import THEOREMS
 
 SECONDS_OF_SEARCH = 60
 """Of the processor, for one proof: a goal whose search takes longer has no proof."""

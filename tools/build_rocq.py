@@ -1,19 +1,17 @@
 """Writes the table of docs/verification.md: which verdicts Rocq accepts, the rest by reason.
 
-`make rocq` measures and runs it. The figures stand in docs/rocq.json.
+`make rocq` measures and runs it. The figures stand in tools/results/rocq.json.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from docs.sections import GeneratedSection
+from tools.sections import DOCS, RESULTS_FOLDER, GeneratedSection
 
-DOCS = Path(__file__).parent
-FIGURES = DOCS / "rocq.json"
+FIGURES = RESULTS_FOLDER / "rocq.json"
 
 SUBJECTS = {
     "theorems": "rows of [theorems](theorems.md) that are PROVED",

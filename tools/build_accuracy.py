@@ -7,17 +7,14 @@ accuracy.json, and `compare_update_accuracy.py` in update_accuracy.json.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from docs import update_accuracy
+from tools import update_accuracy
+from tools.sections import DOCS, RESULTS_FOLDER
 
-DOCS = Path(__file__).parent
 PAGE = DOCS / "accuracy.md"
-RESULTS = DOCS / "accuracy.json"
+RESULTS = RESULTS_FOLDER / "accuracy.json"
 
 ROUNDED = ("float32 of float64 scalars", "double-float")
 """The precisions whose values are meant to be the float32 nearest to the exact value."""

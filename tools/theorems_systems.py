@@ -17,7 +17,7 @@ from closedform.language import (
 from closedform.verify.claims.core import Claim
 from closedform.verify.claims.step import step_of
 from closedform.verify.terms.build import equal
-from docs.theorem import (
+from tools.theorem import (
     ACCELERATED,
     CEREBRAS,
     REFUTED,

@@ -1,7 +1,7 @@
 """One recipe, a cosine with a warmup, as the config of each framework.
 
-docs/build_frameworks.py compares its curves; docs/defects.py has it as a counterexample of several
-frameworks.
+tools/build_frameworks.py compares its curves; tools/defects.py has it as a counterexample of
+several frameworks.
 """
 
 from __future__ import annotations

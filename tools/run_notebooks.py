@@ -17,7 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent / "notebooks"
+from tools.sections import DOCS
+
+FOLDER = DOCS / "notebooks"
 
 Cell = dict[str, Any]
 

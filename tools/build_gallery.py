@@ -22,8 +22,8 @@ from closedform.language.printing import latex
 from closedform.options import GraphOptions, ModelSpec
 from closedform.plotting import plot_schedule
 from closedform.schedules.examples import EXAMPLES
+from tools.sections import DOCS
 
-DOCS = Path(__file__).parent
 PAGE = DOCS / "gallery.md"
 PLOTS = DOCS / "gallery"
 

@@ -10,13 +10,13 @@ import lzma
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from closedform.recipes.frameworks import FRAMEWORKS
-from docs.defects import DEFECTS
-from docs.sections import GeneratedSection
-from docs.theorems import THEOREMS
+from tools.defects import DEFECTS
+from tools.sections import DOCS, RESULTS_FOLDER, GeneratedSection
+from tools.theorems import THEOREMS
 
-DOCS = Path(__file__).parent
 RECORDS = DOCS.parent / "tests" / "reference"
 
 
@@ -64,7 +64,7 @@ def figures() -> Iterator[Figure]:
         "the prover, each counterexample in exact arithmetic",
         "`make test`",
     )
-    accuracy = json.loads((DOCS / "accuracy.json").read_text(encoding="utf-8"))["schedules"]
+    accuracy = _results("accuracy.json")["schedules"]
     columns = [column for table in accuracy.values() for column in table.values()]
     yield Figure(
         "[values](accuracy.md) of schedules",
@@ -73,7 +73,7 @@ def figures() -> Iterator[Figure]:
         "ball arithmetic",
         "`make accuracy`",
     )
-    backends = json.loads((DOCS / "backends.json").read_text(encoding="utf-8"))
+    backends = _results("backends.json")
     yield Figure(
         "[back ends](runtimes.md)",
         sum(sum(entry["passed"].values()) for entry in backends.values()),
@@ -81,7 +81,7 @@ def figures() -> Iterator[Figure]:
         "the evaluator of the IR",
         "`make compare-runtimes`",
     )
-    operators = json.loads((DOCS / "training_operators.json").read_text(encoding="utf-8"))
+    operators = _results("training_operators.json")
     matched = sum(entry[0] == "matched" for entry in operators["entries"].values())
     yield Figure(
         "[operators](training_operators.md) in training",
@@ -141,6 +141,10 @@ def rounded_down(number: int) -> int:
     """
     magnitude = int(10 ** max(len(str(number)) - 2, 0))
     return number // magnitude * magnitude
+
+
+def _results(name: str) -> Any:
+    return json.loads((RESULTS_FOLDER / name).read_text(encoding="utf-8"))
 
 
 SECTION = GeneratedSection(

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/scaling.md from docs/scaling.json.
+"""Writes the tables of docs/scaling.md from tools/results/scaling.json.
 
 `make transfer` runs it, on the results that tests/scaling/compare_transfer.py stored.
 """
@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from docs.sections import replace_section
+from tools.sections import DOCS, RESULTS_FOLDER, replace_section
 
-DOCS = Path(__file__).parent
-RESULTS = DOCS / "scaling.json"
+RESULTS = RESULTS_FOLDER / "scaling.json"
 PAGE = DOCS / "scaling.md"
 BEGIN, END = "<!-- results -->\n", "<!-- end -->\n"
 SUBJECTS = {

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/low_precision.md from docs/low_precision.json.
+"""Writes the tables of docs/low_precision.md from tools/results/low_precision.json.
 
 `make precision` runs it, on the results that tests/low_precision/compare_low_precision.py stored.
 """
@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from docs.sections import replace_section
+from tools.sections import DOCS, RESULTS_FOLDER, replace_section
 
-DOCS = Path(__file__).parent
-RESULTS = DOCS / "low_precision.json"
+RESULTS = RESULTS_FOLDER / "low_precision.json"
 PAGE = DOCS / "low_precision.md"
 BEGIN, END = "<!-- results -->\n", "<!-- end -->\n"
 BEGIN_CODES, END_CODES = "<!-- few bits -->\n", "<!-- end of few bits -->\n"

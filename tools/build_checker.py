@@ -1,6 +1,6 @@
 """Writes the table of docs/verification.md: which proved goals the second checker accepts.
 
-`make checker` measures and runs it. The figures stand in docs/checker.json.
+`make checker` measures and runs it. The figures stand in tools/results/checker.json.
 """
 
 from __future__ import annotations
@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from docs.sections import GeneratedSection
+from tools.sections import DOCS, RESULTS_FOLDER, GeneratedSection
 
-DOCS = Path(__file__).parent
-FIGURES = DOCS / "checker.json"
+FIGURES = RESULTS_FOLDER / "checker.json"
 
 SUBJECTS = {
     "schedules": "standard claims about the schedules of the library",

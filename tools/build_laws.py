@@ -1,13 +1,12 @@
 """Draws docs/laws.svg: the schedule that the Multi-Power Law designs, and bounds during runs."""
 
-from pathlib import Path
-
 import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot as plt
 
 from closedform import schedules
 from closedform.laws import NonIncreasing, design, predict
+from tools.sections import DOCS
 
 PEAK, END, STEPS, WARMUP = 3e-4, 3e-5, 24_000, 2_160
 BASE_RATES = {"constant": 0.018175895, "WSD": 0.025373661, "cosine": 0.048241887}
@@ -44,7 +43,7 @@ def main() -> None:
     for axes in (left, right):
         axes.legend(frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(Path(__file__).parent / "laws.svg", metadata={"Date": None})
+    figure.savefig(DOCS / "laws.svg", metadata={"Date": None})
 
 
 if __name__ == "__main__":

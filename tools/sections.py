@@ -1,4 +1,7 @@
-"""Generated sections of pages, between two marks, and the stored figures behind them."""
+"""Generated sections of pages, between two marks, and the stored figures behind them.
+
+``replace_section("a <b> old <e> z", "<b>", "<e>", " new ")`` is ``"a <b> new <e> z"``.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+RESULTS_FOLDER = Path(__file__).parent / "results"
 
 
 def replace_section(text: str, begin: str, end: str, section: str) -> str:

@@ -27,10 +27,10 @@ from closedform.recipes.defects import Defect as Declared
 from closedform.recipes.defects import DefectKind
 from closedform.recipes.document import document_of
 from closedform.recipes.framework import Framework
-from docs.defects import DEFECTS, Defect
-from docs.one_recipe import CONFIGS
+from tools.defects import DEFECTS, Defect
+from tools.one_recipe import CONFIGS
+from tools.sections import DOCS
 
-DOCS = Path(__file__).parent
 PAGE = DOCS / "frameworks.md"
 PLOT = DOCS / "frameworks" / "one_recipe.svg"
 REGISTRY = DOCS.parent / "src" / "closedform" / "recipes" / "registry.py"

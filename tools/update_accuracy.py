@@ -1,17 +1,18 @@
 """The part of docs/accuracy.md about updates: errors of one update of every rule.
 
 `tests/numerics/compare_update_accuracy.py` stored the results in update_accuracy.json, and
-`docs/build_accuracy.py` writes the page.
+`tools/build_accuracy.py` writes the page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "update_accuracy.json"
+from tools.sections import RESULTS_FOLDER
+
+RESULTS = RESULTS_FOLDER / "update_accuracy.json"
 
 COLUMNS = ("elements", "ulp", "ulp_of_scale", "rounded", "not_finite")
 """The columns of a stored row."""

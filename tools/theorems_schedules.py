@@ -15,7 +15,7 @@ from closedform.language import (
     t,
 )
 from closedform.verify.claims.core import Claim
-from docs.theorem import (
+from tools.theorem import (
     CEREBRAS,
     REFUTED,
     TORCH,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from closedform.training.gradients.composed_rules import COMPOSED
@@ -21,10 +20,10 @@ from closedform.training.gradients.rules import (
     RULES,
     kind_of,
 )
+from tools.sections import DOCS, RESULTS_FOLDER
 
-DOCS = Path(__file__).parent
 PAGE = DOCS / "training_operators.md"
-RESULTS = DOCS / "training_operators.json"
+RESULTS = RESULTS_FOLDER / "training_operators.json"
 
 _HEAD = """\
 # Operators that training exports

@@ -13,7 +13,7 @@ from closedform.language import (
     t,
 )
 from closedform.verify.claims.core import Claim
-from docs.theorem import (
+from tools.theorem import (
     ACCELERATED,
     CEREBRAS,
     REFUTED,
@@ -22,7 +22,7 @@ from docs.theorem import (
     Theorem,
     steps,
 )
-from docs.theorems_systems import one_cycle_of_ten
+from tools.theorems_systems import one_cycle_of_ten
 
 
 def _from_zero(name: str, *, integer: bool = False) -> sp.Symbol:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 from closedform.verify.terms.verdict import Verdict
-from docs import theorems_edges, theorems_rules, theorems_schedules, theorems_systems
-from docs.theorem import Section, Theorem
+from tools import theorems_edges, theorems_rules, theorems_schedules, theorems_systems
+from tools.sections import DOCS
+from tools.theorem import Section, Theorem
 
-PAGE = Path(__file__).parent / "theorems.md"
+PAGE = DOCS / "theorems.md"
 
 THEOREMS = (
     *theorems_schedules.THEOREMS,
@@ -42,7 +42,7 @@ where no numbers are said for all hyperparameters that the library admits. A tit
 true, the statement below it what was claimed: where it is REFUTED, with a point at which it is
 false, evaluated exactly.
 
-The rows of this page are the tables `docs/theorems_*.py`: schedules of the library with open
+The rows of this page are the tables `tools/theorems_*.py`: schedules of the library with open
 hyperparameters, and classes of other systems by their documented formula and as they ship. The
 tests ask the prover each of them; `make theorems` writes the page.
 """

@@ -7,15 +7,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from benchmarks.__main__ import table
 from benchmarks._side_by_side import Row
-from docs.sections import GeneratedSection
+from tools.sections import DOCS, RESULTS_FOLDER, GeneratedSection
 
-DOCS = Path(__file__).parent
-RESULTS = DOCS.parent / "tools" / "results" / "gpu.json"
+RESULTS = RESULTS_FOLDER / "gpu.json"
 
 
 def tables() -> str:

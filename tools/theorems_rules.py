@@ -20,7 +20,7 @@ from closedform.verify.claims.core import Claim
 from closedform.verify.claims.step import step_of
 from closedform.verify.terms.build import ZERO, both, equal, less, less_equal, substitute
 from closedform.verify.terms.sympy_io import term
-from docs.theorem import (
+from tools.theorem import (
     CEREBRAS,
     REFUTED,
     TORCH_RULES,

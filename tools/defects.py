@@ -1,6 +1,6 @@
 """Defects of frameworks, each with a counterexample: a config, and the schedule that it suggests.
 
-docs/build_frameworks.py computes the differences and writes a page for each framework. A defect is
+tools/build_frameworks.py computes the differences and writes a page for each framework. A defect is
 a difference between the values and those that a reader of the config's keys, or of the framework's
 documentation, expects.
 """
@@ -25,7 +25,7 @@ from closedform.schedules import (
     linear,
     polynomial,
 )
-from docs.one_recipe import CONFIGS
+from tools.one_recipe import CONFIGS
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from mkdocs.structure.files import File, Files
 import closedform
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from docs import run_notebooks as notebooks
+from tools import run_notebooks as notebooks
 
 ROOT = Path(__file__).parents[1]
 COPIES = {

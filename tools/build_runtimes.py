@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from closedform.exporters.onnx_targets import (
@@ -18,11 +17,11 @@ from closedform.exporters.onnx_targets import (
     find_target,
     lowest_ir_version,
 )
+from tools.sections import DOCS, RESULTS_FOLDER
 
-DOCS = Path(__file__).parent
 PAGE = DOCS / "runtimes.md"
-RESULTS = DOCS / "runtimes.json"
-BACKENDS = DOCS / "backends.json"
+RESULTS = RESULTS_FOLDER / "runtimes.json"
+BACKENDS = RESULTS_FOLDER / "backends.json"
 
 _HEAD = """\
 # Back ends and runtimes
@@ -75,6 +74,7 @@ _TAIL = """
 
 ```python
 import closedform as cf
+from tools.sections import DOCS, RESULTS_FOLDER
 
 lr = cf.schedules.linear(0, 3e-4, 2000).then(cf.schedules.cosine(3e-4, 3e-5, 98_000))
 model = cf.to_onnx(lr, "lr.onnx", target="onnxruntime>=1.17")

@@ -1,18 +1,16 @@
 """Writes the table of docs/stability.md: the tests in environments other than that of `make test`.
 
-`make environments` measures and runs it. The figures stand in docs/environments.json.
+`make environments` measures and runs it. The figures stand in tools/results/environments.json.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 
-from docs.sections import GeneratedSection
 from tests.support.environments import ENVIRONMENTS, Outcome, parts, read
+from tools.sections import DOCS, GeneratedSection
 
-DOCS = Path(__file__).parent
 HEAD = (
     "| environment | parts of the tests | passed | failed | skipped, by reason | commits |\n"
     "| --- | --- | --- | --- | --- | --- |\n"

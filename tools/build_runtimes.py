@@ -74,7 +74,6 @@ _TAIL = """
 
 ```python
 import closedform as cf
-from tools.sections import DOCS, RESULTS_FOLDER
 
 lr = cf.schedules.linear(0, 3e-4, 2000).then(cf.schedules.cosine(3e-4, 3e-5, 98_000))
 model = cf.to_onnx(lr, "lr.onnx", target="onnxruntime>=1.17")

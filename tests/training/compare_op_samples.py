@@ -1,7 +1,7 @@
 """Every differentiable operator of torch's table: trained as in torch, or refused by name.
 
-The results go to ``tools/results/training_operators.json``; ``tools/build_training_operators.py`` writes
-the page. An interrupted run goes on where it stopped.
+The results go to tools/results/training_operators.json; `make operators` writes the page. An
+interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations

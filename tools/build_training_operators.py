@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from closedform.training.gradients.composed_rules import COMPOSED
-from closedform.training.gradients.linear_rules import LINEAR
-from closedform.training.gradients.rules import (
+from tests.proofs.gradients.torch_rules.composed_rules import COMPOSED
+from tests.proofs.gradients.torch_rules.linear_rules import LINEAR
+from tests.proofs.gradients.torch_rules.rules import (
     BACKWARDS,
     ELEMENTWISE,
     PROVED,
@@ -66,7 +66,7 @@ form of each operator are all within the proof. Proved is, over the real numbers
   maximum, or of a rank, is a function without a definition, and real numbers that are compared
   differ ("except at kinks"): ties, a norm of 0 and a loss at its margin are not part of it.
 
-The rules are in `closedform.training.gradients`, with their domains (x > 0 for `log`, `sqrt`
+The rules are in `tests.proofs.gradients.torch_rules`, with their domains (x > 0 for `log`, `sqrt`
 and `pow`; x < 20 for `mish`, above which torch's forward and backward are of two approximations).
 Constants of elementwise operators are the exact numbers that they are rounded from, and indices are
 in their ranges. Rounding, NaN and infinity are not part of it, nor are edges without a listed slope

@@ -16,8 +16,8 @@ from closedform.errors import SessionError, ThreadsWarning, VerificationError
 from closedform.ir.graph import Array
 from closedform.runtime.onnx_session import open_session
 from closedform.runtime.shared_places import node_with_shared_places
-from closedform.verify.gradients.indexing import INDEXING
-from closedform.verify.gradients.tensors import input_tensor
+from tests.proofs.gradients.indexing import INDEXING
+from tests.proofs.gradients.tensors import input_tensor
 
 ROWS, COLUMNS, PLACES = 16384, 64, 65
 SEVERAL = (2, None)

@@ -22,8 +22,8 @@ LARGEST_WHEEL = 2_610_000
 falls as they are joined.
 """
 
-SHIPPED = frozenset({".py", ".pyi", ".typed", ".js", ".css", ".html", ".v"})
-"""Suffixes of the files of the package: sources, types, pages, and lemmas for Rocq."""
+SHIPPED = frozenset({".py", ".pyi", ".typed", ".js", ".css", ".html"})
+"""Suffixes of the files of the package: sources, types and pages."""
 
 
 def wheel_faults(wheel: Path, largest: int = LARGEST_WHEEL) -> list[str]:

@@ -235,7 +235,7 @@ SUITES = (
     main_suite(
         "gradient-faults",
         "faults in the backwards of all rules whose gradient is proved",
-        "tests/training/compare_gradient_faults.py",
+        "tests/proofs/compare_gradient_faults.py",
     ),
     compared_suite(
         "onnx-models",
@@ -351,7 +351,7 @@ SUITES = (
     main_suite(
         "rocq",
         "proofs of all verdicts, checked by Rocq; false claims, edited proofs",
-        "tests/verify/rocq/compare_rocq.py",
+        "tests/rocq/compare_rocq.py",
         program="coqc",
         afterwards=("-m", "tools.build_rocq"),
     ),

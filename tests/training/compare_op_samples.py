@@ -12,7 +12,7 @@ import re
 import pytest
 import torch
 
-from closedform.training.gradients.rules import RULES, kind_of
+from tests.proofs.gradients.torch_rules.rules import RULES, kind_of
 from tests.support.stored_results import StoredResults
 from tests.training.op_samples import Result, operators, outcome, samples, variants
 from tools import build_training_operators as build

@@ -98,7 +98,7 @@ def parser(prog: str) -> Parser:
     command.add_argument(
         "--certificate",
         type=Path,
-        help="a folder for the proofs: JSON that the checker replays, and files for Rocq",
+        help="a folder for the proofs, as JSON that the checker replays",
     )
     command.add_argument(
         "--effort",
@@ -293,14 +293,6 @@ def _with_certificate(subject: _Checked, report: Report, folder: Path | None) ->
     total = len(certificate.goals)
     lines += [f"checker: {len(certificate.certified)} of {total} proved goals accepted"]
     lines += [f"UNCERTIFIED {_label(goal)}: {goal.reason}" for goal in certificate.uncertified]
-    if folder is not None:
-        reasons = certificate.rocq().reasons
-        lines.append(f"Rocq: {total - len(reasons)} of {total} proved goals printed")
-        lines += [
-            f"UNCERTIFIED by Rocq {_label(goal)}: {reasons[place]}"
-            for place, goal in enumerate(certificate.goals)
-            if goal.proof is not None and place in reasons
-        ]
     return replace(subject, certificate_line="\n".join(lines))
 
 

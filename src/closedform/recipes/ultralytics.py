@@ -367,12 +367,12 @@ def _updates(needed: Schedule, batches: int) -> int:
     After the warmup the number does not change, so that only updates of the warmup are counted.
     """
     last = int(needed.exact(10**9))
-    seen, updates = 0, 0
-    while seen < batches:
+    batch_count, updates = 0, 0
+    while batch_count < batches:
         size = int(needed.exact(updates))
         if size == last:
-            return updates + (batches - seen) // size
-        seen += size
+            return updates + (batches - batch_count) // size
+        batch_count += size
         updates += 1
     return updates
 

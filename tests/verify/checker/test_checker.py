@@ -299,7 +299,7 @@ def test_verify_loads_neither_the_checker_nor_the_search_for_proofs() -> None:
     code = (
         "import sys, closedform as cf\n"
         "assert cf.schedules.cosine(3e-4, 3e-5, 80).verify().findings_proved\n"
-        "parts = ('.checker', '.certification', '.certified', '.rocq')\n"
+        "parts = ('.checker', '.certification', '.certified')\n"
         "names = [name for name in sys.modules if name.startswith('closedform.verify.')]\n"
         "print([name for name in names if any(part in name for part in parts)])"
     )

@@ -54,17 +54,17 @@ def sequence(given: Arguments, context: Context) -> Schedule:
     check_joints(marks, specs)
     inner = replace(context, frozen=context.as_implemented, is_halted=False)
     tags = given["param_group_tags"]
-    done = int(given["last_epoch"]) + 1
+    first = int(given["last_epoch"]) + 1
     # As implemented, last_epoch moves the outer counter only.
-    moved = [mark - done for mark in marks] if context.as_implemented else list(marks)
+    milestones = [mark - first for mark in marks] if context.as_implemented else list(marks)
     # A member without a step is not built: it may be one that has no value over no steps.
-    reached = _reached(moved)
-    shown = [specs[0 if index is None else index + 1] for index, _ in reached]
-    members = [build_member(sub_schedule(spec), tags, inner) for spec in shown]
+    entries = _reached(milestones)
+    members_of_run = [specs[0 if index is None else index + 1] for index, _ in entries]
+    members = [build_member(sub_schedule(spec), tags, inner) for spec in members_of_run]
     if context.frozen:
         members = [constant(member.exact(0)) for member in members]
-    made = sequential(members, [mark for _, mark in reached[1:]])
-    return made if context.as_implemented else made.shift(done)
+    joined = sequential(members, [mark for _, mark in entries[1:]])
+    return joined if context.as_implemented else joined.shift(first)
 
 
 def product(given: Arguments, context: Context) -> Schedule:

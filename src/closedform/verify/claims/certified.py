@@ -15,7 +15,6 @@ from closedform.verify.certification.search import NoProofError, certify
 from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.replay import check
 from closedform.verify.checker.terms import RejectedProofError
-from closedform.verify.rocq.files import RocqFile, rocq_file, write_rocq
 from closedform.verify.terms.tree import walk
 
 if TYPE_CHECKING:
@@ -94,12 +93,8 @@ class Certificate:
                     where=self.subject,
                 ) from error
 
-    def rocq(self, name: str = "claims") -> RocqFile:
-        """Returns the proofs as a file that Rocq checks, and why a goal is not in it."""
-        return rocq_file(name, self.subject, self.goals)
-
     def write(self, path: Path) -> None:
-        """Writes the certificate as JSON, and as a file of Rocq next to it, with its library.
+        """Writes the certificate as JSON.
 
         Raises:
             VerificationError: The file cannot be written.
@@ -122,7 +117,6 @@ class Certificate:
                 f"the certificate cannot be written: {error.strerror or error}",
                 where=f"file {str(path)!r}",
             ) from error
-        write_rocq(path.parent, self.rocq(path.stem))
 
 
 def certificate_of(subject: str, findings: Iterable[Finding]) -> Certificate:

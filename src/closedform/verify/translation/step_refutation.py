@@ -306,13 +306,13 @@ class _Search:
         inputs = simulation.inputs_at(point)
         if _clock_of(point):  # the first values are what the states mean, which was shown
             return inputs
-        for port, stated in self.runs.step.ports.initial.items():
+        for port, initial_value in self.runs.step.ports.initial.items():
             if port in inputs and not self.runs.begins_as_param(port):
                 dtype = self.runs.step.types[port].dtype
                 shape = self.runs.sizes(self.runs.step.types[port].shape)
                 if self.runs.is_uniform:
-                    stated = uniform_tensor(stated, str(port))
-                inputs[port] = broadcast_tensor(rounded_tensor(stated, dtype), shape)
+                    initial_value = uniform_tensor(initial_value, str(port))
+                inputs[port] = broadcast_tensor(rounded_tensor(initial_value, dtype), shape)
         return inputs
 
     def _clearest(

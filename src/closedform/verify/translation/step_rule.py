@@ -213,11 +213,11 @@ class _Rules:
         return Sizes(tuple(int(size) for size in shape)) if shape else "scalar"
 
     def _initial(self, port: Port) -> sp.Expr:
-        """The value before the first step: what is stated, or 0."""
-        stated = self.step.ports.initial.get(port)
-        if stated is None:
-            stated = self.step.ports.initial.get(Port(port.kind, "", port.label))
-        numbers = set() if stated is None else set(np.ravel(stated).tolist())
+        """The value before the first step: what is initial_value, or 0."""
+        initial_value = self.step.ports.initial.get(port)
+        if initial_value is None:
+            initial_value = self.step.ports.initial.get(Port(port.kind, "", port.label))
+        numbers = set() if initial_value is None else set(np.ravel(initial_value).tolist())
         if len(numbers) > 1:
             return PARAM
         number = numbers.pop() if numbers else 0

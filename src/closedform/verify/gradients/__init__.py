@@ -1,1 +1,0 @@
-"""The judges of gradients: derivatives of elementwise graphs, adjoints of linear ones."""

@@ -213,7 +213,7 @@ class _Rules:
         return Sizes(tuple(int(size) for size in shape)) if shape else "scalar"
 
     def _initial(self, port: Port) -> sp.Expr:
-        """The value before the first step: what is initial_value, or 0."""
+        """The value before the first step: the stated one, or 0."""
         initial_value = self.step.ports.initial.get(port)
         if initial_value is None:
             initial_value = self.step.ports.initial.get(Port(port.kind, "", port.label))

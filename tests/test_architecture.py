@@ -76,7 +76,9 @@ LAYERS = in_order(
     },
     {
         "importers": ARRAYS | {"jax", "onnx", "sympy", "torch"},
-        "recipes config dialects scaling units": frozenset({"sympy", "tensorboard", "yaml"}),
+        "recipes frameworks config dialects scaling units": frozenset(
+            {"sympy", "tensorboard", "yaml"}
+        ),
     },
     {"verify": EXACT | ARRAYS | {"flint", "z3", "onnx", "onnxruntime"}},
     {

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from closedform.errors import DefinitionError
+from closedform.frameworks import FRAMEWORKS
 from closedform.language import UpdateRule
 from closedform.optimizers import muon, nadam
 from closedform.recipes import Recipe, load_recipe
 from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import document_of
-from closedform.recipes.frameworks import FRAMEWORKS
 from tools import defects as counterexamples
 
 Key = tuple[str, str]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from closedform.recipes.frameworks import FRAMEWORKS
+from closedform.frameworks import FRAMEWORKS
 from closedform.verify.terms.verdict import Status
 from tools import build_frameworks as build
 from tools.defects import DEFECTS, Defect

@@ -26,7 +26,7 @@ NAMESPACES = [
     "closedform.laws",
     "closedform.optimizers",
     "closedform.recipes",
-    "closedform.recipes.frameworks",
+    "closedform.frameworks",
     "closedform.runtime",
     "closedform.scaling",
     "closedform.schedules",
@@ -98,7 +98,7 @@ def test_names_that_moved_warn(former: str, home: str) -> None:
 
 def test_namespaces_of_the_package() -> None:
     assert cf.errors.DefinitionError.__module__ == "closedform.errors"
-    assert cf.frameworks.__name__ == "closedform.recipes.frameworks"
+    assert cf.frameworks.__name__ == "closedform.frameworks"
 
 
 def public_functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:

@@ -13,12 +13,12 @@ from closedform import optimizers, schedules, transforms
 from closedform.compiler import compile_init, compile_program
 from closedform.errors import ClosedFormError
 from closedform.exporters.onnx_model import serialize
+from closedform.frameworks import cerebras
 from closedform.ir.evaluate import evaluate
 from closedform.ir.program import flatten
 from closedform.language import RANK, Group, UpdateRule, from_param_groups
 from closedform.language.groups import assign
 from closedform.options import ModelSpec
-from closedform.recipes import cerebras
 from closedform.runtime.onnx_session import open_session
 
 SHAPES: dict[str, tuple[int, ...]] = {

@@ -33,7 +33,7 @@ def test_a_config_imports_its_own_framework_alone(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG, encoding="utf-8")
     code = f"import closedform as cf; cf.load_recipe({str(path)!r}, 'cerebras').schedule()(3)"
-    packages = {name.split(".")[2] for name in imported(code, "closedform.recipes.")}
+    packages = {name.split(".")[2] for name in imported(code, "closedform.frameworks.")}
     assert "cerebras" in packages
     assert not packages & {"megatron", "mmengine", "timm", "ultralytics"}
 

@@ -66,7 +66,7 @@ ALIASES = {
     "src/closedform/__init__.py",
     "src/closedform/deprecation.py",
     "src/closedform/dialects.py",
-    "src/closedform/recipes/frameworks.py",
+    "src/closedform/frameworks/__init__.py",
     "src/closedform/torch/compat/optimizers.py",
     "src/closedform/torch/compat/schedulers.py",
     "tests/recipes/test_deprecated_names.py",

@@ -17,11 +17,12 @@ import numpy as np
 import yaml
 from matplotlib import colormaps, pyplot, rc_context
 
+from closedform import frameworks
 from closedform.analysis.difference import CurveDifference, diff
 from closedform.analysis.writing import writable
 from closedform.language import Schedule
 from closedform.plotting import vector
-from closedform.recipes import Recipe, frameworks, load_recipe
+from closedform.recipes import Recipe, load_recipe
 from closedform.recipes import registry as registry_module
 from closedform.recipes.defects import Defect as Declared
 from closedform.recipes.defects import DefectKind
@@ -29,11 +30,12 @@ from closedform.recipes.document import document_of
 from closedform.recipes.framework import Framework
 from tools.defects import DEFECTS, Defect
 from tools.one_recipe import CONFIGS
-from tools.sections import DOCS
+from tools.sections import DOCS, ROOT
 
 PAGE = DOCS / "frameworks.md"
 PLOT = DOCS / "frameworks" / "one_recipe.svg"
-REGISTRY = DOCS.parent / "src" / "closedform" / "recipes" / "registry.py"
+REGISTRY = ROOT / "src" / "closedform" / "recipes" / "registry.py"
+FRAMEWORKS = ROOT / "src" / "closedform" / "frameworks"
 _TABLE = "_MODULES = {\n"
 FIVE = ("levanter", "torchtune", "deepspeed", "detectron2", "maxtext")
 """Frameworks whose curves differ in different ways, for the front page of the site."""
@@ -328,15 +330,11 @@ def framework_page(name: str) -> str:
 
 
 def registry_text() -> str:
-    """Returns the text of the registry: each module of recipes/ that declares a framework."""
-    sources = [*REGISTRY.parent.glob("*.py"), *REGISTRY.parent.glob("*/__init__.py")]
-    stems = [
-        source.parent.name if source.stem == "__init__" else source.stem
-        for source in sources
-        if "\nFRAMEWORK = " in source.read_text(encoding="utf-8")
-    ]
+    """Returns the text of the registry: each folder of frameworks/."""
+    folders = (source.parent.name for source in sorted(FRAMEWORKS.glob("*/__init__.py")))
     names = {
-        importlib.import_module(f"closedform.recipes.{stem}").FRAMEWORK.name: stem for stem in stems
+        importlib.import_module(f"closedform.frameworks.{folder}").FRAMEWORK.name: folder
+        for folder in folders
     }
     lines = [f'    "{name}": "{names[name]}",\n' for name in sorted(names)]
     begin, _, rest = REGISTRY.read_text(encoding="utf-8").partition(_TABLE)

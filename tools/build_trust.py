@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from closedform.recipes.frameworks import FRAMEWORKS
+from closedform.frameworks import FRAMEWORKS
 from tools.defects import DEFECTS
 from tools.sections import DOCS, RESULTS_FOLDER, GeneratedSection
 from tools.theorems import THEOREMS

@@ -14,9 +14,9 @@ from typing import Any
 
 import sympy as sp
 
+from closedform.frameworks import FRAMEWORKS
 from closedform.language import Schedule, t
 from closedform.recipes.clock import hold
-from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.schedules import (
     constant,
     cosine,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         transforms,
         units,
     )
+    from closedform import frameworks as frameworks
     from closedform.analysis.difference import diff
     from closedform.analysis.inverse import solve
     from closedform.analysis.linting import lint
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     )
     from closedform.laws import design, predict
     from closedform.plotting import plot
-    from closedform.recipes import Recipe, frameworks, load_recipe
+    from closedform.recipes import Recipe, load_recipe
     from closedform.runtime import OptimizerSession, ScheduleSession
     from closedform.verify import claims
 
@@ -96,7 +97,7 @@ _MODULES = {
     "claims": "closedform.verify.claims",
     "errors": "closedform.errors",
     "expr": "closedform.expr",
-    "frameworks": "closedform.recipes.frameworks",
+    "frameworks": "closedform.frameworks",
     "optimizers": "closedform.optimizers",
     "scaling": "closedform.scaling",
     "schedules": "closedform.schedules",
@@ -175,7 +176,7 @@ _MOVED_TO_EXPR = (
 _resolve_deprecated = deprecated_names(
     __name__,
     {
-        "dialects": "closedform.recipes.frameworks",
+        "dialects": "closedform.frameworks",
         "lift": "closedform.api.onnx:from_onnx",
         "load_config": "closedform.recipes:load_recipe",
         "UnprovedWarning": "closedform.errors:UnprovedWarning",

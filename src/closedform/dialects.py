@@ -1,7 +1,7 @@
 """Deprecated: use ``closedform.frameworks``."""
 
+from closedform import frameworks
 from closedform.deprecation import deprecated_names
-from closedform.recipes import frameworks
 
 _RENAMED = {"FRAMEWORKS": "DIALECTS"}
 

@@ -7,12 +7,12 @@ import sympy as sp
 
 from closedform import frameworks, schedules
 from closedform.errors import ClosedFormError, DefinitionError
+from closedform.frameworks import cerebras, pytorch_accelerated
+from closedform.frameworks.torch.products import running_product
 from closedform.language import Schedule
 from closedform.language.exact import value_at
 from closedform.language.symbols import t
-from closedform.recipes import cerebras, pytorch_accelerated
 from closedform.recipes.expressions import parse_function
-from closedform.recipes.torch.products import running_product
 
 
 def nested(name: str, **kwargs: Any) -> dict[str, Any]:

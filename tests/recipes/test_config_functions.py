@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from closedform.errors import ClosedFormError
-from closedform.recipes import cerebras
+from closedform.frameworks import cerebras
 from tests.reference.records import Row, config_function_records
 
 RECORDS = {row["id"]: row for row in config_function_records()}

@@ -6,7 +6,7 @@ import pytest
 
 from closedform import frameworks
 from closedform.errors import ArgumentError, ClosedFormError, ConfigError, UnknownNameError
-from closedform.recipes import cerebras
+from closedform.frameworks import cerebras
 
 LINE = {"scheduler": "Linear", "initial_learning_rate": 0, "end_learning_rate": 1}
 BAD: dict[str, tuple[Callable[[], object], type[ClosedFormError], str]] = {

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from closedform.recipes import frameworks
+from closedform import frameworks
 from closedform.recipes.registry import _MODULES
 from tests.support.pages import ROOT
 
-RECIPES = ROOT / "src" / "closedform" / "recipes"
+SOURCE = ROOT / "src" / "closedform"
 KEYS = {"Keys", "OpenKeys", "ClassKeys", "FlagKeys"}
 LITERALS_PER_KEY = 1.5
 """Writers state a key once; megatron has three front ends with 1.9."""
@@ -19,9 +19,7 @@ LITERALS_PER_KEY = 1.5
 
 def files(name: str) -> list[Path]:
     """The files of a framework."""
-    stem = _MODULES[name]
-    module = RECIPES / f"{stem}.py"
-    return [module] if module.exists() else sorted((RECIPES / stem).glob("*.py"))
+    return sorted((SOURCE / "frameworks" / _MODULES[name]).glob("*.py"))
 
 
 def trees(name: str) -> list[ast.Module]:
@@ -34,7 +32,9 @@ def test_recipes_are_made_in_one_place() -> None:
     assert not [path.name for path in modules if " Recipe(" in path.read_text(encoding="utf-8")]
     (call,) = [
         node
-        for node in ast.walk(ast.parse((RECIPES / "reader.py").read_text(encoding="utf-8")))
+        for node in ast.walk(
+            ast.parse((SOURCE / "recipes" / "reader.py").read_text(encoding="utf-8"))
+        )
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id == "Recipe"

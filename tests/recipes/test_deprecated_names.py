@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 import closedform as cf
-from closedform.recipes import cerebras, frameworks, pytorch_accelerated
+from closedform import frameworks
+from closedform.frameworks import cerebras, pytorch_accelerated
 
 OF_0_2 = ("FRAMEWORK", "dynamic_loss_scaling")
 """Names of cerebras that ``frameworks`` never had."""
@@ -14,7 +15,7 @@ LINEAR = {"initial_learning_rate": 1, "end_learning_rate": 0, "total_iters": 4}
 
 
 def test_dialects_is_the_module_of_frameworks() -> None:
-    with pytest.deprecated_call(match=r"use closedform\.recipes\.frameworks"):
+    with pytest.deprecated_call(match=r"use closedform\.frameworks"):
         assert cf.__getattr__("dialects") is frameworks
 
 

@@ -11,10 +11,10 @@ import yaml
 
 from closedform import frameworks, schedules
 from closedform.errors import ConfigError, UnknownNameError
+from closedform.frameworks.cerebras.reader import LayerGrouping
 from closedform.language import Schedule
 from closedform.language.exact import to_float
 from closedform.recipes import load_recipe, load_schedules, read_document
-from closedform.recipes.cerebras.reader import LayerGrouping
 from closedform.recipes.documents.values import Unresolved
 from tests.reference.records import CONFIGS
 

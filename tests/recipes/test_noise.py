@@ -10,9 +10,9 @@ import sympy as sp
 import closedform as cf
 from closedform import frameworks
 from closedform.errors import ConfigError, DefinitionError
+from closedform.frameworks import cerebras
+from closedform.frameworks.timm.schedules import noise, uniform
 from closedform.language import Schedule
-from closedform.recipes import cerebras
-from closedform.recipes.timm.schedules import noise, uniform
 
 PRIME = 2**24 - 3
 STEPS = np.arange(40_000)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from closedform.errors import ClosedFormError, MissingFactsError
+from closedform.frameworks.diffusers import CURVES, SCRIPTS, LengthFactor
 from closedform.language import Schedule
 from closedform.recipes import load_recipe
-from closedform.recipes.diffusers import CURVES, SCRIPTS, LengthFactor
 from closedform.recipes.document import document_of
 
 LENGTHS = "--learning_rate 1e-4 --lr_warmup_steps 3 --max_train_steps 10"

@@ -10,10 +10,10 @@ import sympy as sp
 
 from closedform import frameworks
 from closedform.errors import ArgumentError, ConfigError, DefinitionError
+from closedform.frameworks.megatron.ramp import along_samples, read_ramp, updates_of
 from closedform.language import Schedule, UpdateRule
 from closedform.optimizers import adam, adamw
 from closedform.recipes import load_recipe
-from closedform.recipes.megatron.ramp import along_samples, read_ramp, updates_of
 from closedform.schedules import linear
 
 Config = dict[str, Any]

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from closedform.errors import ClosedFormError, ConfigError
-from closedform.recipes.frameworks import names
+from closedform.frameworks import names
 from closedform.torch import cerebras
 from tests.recipes.test_config_functions import (
     AGAINST_DOCUMENTS,

@@ -10,7 +10,7 @@ import pytest
 from mypy import api
 
 from closedform.errors import ArgumentError
-from closedform.recipes.frameworks import FRAMEWORKS
+from closedform.frameworks import FRAMEWORKS
 from closedform.schedules import linear
 from closedform.torch import optim
 from closedform.torch.compat.arguments import ARGUMENTS

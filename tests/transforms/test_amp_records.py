@@ -13,9 +13,9 @@ import pytest
 import sympy as sp
 
 from closedform import frameworks
+from closedform.frameworks import cerebras
 from closedform.ir.types import DType
 from closedform.language import GRAD, UpdateRule, global_sum
-from closedform.recipes import cerebras
 from closedform.transforms import (
     clip_by_global_norm,
     clip_by_value,

@@ -13,11 +13,11 @@ from torch.optim import swa_utils
 from closedform import optimizers, schedules, transforms
 from closedform.compiler import compile_evaluation, compile_init, compile_step
 from closedform.errors import DefinitionError
+from closedform.frameworks import cerebras
 from closedform.ir.evaluate import evaluate
 from closedform.ir.types import DType
 from closedform.language import GRAD, PARAM, RANK, UpdateRule, hyper
 from closedform.options import GraphOptions, ModelSpec
-from closedform.recipes import cerebras
 from tests.optimizers.test_others import SHAPES, TRAJECTORIES, joined, split
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
 from tests.support.trajectories import trajectory
@@ -339,7 +339,7 @@ def test_every_transform_is_here() -> None:
 
 
 def test_the_former_name_of_the_loss_scaling_of_cerebras() -> None:
-    with pytest.deprecated_call(match="use closedform.recipes.cerebras.dynamic_loss_scaling"):
+    with pytest.deprecated_call(match="use closedform.frameworks.cerebras.dynamic_loss_scaling"):
         assert transforms.cerebras_loss_scaling is cerebras.dynamic_loss_scaling
 
 

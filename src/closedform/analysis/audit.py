@@ -16,13 +16,12 @@ import numpy as np
 import sympy as sp
 from flint import arb
 
-from closedform import schedules
+from closedform import frameworks, schedules
 from closedform.effort import Effort
 from closedform.errors import VerificationError
 from closedform.ir.types import FloatArray, StepArray
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
-from closedform.recipes import frameworks
 from closedform.verify.claims.continuity import Jump, cells_of, jumps
 from closedform.verify.claims.guesses import phases
 from closedform.verify.claims.reading import CLOCK, read_schedule

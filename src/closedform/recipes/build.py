@@ -40,7 +40,7 @@ def class_schedule(
         DefinitionError: The arguments are not valid.
 
     Example:
-        >>> from closedform.recipes.transformers.schedules import SCHEDULES
+        >>> from closedform.frameworks.transformers.schedules import SCHEDULES
         >>> config = {"learning_rate": 1, "max_steps": 4}
         >>> class_schedule("transformers", SCHEDULES, "linear", config).exact(1)
         3/4

@@ -40,11 +40,11 @@ class Key:
     """
 
     read: Callable[[Section, str, Any], Any]
-    default: Any = REQUIRED
+    default: object = REQUIRED
     inner: tuple[Keys, ...] = ()
 
 
-def number(default: Any = REQUIRED) -> Key:
+def number(default: object = REQUIRED) -> Key:
     """Returns a key that holds a finite number, read exactly."""
 
     def read(section: Section, key: str, value: Any) -> Any:
@@ -54,7 +54,9 @@ def number(default: Any = REQUIRED) -> Key:
     return Key(read, default)
 
 
-def integer(default: Any = REQUIRED, *, least: int | None = None, may_be_open: bool = False) -> Key:
+def integer(
+    default: object = REQUIRED, *, least: int | None = None, may_be_open: bool = False
+) -> Key:
     """Returns a key that holds an integer.
 
     Args:
@@ -75,17 +77,17 @@ def integer(default: Any = REQUIRED, *, least: int | None = None, may_be_open: b
     return Key(read, default)
 
 
-def text(default: Any = REQUIRED) -> Key:
+def text(default: object = REQUIRED) -> Key:
     """Returns a key that holds a text."""
     return Key(Section.text, default)
 
 
-def flag(default: Any = REQUIRED) -> Key:
+def flag(default: object = REQUIRED) -> Key:
     """Returns a key that holds a boolean."""
     return Key(Section.flag, default)
 
 
-def numbers(default: Any = REQUIRED) -> Key:
+def numbers(default: object = REQUIRED) -> Key:
     """Returns a key that holds a tuple of finite numbers, read exactly."""
 
     def read(section: Section, key: str, value: Any) -> Any:
@@ -95,7 +97,7 @@ def numbers(default: Any = REQUIRED) -> Key:
     return Key(read, default)
 
 
-def number_or_numbers(default: Any = REQUIRED) -> Key:
+def number_or_numbers(default: object = REQUIRED) -> Key:
     """Returns a key that holds a number, or a tuple of them: one for each param group."""
 
     def read(section: Section, key: str, value: Any) -> Any:
@@ -105,7 +107,7 @@ def number_or_numbers(default: Any = REQUIRED) -> Key:
     return Key(read, default)
 
 
-def integers(default: Any = REQUIRED) -> Key:
+def integers(default: object = REQUIRED) -> Key:
     """Returns a key that holds a tuple of integers."""
 
     def read(section: Section, key: str, value: Any) -> Any:
@@ -117,7 +119,7 @@ def integers(default: Any = REQUIRED) -> Key:
     return Key(read, default)
 
 
-def choice(*names: str, default: Any = REQUIRED) -> Key:
+def choice(*names: str, default: object = REQUIRED) -> Key:
     """Returns a key that holds one of a few names."""
 
     def read(section: Section, key: str, value: Any) -> Any:
@@ -129,7 +131,7 @@ def choice(*names: str, default: Any = REQUIRED) -> Key:
     return Key(read, default)
 
 
-def anything(default: Any = None) -> Key:
+def anything(default: object = None) -> Key:
     """Returns a key whose value its user checks."""
     return Key(Section.value, default)
 

@@ -12,11 +12,10 @@ from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import CHECKED, Facts
 from closedform.recipes.document import Document, read_document
 from closedform.recipes.framework import Framework
-from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.recipes.inheritance import FileSource, merge_files
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Recipe
-from closedform.recipes.registry import known_version, unknown_framework
+from closedform.recipes.registry import FRAMEWORKS, known_version, unknown_framework
 
 _GENERAL = ("transformers",)
 """Frameworks that others build on: a config with keys of both is of the other framework."""

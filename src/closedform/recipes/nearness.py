@@ -18,8 +18,8 @@ from closedform.errors import ConfigError
 from closedform.recipes.document import Document, join_path
 from closedform.recipes.documents.values import ConfigCall
 from closedform.recipes.framework import Framework
-from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.recipes.keys import Keys
+from closedform.recipes.registry import FRAMEWORKS
 from closedform.recipes.section import RELATED
 
 LENGTHS = frozenset(

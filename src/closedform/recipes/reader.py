@@ -1,7 +1,7 @@
 """Readers of native configs: their input and their result.
 
 **How to write a reader.** A reader is ``Reader(read, matches)`` in the declaration of a framework;
-``recipes/nanotron.py`` is the model.
+``frameworks/nanotron/__init__.py`` is the model.
 
 1. ``matches(document)`` is whether a config of unknown origin can be of this framework, by keys
    that other frameworks lack (``"trainer" in document.content``). It must not raise an exception.

@@ -76,7 +76,7 @@ _MODULES = {
     "verl": "verl",
     "yolox": "yolox",
 }
-"""The name of each framework, and its module in this folder: `make frameworks` writes it."""
+"""The name of each framework, and its folder in frameworks/: `make frameworks` writes it."""
 
 
 class _Frameworks(Mapping[str, Framework]):
@@ -90,7 +90,7 @@ class _Frameworks(Mapping[str, Framework]):
     @staticmethod
     def module(name: str) -> str:
         """Returns the name of the module of a framework."""
-        return f"closedform.recipes.{_MODULES[name]}"
+        return f"closedform.frameworks.{_MODULES[name]}"
 
     def __contains__(self, name: object) -> bool:
         return name in _MODULES

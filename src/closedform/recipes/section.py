@@ -66,7 +66,7 @@ class Section:
         """Returns the path of an entry."""
         return self.path if key is None else join_path(self.path, key)
 
-    def value(self, key: str, default: Any = None) -> Any:
+    def value(self, key: str, default: object = None) -> Any:
         """Returns an entry of any type.
 
         Raises:
@@ -85,7 +85,7 @@ class Section:
             )
         return value
 
-    def number(self, key: str, default: Any = REQUIRED) -> Any:
+    def number(self, key: str, default: object = REQUIRED) -> Any:
         """Returns a finite number; strings that denote one are converted.
 
         Raises:
@@ -109,7 +109,7 @@ class Section:
             )
         return value
 
-    def integer(self, key: str, default: Any = REQUIRED) -> Any:
+    def integer(self, key: str, default: object = REQUIRED) -> Any:
         """Returns an integer; floats such as 3.0 and strings that denote one are converted.
 
         Raises:
@@ -128,7 +128,7 @@ class Section:
             )
         return int(value)
 
-    def text(self, key: str, default: Any = REQUIRED) -> Any:
+    def text(self, key: str, default: object = REQUIRED) -> Any:
         """Returns a string.
 
         Raises:
@@ -139,7 +139,7 @@ class Section:
             raise self.error(f"{key} must be a string, got {value!r:.60}", key)
         return value
 
-    def flag(self, key: str, default: Any = REQUIRED) -> Any:
+    def flag(self, key: str, default: object = REQUIRED) -> Any:
         """Returns a boolean; the strings true and false are converted.
 
         Raises:
@@ -152,7 +152,7 @@ class Section:
             raise self.error(f"{key} must be true or false, got {value!r:.60}", key)
         return bool(value) if key in self else value
 
-    def numbers(self, key: str, default: Any = REQUIRED) -> Any:
+    def numbers(self, key: str, default: object = REQUIRED) -> Any:
         """Returns a tuple of numbers; one number and strings like ``(0.9, 0.98)`` are converted.
 
         Raises:

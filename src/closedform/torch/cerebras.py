@@ -16,11 +16,11 @@ from torch import nn
 from torch.optim import Optimizer as TorchOptimizer
 from torch.optim.optimizer import ParamsT
 
+from closedform import frameworks
 from closedform.errors import ArgumentError
+from closedform.frameworks import FRAMEWORKS, cerebras
 from closedform.language import Schedule, t
-from closedform.recipes import cerebras, frameworks
 from closedform.recipes.entries import REQUIRED, ScheduleEntry
-from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.torch.compat.cerebras_optimizer import NamedCerebrasOptimizer, Optimizer
 from closedform.torch.compat.namespaces import Argument, class_namespace
 from closedform.torch.compat.optimizers import NamedOptimizer, optimizer_classes
@@ -284,7 +284,7 @@ def _shadow(optimizer: TorchOptimizer) -> TorchOptimizer:
 def configure_scheduler_params(
     learning_rate: Mapping[str, Any],
 ) -> tuple[type[ParamScheduler], dict[str, Any]]:
-    """Returns the class and arguments of a flat config; see ``closedform.recipes.cerebras``."""
+    """Returns the class and arguments of a flat config; see ``closedform.frameworks.cerebras``."""
     name, kwargs = cerebras.configure_scheduler_params(learning_rate, _own_entries(_NO_OPTIMIZER))
     return _class_of(name), kwargs
 
@@ -302,7 +302,7 @@ def configure_lr_scheduler(
         adjust_learning_rate: If it is not empty, the result is wrapped in ScalePerParamLR.
 
     Raises:
-        ClosedFormError: The errors of ``closedform.recipes.cerebras.configure_lr_scheduler`` and
+        ClosedFormError: The errors of ``closedform.frameworks.cerebras.configure_lr_scheduler`` and
             of the class.
     """
     name_and_kwargs = cerebras.configure_lr_scheduler(
@@ -326,7 +326,7 @@ def configure_param_groups(
 
     Args:
         model: The model.
-        config: As in ``closedform.recipes.cerebras.configure_param_groups``.
+        config: As in ``closedform.frameworks.cerebras.configure_param_groups``.
         version: "2.3" for the rules since that version, "2.2" for the earlier ones.
 
     Raises:

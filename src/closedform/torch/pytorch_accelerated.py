@@ -13,8 +13,8 @@ from typing import Any, TypeVar, cast
 
 from torch.optim import Optimizer
 
-from closedform.recipes.frameworks import FRAMEWORKS
-from closedform.recipes.pytorch_accelerated import wsd_plan
+from closedform.frameworks import FRAMEWORKS
+from closedform.frameworks.pytorch_accelerated import wsd_plan
 from closedform.torch.compat.namespaces import Argument
 from closedform.torch.compat.schedulers import NamedScheduler, scheduler_class
 

@@ -52,7 +52,7 @@ __all__ = [
 
 
 _resolve = deprecated_names(
-    __name__, {"cerebras_loss_scaling": "closedform.recipes.cerebras:dynamic_loss_scaling"}
+    __name__, {"cerebras_loss_scaling": "closedform.frameworks.cerebras:dynamic_loss_scaling"}
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import sympy as sp
 
-from closedform import schedules
+from closedform import frameworks, schedules
 from closedform.compiler import compile_schedule
 from closedform.docstrings import summary
 from closedform.errors import ClosedFormError, UnknownNameError, nearest
@@ -22,7 +22,6 @@ from closedform.language import Schedule, t
 from closedform.language.exact import to_float
 from closedform.language.symbols import exact_number
 from closedform.options import GraphOptions
-from closedform.recipes import frameworks
 from closedform.schedules.examples import EXAMPLES, Example
 from closedform.verify.claims.report import Report
 from closedform.verify.claims.standard import verify_schedule

@@ -19,9 +19,9 @@ from closedform.compiler import compile_program
 from closedform.errors import VerificationError
 from closedform.exporters import onnx_files
 from closedform.expr import GRAD, PARAM, hyper
+from closedform.frameworks import cerebras
 from closedform.language import UpdateRule, global_sum
 from closedform.options import GraphOptions, ModelSpec
-from closedform.recipes import cerebras
 from closedform.verify.translation.translation import MEANING_OF_RULES
 from closedform.verify.translation.verdicts import KEY, validate_rule
 from tests.test_library import OPTIMIZERS

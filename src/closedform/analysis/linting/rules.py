@@ -22,8 +22,8 @@ from closedform.language import Schedule
 from closedform.language.exact import to_float
 from closedform.recipes import Recipe
 from closedform.recipes.defects import DefectKind
-from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.recipes.recipe import ParamGroup, Role, is_constant
+from closedform.recipes.registry import FRAMEWORKS
 
 # A difference counts from this part of the peak on: less does not show in a run.
 _VISIBLE = 0.01

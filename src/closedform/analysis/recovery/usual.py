@@ -24,9 +24,9 @@ from closedform.analysis.recovery.marks import Points
 from closedform.analysis.recovery.search import LibraryCall, call_text, residual_of
 from closedform.analysis.recovery.simplest import candidates, digits
 from closedform.errors import ClosedFormError
+from closedform.frameworks import schedule
 from closedform.ir.types import FloatArray
 from closedform.language import Schedule
-from closedform.recipes.frameworks import schedule
 
 MOST_PROPOSALS = 12
 """Proposals of one kind that are compared with the log."""

@@ -31,10 +31,9 @@ from closedform.recipes.forms import (
     WarmupDecayForm,
     Writer,
 )
-from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.recipes.load import load_recipe
 from closedform.recipes.recipe import ClippingKind, ParamGroup, Recipe, Role, is_constant
-from closedform.recipes.registry import unknown_framework
+from closedform.recipes.registry import FRAMEWORKS, unknown_framework
 from closedform.verify.claims.continuity import cells_of
 from closedform.verify.claims.values import equal_to
 from closedform.verify.terms.limits import LIMITS

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from closedform.errors import ConfigError, nearest
-from closedform.recipes import torch
 from closedform.recipes.document import Document, join_path
 from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
 from closedform.recipes.entries import ScheduleEntry
+from closedform.recipes.registry import FRAMEWORKS
 
 FUNCTIONS: Mapping[str, str] = {
     "get_constant_schedule": "constant",
@@ -55,14 +55,14 @@ def class_of(value: Any) -> str | None:
             name = text.replace("/", ".").rpartition(".")[2]
             # Keys such as name hold other texts, too: they count only if they name a class of
             # torch.
-            if key in _TARGETS or name in torch.FRAMEWORK.schedules:
+            if key in _TARGETS or name in FRAMEWORKS["torch"].schedules:
                 return name
     return None
 
 
 def is_scheduler(name: str | None) -> bool:
     """Returns whether a class or function of this name builds a scheduler."""
-    return name is not None and (name in torch.FRAMEWORK.schedules or name in FUNCTIONS)
+    return name is not None and (name in FRAMEWORKS["torch"].schedules or name in FUNCTIONS)
 
 
 def blocks(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -131,10 +131,8 @@ def _parameters(name: str) -> tuple[Any, ...]:
 def entry_of(name: str) -> ScheduleEntry:
     """Returns the entry of a class of torch or a function of transformers."""
     if name in FUNCTIONS:
-        from closedform.recipes import huggingface
-
-        return huggingface.FRAMEWORK.schedules[FUNCTIONS[name]]
-    return torch.FRAMEWORK.schedules[name]
+        return FRAMEWORKS["huggingface"].schedules[FUNCTIONS[name]]
+    return FRAMEWORKS["torch"].schedules[name]
 
 
 def _convert(document: Document, value: Any, path: str) -> Any:
@@ -147,9 +145,11 @@ def _convert(document: Document, value: Any, path: str) -> Any:
         )
     name = class_of(value)
     if name is not None:
-        if name not in torch.FRAMEWORK.schedules:
+        if name not in FRAMEWORKS["torch"].schedules:
             raise document.error(
-                f"there is no scheduler {name!r}", path, nearest(name, torch.FRAMEWORK.schedules)
+                f"there is no scheduler {name!r}",
+                path,
+                nearest(name, FRAMEWORKS["torch"].schedules),
             )
         return {"class": name, "kwargs": arguments(document, value, path)}
     if isinstance(value, list | tuple):

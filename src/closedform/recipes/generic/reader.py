@@ -17,7 +17,6 @@ import sympy as sp
 from closedform.errors import ConfigError, MissingFactsError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.language.config_names import FAMILIES, OF_SCHEDULE, UNITS, KeyUnit, family, plain
-from closedform.recipes import torch
 from closedform.recipes.build import class_schedule
 from closedform.recipes.clock import Clock, Unit, hold
 from closedform.recipes.document import interpolate
@@ -29,6 +28,7 @@ from closedform.recipes.generic.keys_by_name import Book, Entry
 from closedform.recipes.generic.python_names import ARGPARSE, stated_elsewhere
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe, Role
+from closedform.recipes.registry import FRAMEWORKS
 from closedform.recipes.rules import plan_optimizer
 from closedform.schedules import (
     constant,
@@ -161,13 +161,15 @@ class _Proposal:
         book = self.book
         # A text is a class only if torch has it by this name; "cosine" is a family.
         texts = [
-            entry for entry in book.candidates("decay") if entry.value in torch.FRAMEWORK.schedules
+            entry
+            for entry in book.candidates("decay")
+            if entry.value in FRAMEWORKS["torch"].schedules
         ]
         if len(texts) != 1:
             return None
         arguments: dict[str, Any] = {}
         name = str(texts[0].value)
-        parameters = torch.FRAMEWORK.schedules[name].parameters
+        parameters = FRAMEWORKS["torch"].schedules[name].parameters
         names = {
             path.rpartition(".")[2] for path, value in book.values.items() if value is not None
         }
@@ -218,7 +220,7 @@ class _Proposal:
                 raise ConfigError(
                     f"there is no scheduler class {entry.value!r}",
                     where=self.book.document.place(entry.path),
-                    hint=f"{nearest(name, torch.FRAMEWORK.schedules)} or name a family: "
+                    hint=f"{nearest(name, FRAMEWORKS['torch'].schedules)} or name a family: "
                     "paths={'decay': 'cosine'}",
                 )
 
@@ -259,7 +261,7 @@ class _Proposal:
             # The rate is the base of torch's class, which scales it.
             schedule = class_schedule(
                 framework,
-                {**torch.FRAMEWORK.schedules, entry.name: entry},
+                {**FRAMEWORKS["torch"].schedules, entry.name: entry},
                 entry.name,
                 arguments,
                 base=rate,

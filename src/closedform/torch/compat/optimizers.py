@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 from torch.optim.optimizer import ParamsT
 
+from closedform import frameworks
 from closedform.deprecation import renamed_keywords
 from closedform.errors import ArgumentError
+from closedform.frameworks import FRAMEWORKS
 from closedform.language import Schedule, UpdateRule
-from closedform.recipes import frameworks
 from closedform.recipes.entries import OptimizerEntry, Parameter, fill
-from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.torch.compat.arguments import describe_arguments
 from closedform.torch.compat.namespaces import (
     Argument,

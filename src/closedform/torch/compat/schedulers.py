@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import sympy as sp
 from torch.optim import Optimizer
 
-from closedform import delegation
+from closedform import delegation, frameworks
 from closedform.deprecation import renamed_keywords
 from closedform.errors import (
     ArgumentError,
@@ -19,11 +19,10 @@ from closedform.errors import (
     TraceError,
     UnknownNameError,
 )
+from closedform.frameworks import FRAMEWORKS
 from closedform.importers.python import TracedSchedule
 from closedform.language import Schedule
-from closedform.recipes import frameworks
 from closedform.recipes.entries import REQUIRED, Parameter, ScheduleEntry
-from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.torch.compat.arguments import describe_arguments
 from closedform.torch.compat.namespaces import (
     Argument,

@@ -1,0 +1,502 @@
+"""axolotl: the schedulers of its config, over those of transformers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import sympy as sp
+
+from closedform.frameworks import torch
+from closedform.frameworks.transformers.arguments import NO_DECAY, base_rate, horizon
+from closedform.frameworks.transformers.optimizers import OPTIMIZER, optimizer_plan
+from closedform.frameworks.transformers.schedules import (
+    CURVES,
+    OF_LOSS,
+    ScheduleNumbers,
+    cosine_wave,
+    schedule_by_name,
+)
+from closedform.frameworks.transformers.writer import kinds
+from closedform.language import Schedule, exact_number
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Facts, Unit
+from closedform.recipes.defects import Defect, DefectKind
+from closedform.recipes.document import Document
+from closedform.recipes.entries import Context, build_schedule
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import by_intervals, ending
+from closedform.recipes.keys import (
+    ClassKeys,
+    Keys,
+    OpenKeys,
+    Values,
+    anything,
+    choice,
+    flag,
+    integer,
+    irrelevant,
+    number,
+    section,
+    section_entries,
+    sections,
+    text,
+    where_needed,
+)
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
+from closedform.recipes.section import whole as whole_section
+from closedform.schedules import constant
+from closedform.schedules.blends import along_geometric, along_line
+from closedform.schedules.restarts import jagged_factor
+
+# rex and restarts are asked for step t + 1 (axolotl-rex-033); the interpolation's first two values
+# are equal.
+CLOCK, AHEAD, LATE = (Clock(Unit.UPDATE, offset) for offset in (0, 1, -1))
+"""The clocks of transformers' schedulers, of rex and restarts, and of the interpolation."""
+
+SCHEDULER = Keys(
+    learning_rate=number(),
+    lr_scheduler=choice(*CURVES, "rex", "one_cycle", *OF_LOSS, default="cosine"),
+    lr_scheduler_kwargs=section(ClassKeys()),
+    warmup_steps=number(None),
+    warmup_ratio=number(None),
+    lr_quadratic_warmup=flag(False),
+    cosine_min_lr_ratio=number(None),
+    cosine_constant_lr_ratio=number(None),
+    jagged_restart_steps=number(None),
+    jagged_restart_warmup_steps=number(None),
+    jagged_restart_anneal_steps=number(None),
+)
+INTERPOLATION = Keys(num_steps=number(), min_lr=number(), max_lr=number())
+_FURTHER = (
+    "adam_beta3",
+    "adam_epsilon2",
+    "beta",
+    "dion_lr",
+    "dion_momentum",
+    "dpo_beta",
+    "embedding_lr_scale",
+    "flash_optimum",
+    "loraplus_lr_embedding",
+    "loraplus_lr_ratio",
+    "lr_div_factor",
+    "optim_args",
+    "optim_target_modules",
+    "relora_warmup_steps",
+    "rl_beta",
+)
+CONFIG = OpenKeys(
+    **{
+        **SCHEDULER,
+        **{name: key for name, key in OPTIMIZER.items() if name != "optim"},
+        "learning_rate": number(None),
+        "optimizer": text("adamw_torch"),
+        "embedding_lr": number(None),
+        "lr_groups": sections(Keys(name=text(), modules=anything(()), lr=number())),
+        "max_grad_norm": number(1),
+        "max_steps": integer(None),
+        "num_epochs": where_needed(number(1)),
+        "micro_batch_size": integer(1),
+        "gradient_accumulation_steps": integer(None),
+        "batch_size": where_needed(integer(None)),
+        **dict.fromkeys(_FURTHER, irrelevant()),
+    }
+)
+
+
+def _length_of_warmup(config: Values, total: int) -> int:
+    """The updates of the warmup that the config asks for: steps, else a ratio, else 3 % or 100."""
+    steps, ratio = config.warmup_steps, config.warmup_ratio
+    if steps is not None:
+        if steps < 0:
+            message = f"warmup_steps must not be negative, got {float(steps):g}"
+            raise config.error(message, "warmup_steps")
+        # A fraction of warmup_steps is a ratio since transformers 5, which takes the ceiling.
+        return int(steps) if steps >= 1 else math.ceil(float(steps) * total)
+    if ratio is None:
+        # min(int(0.03 T), 100): axolotl's default where the config has neither.
+        return min(int(0.03 * total), 100)
+    if not 0 <= ratio <= 1:
+        message = f"warmup_ratio must be in [0, 1], got {float(ratio):g}"
+        raise config.error(message, "warmup_ratio")
+    # int() for axolotl's ratio, unlike the ceiling above.
+    return int(float(ratio) * total)
+
+
+def _warmup(config: Values, total: int, as_implemented: bool) -> int:
+    updates = _length_of_warmup(config, total)
+    # base.py of axolotl turns 1 into 2.
+    return 2 if updates == 1 and as_implemented else updates
+
+
+def _low(config: Values, default: float = 0.0) -> sp.Expr:
+    """The minimum as a part of the rate."""
+    low = config.cosine_min_lr_ratio or exact_number(default)
+    if not 0 <= low <= 1:
+        message = f"cosine_min_lr_ratio must be in [0, 1], got {float(low):g}"
+        raise config.error(message, "cosine_min_lr_ratio")
+    return low
+
+
+def _rex(config: Values, run: ScheduleNumbers) -> Schedule:
+    low, length, count = _low(config), run.total - run.warmup, AHEAD.count(Facts())
+    refuse_unless(
+        length >= 0,
+        f"warmup_steps must be at most {run.total} updates, got {run.warmup}",
+        run.where,
+    )
+
+    def fall() -> sp.Expr:
+        rest = (run.total - count.n) / length
+        factor = rest / (sp.Rational(1, 10) + sp.Rational(9, 10) * rest)
+        return run.base * along_line(low, sp.S.One, factor)
+
+    return by_intervals(
+        "rex",
+        (lambda: run.base * count.n / run.warmup, count.first_after(run.warmup)),
+        (fall, count.first_from(run.total)),
+        (lambda: run.base * low, None),
+    )
+
+
+def _quadratic(config: Values, run: ScheduleNumbers) -> Schedule:
+    # The quadratic warmup's cosine ends at 0: the minimum is not passed to it (DEFECTS).
+    low = sp.S.Zero if run.as_implemented else _low(config)
+    rise = run.base * (run.count.n / max(sp.S.One, run.warmup)) ** 2
+    wave = run.base * along_line(low, sp.S.One, cosine_wave(sp.S.Half, run.progress))
+    return by_intervals(
+        "cosine_quadratic_warmup",
+        (lambda: rise, run.count.first_from(run.warmup)),
+        (lambda: wave, None),
+    )
+
+
+def _to_minimum(config: Values, run: ScheduleNumbers) -> Schedule:
+    wave = cosine_wave(sp.S.Half, run.progress)
+    value = run.base * along_line(_low(config), sp.S.One, wave)
+    return by_intervals("cosine_min_lr", run.rise(), (lambda: value, None))
+
+
+def _to_constant(config: Values, run: ScheduleNumbers) -> Schedule:
+    # int(total · ratio) in floats, as upstream.
+    low, end = (
+        _low(config),
+        sp.Integer(int(int(run.total) * float(config.cosine_constant_lr_ratio))),
+    )
+    length = max(sp.S.One, end - run.warmup)
+
+    def wave(step: sp.Expr) -> sp.Expr:
+        part = cosine_wave(sp.S.Half, (step - run.warmup) / length)
+        return run.base * along_line(low, sp.S.One, part)
+
+    return by_intervals(
+        "cosine_constant_lr",
+        run.rise(),
+        (lambda: wave(run.count.n), run.count.first_from(end)),
+        (lambda: wave(end), None),
+    )
+
+
+def _one_cycle(config: Values, run: ScheduleNumbers) -> Schedule:
+    refuse_unless(
+        run.warmup <= run.total,
+        f"the warmup must be at most {run.total} updates, got {run.warmup}",
+        run.where,
+    )
+    end = int(run.total)
+    arguments = {
+        "max_lr": run.base,
+        "total_steps": end,
+        # W / T as a float, from which torch computes the end of the rise anew.
+        "pct_start": exact_number(int(run.warmup) / end),
+        **config.lr_scheduler_kwargs.origin.content,
+    }
+    context = Context("torch", torch.FRAMEWORK.schedules, base=run.base, as_implemented=True)
+    cycle = build_schedule("OneCycleLR", arguments, context)
+    if cycle.last_step is not None:
+        return cycle
+    # torch's OneCycleLR raises at step total_steps + 1.
+    return ending(cycle.bound, end + 1, f"ValueError: Tried to step {end + 1} times", "one_cycle")
+
+
+def _jagged(config: Values, run: ScheduleNumbers) -> Schedule:
+    """The inner schedule times a factor that falls at the end of each period and rises after."""
+    # Defaults of the class: a warmup of 10 updates, an anneal of 1, down to 0.001 of the rate.
+    rise = config.jagged_restart_warmup_steps or sp.Integer(10)
+    fall = config.jagged_restart_anneal_steps or sp.S.One
+    low = _low(config, 0.001)
+    inner = config.replace(jagged_restart_steps=None)
+    # Its step is one ahead, and two over rex, which is one ahead itself.
+    step = AHEAD.count(Facts()).n + (1 if config.lr_scheduler == "rex" else 0)
+    factor = jagged_factor(step, config.jagged_restart_steps, rise, fall, low)
+    # shift(1): the inner schedule is asked for its next step, too.
+    value = KINDS[_kind(inner)](inner, run).shift(1).expr
+    return Schedule(value * factor, name="jagged_restart")
+
+
+def _plain(config: Values, run: ScheduleNumbers) -> Schedule:
+    name = config.lr_scheduler
+    refuse_unless(name in CURVES, f"{name} is a function of the loss", run.where)
+    return schedule_by_name(name, config.lr_scheduler_kwargs.origin, run)
+
+
+KINDS: Mapping[str, Callable[[Values, ScheduleNumbers], Schedule]] = {
+    "rex": _rex,
+    "cosine_quadratic_warmup": _quadratic,
+    "cosine_min_lr": _to_minimum,
+    "cosine_constant_lr": _to_constant,
+    "one_cycle": _one_cycle,
+    "jagged_restart": _jagged,
+    "default": _plain,
+}
+
+
+def _kind(config: Values) -> str:
+    """The kind of schedule that the config asks for."""
+    name: str = config.lr_scheduler
+    if config.jagged_restart_steps is not None:
+        return "jagged_restart"
+    if name in ("rex", "one_cycle"):
+        return name
+    if name == "cosine" and config.lr_quadratic_warmup:
+        return "cosine_quadratic_warmup"
+    # The ratio is read by truth upstream, so that 0 counts as none.
+    if name == "cosine" and config.cosine_min_lr_ratio:
+        is_constant = bool(config.cosine_constant_lr_ratio)
+        return "cosine_constant_lr" if is_constant else "cosine_min_lr"
+    return "default"
+
+
+def _rate(context: Context, config: Values) -> Schedule:
+    total, rate = int(context.fact("num_training_steps")), config.learning_rate
+    warmup = _warmup(config, total, context.as_implemented)
+    run = ScheduleNumbers(
+        rate,
+        rate,
+        sp.Integer(warmup),
+        sp.Integer(total),
+        context.where,
+        CLOCK.count(context.numbers),
+        context.as_implemented,
+    )
+    return KINDS[_kind(config)](config, run)
+
+
+def _interpolated(context: Context, keys: Values) -> Schedule:
+    low, high, last = keys.min_lr, keys.max_lr, keys.num_steps - 1
+    refuse_unless(last != 0, "num_steps is 1: division by zero", context.where)
+    count = LATE.count(Facts())
+    return by_intervals(
+        "InterpolatingLogScheduler",
+        (lambda: low, count.first_from(sp.S.Zero)),
+        (lambda: along_geometric(low, high, count.n / last), count.first_after(last - 1)),
+        (lambda: high, None),
+    )
+
+
+_SCHEDULERS = "src/axolotl/utils/schedulers.py"
+_COSINES = ("cosine", "cosine_with_min_lr", "cosine_warmup_with_min_lr")
+
+
+def _rises_again(kind: str, upstream: str) -> Defect:
+    return Defect(
+        "the cosine rises again after the run",
+        upstream,
+        lambda config, total: (
+            _kind(config) == kind and (kind != "default" or config.lr_scheduler in _COSINES)
+        ),
+        kind=DefectKind.CONVENTION,
+        classes=(kind,),
+    )
+
+
+def _counts_from_one(kind: str, upstream: str) -> Defect:
+    return Defect(
+        f"{kind} counts from 1: update 0 uses the value of step 1",
+        upstream,
+        lambda config, total: _kind(config) == kind,
+        kind=DefectKind.CONVENTION,
+        classes=(kind,),
+    )
+
+
+DEFECTS = {
+    "warmup-of-one": Defect(
+        "a warmup of one update becomes one of two",
+        "src/axolotl/core/builders/base.py:256",
+        lambda config, total: _length_of_warmup(config, total) == 1,
+        documented="a warmup of one update",
+        classes=(),
+    ),
+    "rex-1": _counts_from_one("rex", f"{_SCHEDULERS}:45"),
+    "jagged_restart-1": _counts_from_one("jagged_restart", f"{_SCHEDULERS}:322"),
+    "cosine_quadratic_warmup-1": Defect(
+        "with lr_quadratic_warmup, cosine_min_lr_ratio is ignored",
+        "src/axolotl/core/trainers/mixins/scheduler.py:96",
+        lambda config, total: (
+            _kind(config) == "cosine_quadratic_warmup" and bool(config.cosine_min_lr_ratio)
+        ),
+        documented="a cosine to the minimum",
+        classes=("cosine_quadratic_warmup",),
+    ),
+    "cosine_quadratic_warmup-2": _rises_again("cosine_quadratic_warmup", f"{_SCHEDULERS}:141"),
+    "cosine_min_lr-1": _rises_again("cosine_min_lr", f"{_SCHEDULERS}:198"),
+    "default-1": _rises_again("default", "src/transformers/optimization.py:140"),
+    "first-value-twice": Defect(
+        "the first two values are equal",
+        f"{_SCHEDULERS}:114",
+        kind=DefectKind.CONVENTION,
+        classes=("InterpolatingLogScheduler",),
+    ),
+}
+
+
+def _matches(document: Document) -> bool:
+    section = whole_section(document)
+    own = ("base_model", "lr_scheduler", "datasets", "sequence_len", "torchdistx_path", "optimizer")
+    return "learning_rate" in section and (
+        (
+            "micro_batch_size" in section
+            and any(key in section for key in ("num_epochs", "max_steps"))
+        )
+        or ("micro_batch_size" in section and any(key in section for key in own))
+    )
+
+
+def _read(reading: Reading) -> Recipe:
+    config = CONFIG.read_whole(reading.document)
+    rate = base_rate(config, reading.facts, None)
+    accumulation = _accumulation(config)
+    total = horizon(
+        config.origin,
+        reading.facts,
+        config.max_steps,
+        config.num_epochs,
+        lambda: int(config.micro_batch_size),
+        accumulation,
+    )
+    if config.lr_scheduler in OF_LOSS:
+        raise config.error(f"{config.lr_scheduler} is a function of the loss", "lr_scheduler")
+    plan = optimizer_plan(config, "optimizer")
+    facts = {**reading.context.facts, "num_training_steps": total}
+    context = replace(reading.context, facts=facts)
+    groups = []
+    for name, peak, patterns in [("", rate, ()), *_rates(config)]:
+        with config.origin.locate_errors("lr_scheduler"):
+            lr = _rate(context, config.replace(learning_rate=peak))
+        schedules = {"lr": lr, "weight_decay": constant(config.weight_decay)}
+        groups.append(ParamGroup(schedules, plan, Role.of(name), name, patterns))
+    # max_grad_norm 0 of transformers' Trainer switches clipping off.
+    norm = config.max_grad_norm
+    return reading.recipe(
+        [*groups, groups[0].without_decay(NO_DECAY)],
+        clock=AHEAD if _kind(config) in ("rex", "jagged_restart") else CLOCK,
+        horizon=total,
+        clipping=Clipping(norm) if norm > 0 else None,
+        accumulation=accumulation,
+        values=(config, total),
+        derived={
+            "lr": rate,
+            "warmup_updates": _warmup(config, total, reading.as_implemented),
+            "weight_decay": config.weight_decay,
+        },
+    )
+
+
+def _accumulation(config: Values) -> int:
+    """The micro-batches of an update: given, or those of the batch."""
+    size, accumulation = config.micro_batch_size, config.gradient_accumulation_steps
+    if size < 1:
+        raise config.error(f"micro_batch_size must be above 0, got {size}", "micro_batch_size")
+    if accumulation is None:
+        accumulation = max(1, (config.batch_size() or size) // size)
+    return int(accumulation)
+
+
+def _rates(config: Values) -> list[tuple[str, Any, tuple[str, ...]]]:
+    """The groups with a rate of their own: name, rate, modules."""
+    rates: list[tuple[str, Any, tuple[str, ...]]] = [
+        (group.name, group.lr, tuple(map(str, group.modules))) for group in config.lr_groups
+    ]
+    if config.embedding_lr is not None:
+        rates.append(("embedding", config.embedding_lr, ("embed_tokens", "lm_head")))
+    return rates
+
+
+_WRITTEN = {"adamw": "adamw_torch", "sgd": "sgd", "lion": "lion_pytorch"}
+
+
+def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+    del facts
+    warmup = whole(form.warmup()) if form.rise is not None else 0
+    end = form.total
+    if form.curve in (CurveName.LINEAR, CurveName.COSINE) and form.after is None:
+        end = whole(form.end)
+    shared: dict[str, Any] = {
+        "learning_rate": native(form.peak),
+        "max_steps": end,
+        "micro_batch_size": 1,
+        # A warmup of one update would become one of two.
+        "warmup_steps": warmup,
+        "optimizer": made.argument(_WRITTEN.get(made.name, "adamw_torch")),
+        "weight_decay": native(made.weight_decay or 0),
+        "max_grad_norm": native(made.clipping or 0),
+    }
+    for index, beta in enumerate(made.betas(), 1):
+        shared[f"adam_beta{index}"] = beta
+    if "eps" in made.values:
+        shared["adam_epsilon"] = native(made.values["eps"])
+    factors = [group.factor for group in made.groups if group.name == "embedding"]
+    if factors and factors[0] is not None:
+        shared["embedding_lr"] = native(factors[0] * form.peak)
+    for scheduler in _schedulers(form, warmup):
+        yield {**shared, **scheduler}
+
+
+def _schedulers(form: WarmupDecayForm, warmup: int) -> Iterator[dict[str, Any]]:
+    is_quadratic = form.rise is not None and form.rise.curve is CurveName.POWER
+    if form.curve is CurveName.COSINE:
+        cosine: dict[str, Any] = {"lr_scheduler": "cosine"}
+        ratio = native(form.low / form.peak) if form.peak != 0 else 0.0
+        if is_quadratic:
+            yield {**cosine, "lr_quadratic_warmup": True}
+            return
+        if form.after is not None and form.total:
+            length = native((form.end) / form.total)
+            ended = {"cosine_min_lr_ratio": ratio, "cosine_constant_lr_ratio": length}
+            yield {**cosine, **ended, "max_steps": form.total}
+        if ratio:
+            yield {**cosine, "cosine_min_lr_ratio": ratio}
+    for name, arguments in kinds(form, warmup):
+        scheduler: dict[str, Any] = {"lr_scheduler": name}
+        if arguments:
+            scheduler["lr_scheduler_kwargs"] = arguments
+        yield scheduler
+
+
+_RATES = section_entries(dict.fromkeys(KINDS, _rate), {"": SCHEDULER})
+FRAMEWORK = Framework(
+    "axolotl",
+    {
+        **_RATES,
+        **section_entries({"InterpolatingLogScheduler": _interpolated}, {"": INTERPOLATION}),
+    },
+    versions=("067b021c8b87",),
+    upstream="src/axolotl/utils/schedulers.py, src/axolotl/core/trainers/mixins/scheduler.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    writer=Writer(".yaml", _configs, {}, ("adamw", "sgd")),
+)

@@ -1,0 +1,32 @@
+"""Composer: schedulers with time strings."""
+
+from __future__ import annotations
+
+from closedform.frameworks.composer.optimizers import OPTIMIZERS
+from closedform.frameworks.composer.reader import ARGUMENTS, READER
+from closedform.frameworks.composer.schedules import CLASSES, CLOCK, DEFECTS, rate, style
+from closedform.frameworks.composer.writer import WRITER
+from closedform.recipes.framework import Framework
+from closedform.recipes.keys import section_entries
+
+ENTRIES = section_entries(
+    dict.fromkeys(
+        (*CLASSES, "list"), lambda context, config: rate(context, config, config.optimizer.lr)
+    ),
+    {"": ARGUMENTS},
+    style,
+    DEFECTS,
+)
+"""The classes, which llm-foundry has as well."""
+
+FRAMEWORK = Framework(
+    "composer",
+    ENTRIES,
+    OPTIMIZERS,
+    versions=("6405188805a0", "8c8dd48f7216"),
+    upstream="composer/optim/scheduler.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=READER,
+    writer=WRITER,
+)

@@ -1,0 +1,206 @@
+"""The reader of Composer's YAML recipes, and the steps that it shares with that of llm-foundry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from closedform.errors import nearest
+from closedform.frameworks.composer.optimizers import rules_from
+from closedform.frameworks.composer.schedules import CLASSES, CLOCK, rate
+from closedform.frameworks.composer.times import trainer
+from closedform.language import UpdateRule, exact_number
+from closedform.recipes.document import Document, interpolate
+from closedform.recipes.keys import (
+    ClassKeys,
+    Key,
+    Keys,
+    OpenKeys,
+    Values,
+    anything,
+    choice,
+    integer,
+    number,
+    section,
+)
+from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, ClippingKind, Recipe
+from closedform.recipes.section import Section
+
+_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "step": "StepScheduler",
+        "multistep": "MultiStepScheduler",
+        "exponential": "ExponentialScheduler",
+        "linear_decay": "LinearScheduler",
+        "cosine_decay": "CosineAnnealingScheduler",
+        "cosine_warmrestart": "CosineAnnealingWarmRestartsScheduler",
+        "constant": "ConstantScheduler",
+        "polynomial": "PolynomialScheduler",
+        "polynomial_with_warmup": "PolynomialWithWarmupScheduler",
+        "multistep_with_warmup": "MultiStepWithWarmupScheduler",
+        "constant_with_warmup": "ConstantWithWarmupScheduler",
+        "linear_decay_with_warmup": "LinearWithWarmupScheduler",
+        "cosine_decay_with_warmup": "CosineAnnealingWithWarmupScheduler",
+    }
+)
+_OPTIMIZERS: Mapping[str, str] = MappingProxyType(
+    {
+        "adam": "Adam",
+        "adamw": "AdamW",
+        "decoupled_adamw": "DecoupledAdamW",
+        "radam": "RAdam",
+        "sgd": "SGD",
+        "decoupled_sgdw": "DecoupledSGDW",
+        "rmsprop": "RMSprop",
+    }
+)
+
+
+def find_class(place: Section, name: str, names: Mapping[str, str]) -> str:
+    """Returns the class of a name of a registry; the name of the class is taken as well.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    if name not in names and name not in names.values():
+        raise place.error(f"there is no {name!r} here", hint=nearest(name, names))
+    return names.get(name, name)
+
+
+def _entry(config: Section, key: str) -> tuple[str, Section]:
+    """The name and the arguments of a mapping of a name to its arguments, or with a name in it."""
+    entry = config.value(key)
+    if isinstance(entry, list | tuple):
+        if len(entry) != 1:
+            raise config.error(f"{key} must hold one entry, got {len(entry)}", key)
+        return _entry(config.entries(key, entry), f"{key}[0]")
+    if isinstance(entry, Mapping) and "name" in entry:
+        return config.section(key).text("name"), config.section(key)
+    return config.name_and_arguments(key)
+
+
+def schedulers(names: Mapping[str, str]) -> Key:
+    """Returns a key that holds a scheduler, or several as a list or a mapping.
+
+    Args:
+        names: The names of the schedulers; those of their classes are taken as well.
+    """
+
+    def read(config: Section, key: str, default: object) -> tuple[Values, ...]:
+        entries = config.value(key, default)
+        if isinstance(entries, Mapping):
+            entries = (
+                [entries] if "name" in entries else [{name: entries[name]} for name in entries]
+            )
+        if not isinstance(entries, list | tuple):
+            raise config.error(f"{key} must be a list or a mapping", key)
+        place = config.entries(key, entries)
+        return tuple(_scheduler(*_entry(place, entry), names) for entry in place.content)
+
+    return Key(read, ())
+
+
+def _scheduler(name: str, arguments: Section, names: Mapping[str, str]) -> Values:
+    label = find_class(arguments, name, names)
+    _, keys = CLASSES[label]
+    return keys.read(replace(arguments, content={**arguments.content, "name": label}))
+
+
+_RATIO = {"scale_schedule_ratio": number(1)}
+_CLIPPING = Keys(clipping_type=choice("norm", "value"), clipping_threshold=number())
+_TRAINER = {
+    "max_duration": anything(),
+    "ssr": number(None),
+    **_RATIO,
+    "train_batch_size": integer(None, may_be_open=True),
+    "global_train_batch_size": integer(None, may_be_open=True),
+    "max_seq_len": integer(None, may_be_open=True),
+    "algorithms": section(ClassKeys(gradient_clipping=section(_CLIPPING, is_optional=True))),
+    "grad_clip_norm": number(0),
+    "grad_accum": anything(),
+}
+"""The keys of the trainer, which the configs of llm-foundry have as well."""
+
+ARGUMENTS = Keys(
+    optimizer=section(Keys(lr=number())),
+    schedulers=schedulers({name: name for name in CLASSES}),
+    max_duration=anything(),
+    **_RATIO,
+)
+"""The arguments of ``frameworks.schedule``."""
+
+
+def open_keys(**keys: Key) -> Keys:
+    """Returns the keys of a config, with those of the trainer."""
+    return OpenKeys(**keys, **_TRAINER)
+
+
+CONFIG = open_keys(optimizers=anything(), schedulers=schedulers(_NAMES))
+
+
+def decoupled(place: Section) -> Mapping[str, Callable[..., UpdateRule]]:
+    """Returns the optimizers whose weight decay follows the schedule, but not the rate."""
+    return rules_from(exact_number(place.number("lr", 1e-3), "lr"))
+
+
+def _matches(document: Document) -> bool:
+    return "max_duration" in document.content and "schedulers" in document.content
+
+
+def _read(reading: Reading) -> Recipe:
+    config = CONFIG.read_whole(interpolate(reading.document))
+    name, place = _entry(config.origin, "optimizers")
+    path = find_class(place, name, _OPTIMIZERS)
+    return recipe(reading, config, [("", class_optimizer(place, path, rules=decoupled(place)))])
+
+
+def recipe(
+    reading: Reading, config: Values, optimizers: Sequence[tuple[str, ClassOptimizer]]
+) -> Recipe:
+    """Returns the recipe of a config.
+
+    Args:
+        reading: The config and its facts.
+        config: The values of the trainer and of ``schedulers``.
+        optimizers: The param groups, by the patterns of their parameters, and their optimizers.
+    """
+    if config.ssr is not None and "scale_schedule_ratio" not in config:
+        config = config.replace(scale_schedule_ratio=config.ssr)
+    facts = reading.facts
+    samples = config.train_batch_size or config.global_train_batch_size or facts.global_batch_size
+    length, tokens = config.max_seq_len or facts.sequence_length, facts.tokens_per_update
+    if tokens is None and length and samples:
+        tokens = int(length) * int(samples)
+    context = reading.context.with_facts(global_batch_size=samples, tokens_per_update=tokens)
+    horizon = None
+    if config.max_duration is not None:
+        with config.origin.locate_errors("max_duration"):
+            run = trainer(config, context)
+            horizon = run.first_from(run.length)
+    groups = []
+    for name, optimizer in optimizers:
+        with config.origin.locate_errors("schedulers"):
+            base = exact_number(optimizer.lr)
+            schedule = rate(context, config, base) if config.schedulers else None
+        groups.append(optimizer.group(schedule, name=name, patterns=(name,) if name else ()))
+    return reading.recipe(
+        groups,
+        clock=CLOCK,
+        horizon=horizon,
+        clipping=_clipping(config),
+        accumulation=config.grad_accum if isinstance(config.grad_accum, int) else None,
+        values=(config,),
+    )
+
+
+def _clipping(config: Values) -> Clipping | None:
+    clipping = config.algorithms.gradient_clipping
+    if clipping is not None:
+        return Clipping(clipping.clipping_threshold, ClippingKind(clipping.clipping_type))
+    return Clipping(config.grad_clip_norm) if config.grad_clip_norm > 0 else None
+
+
+READER = Reader(_read, _matches)

@@ -1,0 +1,358 @@
+"""The schedulers of Composer and llm-foundry: factors of the rate, by the time of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import sympy as sp
+
+from closedform.errors import DefinitionError
+from closedform.frameworks.composer.times import Time, Trainer, trainer
+from closedform.language import Schedule, floor_div, product
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, DefectKind
+from closedform.recipes.entries import REQUIRED, Context
+from closedform.recipes.intervals import (
+    UndefinedError,
+    by_intervals,
+    ending,
+    power_quotient,
+    quotient,
+)
+from closedform.recipes.keys import Key, Keys, Values, anything, flag, number, text
+from closedform.schedules.blends import along_cosine, along_inverse_root, along_line
+
+CLOCK = Clock(Unit.UPDATE)
+"""The schedulers are stepped every batch; their times may have other units."""
+
+Stage = tuple[Callable[[], sp.Expr], int | None]
+Factor = Callable[[Values, Trainer], tuple[Stage, ...]]
+MAX_PERIODS = 1000
+"""The most restarts that are written out."""
+
+
+def _part(run: Trainer, time: Time, begin: sp.Expr = sp.S.Zero) -> sp.Expr:
+    """The part of a time that is over, counted from ``begin``."""
+    return quotient(run.now(time.unit) - begin, time.exact - begin)
+
+
+def _step(given: Values, run: Trainer) -> tuple[Stage, ...]:
+    gamma, size = given.gamma, run.time(given, "step_size")
+    # floor_div(·, 1): gamma to whole steps of a time in any unit.
+    return ((lambda: gamma ** floor_div(_part(run, size), 1), None),)
+
+
+def _milestones(given: Values, run: Trainer) -> tuple[Stage, ...]:
+    gamma = given.gamma
+    marks = sorted(run.first_from(run.convert(mark, "milestones")) for mark in given.milestones)
+    stages: list[Stage] = [(_fixed(gamma**index), mark) for index, mark in enumerate(marks)]
+    return *stages, (_fixed(gamma ** len(marks)), None)
+
+
+def _fixed(value: sp.Expr) -> Callable[[], sp.Expr]:
+    return lambda: value
+
+
+def _constant(given: Values, run: Trainer) -> tuple[Stage, ...]:
+    alpha = given.alpha
+    end = run.first_from(run.time(given, "t_max"))
+    # After t_max the factor is 1, not alpha (composer-ConstantScheduler-036).
+    return (_fixed(alpha), end), (_fixed(sp.S.One), None)
+
+
+def _exponential(given: Values, run: Trainer) -> tuple[Stage, ...]:
+    gamma = given.gamma
+    period = run.time(given, "decay_period")
+    return ((lambda: gamma ** _part(run, period), None),)
+
+
+Fall = Callable[[sp.Expr, sp.Expr], sp.Expr]
+"""From the time that is over and the whole one to the factor."""
+
+FallShape = Callable[[Values], tuple[Fall, sp.Expr]]
+"""From the arguments to the curve and its end."""
+
+
+def _line(given: Values) -> tuple[Fall, sp.Expr]:
+    first, last = given.alpha_i, given.alpha_f
+    return (lambda done, length: along_line(first, last, quotient(done, length))), last
+
+
+def _cosine(given: Values) -> tuple[Fall, sp.Expr]:
+    last = given.alpha_f
+    return (lambda done, length: along_cosine(sp.S.One, last, quotient(done, length))), last
+
+
+def _power(given: Values) -> tuple[Fall, sp.Expr]:
+    last, power = given.alpha_f, given.power
+
+    def curve(done: sp.Expr, length: sp.Expr) -> sp.Expr:
+        return along_line(last, sp.S.One, power_quotient(length - done, length, power))
+
+    return curve, last
+
+
+def _flat(given: Values) -> tuple[Fall, sp.Expr]:
+    return (lambda done, length: given.alpha), given.alpha
+
+
+def _shaped(shape: FallShape) -> Factor:
+    """The curve over ``t_max``, and its end afterwards."""
+
+    def factor(given: Values, run: Trainer) -> tuple[Stage, ...]:
+        curve, last = shape(given)
+        length = run.time(given, "t_max")
+        # ZeroDivisionError in the first batch upstream.
+        if length.value == 0:
+            raise DefinitionError("t_max is 0: division by zero", where=run.where)
+        now = run.now(length.unit)
+        return (
+            (lambda: curve(now, length.exact), run.first_from(length)),
+            (_fixed(last), None),
+        )
+
+    return factor
+
+
+def _rise(given: Values, run: Trainer, top: sp.Expr) -> tuple[Stage, Time]:
+    """The warmup; where it is scaled, the test for its end is not, as it is implemented."""
+    warmup = _warmup_end(given, run)
+    length = warmup
+    if given.scale_warmup:
+        # The line is over the scaled warmup, its end is tested without the scale
+        # (composer-LinearWithWarmupScheduler-043).
+        length = run.time(given, "t_warmup")
+    now = run.now(length.unit)
+    part = sp.Min(1, now / length.value) if length.value else sp.S.One
+    return (_fixed(top * part), run.first_from(warmup)), warmup
+
+
+def _warmup_end(given: Values, run: Trainer) -> Time:
+    is_scaled = given.scale_warmup and not run.as_implemented
+    # The warmup is converted without scale_schedule_ratio, except for a time in dur.
+    return run.time(given, "t_warmup", None if is_scaled else 1)
+
+
+def _warmed_milestones(given: Values, run: Trainer) -> tuple[Stage, ...]:
+    rise, _ = _rise(given, run, sp.S.One)
+    return rise, *_milestones(given, run)
+
+
+def _warmed(shape: FallShape) -> Factor:
+    """A warmup, the curve over the rest of ``t_max``, and its end afterwards."""
+
+    def factor(given: Values, run: Trainer) -> tuple[Stage, ...]:
+        curve, last = shape(given)
+        rise, warmup = _rise(given, run, curve(sp.S.Zero, sp.S.One))
+        length = run.time(given, "t_max")
+        _check_warmed(length, warmup, run)
+        begin, now = warmup.exact, run.now(length.unit)
+        rest = length.exact - begin
+        # A warmup of the whole run leaves the position at 0.
+        if rest <= 0:
+            return rise, (lambda: curve(sp.S.Zero, sp.S.One), None)
+        end = run.first_from(length)
+        return rise, (lambda: curve(now - begin, rest), end), (_fixed(last), None)
+
+    return factor
+
+
+def _check_warmed(length: Time, warmup: Time, run: Trainer) -> None:
+    refuse_unless(
+        length.unit == warmup.unit,
+        f"t_warmup and t_max must have the same unit, got {warmup.unit} and {length.unit}",
+        run.where,
+    )
+    refuse_unless(
+        length.unit != run.length.unit or length.value >= run.length.value,
+        f"t_max must be at least max_duration {run.length.value}, got {length.value}",
+        run.where,
+    )
+
+
+def _restarts(given: Values, run: Trainer) -> tuple[Stage, ...]:
+    last, growth = given.alpha_f, float(given.t_mult)
+    period = run.time(given, "t_0")
+    now, begin, length = run.now(period.unit), 0, int(period.value)
+    if length and growth == 1:
+        # now/length - floor: exact for any length, without a stage for each period.
+        part = now / length - floor_div(now, length)
+        return ((lambda: along_cosine(sp.S.One, last, part), None),)
+    stages: list[Stage] = []
+    for _ in range(MAX_PERIODS):
+        end = run.first_from(Time(begin + length, period.unit))
+        if length == 0:
+            return *stages, (_decayed, None)
+        stages.append((_wave(now - begin, length, last), end))
+        # int(t_mult · length): periods are whole units.
+        begin, length = begin + length, int(growth * length)
+        if end > _FAR:
+            break
+    return *stages, (_too_far, None)
+
+
+_FAR = 10**9
+"""The update up to which restarts are written out."""
+
+
+def _wave(done: sp.Expr, length: int, last: sp.Expr) -> Callable[[], sp.Expr]:
+    return lambda: along_cosine(sp.S.One, last, done / length)
+
+
+def _decayed() -> sp.Expr:
+    raise UndefinedError("ValueError: the interval between restarts has decayed to 0")
+
+
+def _too_far() -> sp.Expr:
+    raise UndefinedError(f"more than {MAX_PERIODS} restarts are not written out")
+
+
+def _inverse_root(given: Values, run: Trainer) -> tuple[Stage, ...]:
+    floor, last = given.alpha_f_decay, given.alpha_f_cooldown
+    times = {
+        name: (time, getattr(given, name))
+        for name, time in (
+            ("t_warmup", _warmup_end(given, run)),
+            *((name, run.time(given, name)) for name in ("t_scale", "t_cooldown")),
+        )
+    }
+    for name, (time, argument) in times.items():
+        refuse_unless(
+            time.unit == run.unit and "dur" not in str(argument),
+            f"{name} must have the unit of max_duration and not be in dur, got {argument!r}",
+            run.where,
+        )
+    warmup, scale, cooldown = (time.exact for time, _ in times.values())
+    rise, _ = _rise(given, run, sp.S.One)
+    total = run.time(given, "t_max")
+    now = run.now(run.length.unit)
+
+    def fall(at: sp.Expr) -> sp.Expr:
+        if total.unit != run.length.unit:
+            raise UndefinedError("ValueError: t_max has another unit than max_duration")
+        return along_inverse_root(sp.S.One, floor, at - warmup, scale)
+
+    # A cooldown longer than the run after the warmup begins at the warmup's end.
+    begin = max(warmup, total.exact - cooldown)
+    unit = run.length.unit
+
+    def cool() -> sp.Expr:
+        start = fall(begin)
+        if cooldown == 0:
+            return start
+        return along_line(start, last, sp.Min(1, (now - begin) / cooldown))
+
+    return (
+        rise,
+        (lambda: fall(now), run.first_from(Time(int(begin), unit))),
+        (cool, None),
+    )
+
+
+_TIME = anything(REQUIRED)  # Trainer.time checks it.
+_LENGTH = {"t_max": anything("1dur")}
+_WARMUP = {"t_warmup": _TIME, "scale_warmup": flag(False)}
+_STEPS = {"milestones": anything(REQUIRED), "gamma": number(0.1)}
+_LINE = {"alpha_i": number(1), "alpha_f": number(0)}
+_LAST = {"alpha_f": number(0), **_LENGTH}
+
+
+def _keys(**keys: Key) -> Keys:
+    return Keys(name=text(), **keys)
+
+
+CLASSES: Mapping[str, tuple[Factor, Keys]] = {
+    "StepScheduler": (_step, _keys(step_size=_TIME, gamma=number(0.1))),
+    "MultiStepScheduler": (_milestones, _keys(**_STEPS)),
+    "ConstantScheduler": (_constant, _keys(alpha=number(1), **_LENGTH)),
+    "LinearScheduler": (_shaped(_line), _keys(**_LINE, **_LENGTH)),
+    "ExponentialScheduler": (
+        _exponential,
+        _keys(gamma=number(), decay_period=anything("1ep")),
+    ),
+    "CosineAnnealingScheduler": (_shaped(_cosine), _keys(**_LAST)),
+    "CosineAnnealingWarmRestartsScheduler": (
+        _restarts,
+        _keys(t_0=_TIME, t_mult=number(1), alpha_f=number(0)),
+    ),
+    "PolynomialScheduler": (_shaped(_power), _keys(power=number(), **_LAST)),
+    "MultiStepWithWarmupScheduler": (_warmed_milestones, _keys(**_WARMUP, **_STEPS)),
+    "ConstantWithWarmupScheduler": (_warmed(_flat), _keys(**_WARMUP, alpha=number(1), **_LENGTH)),
+    "LinearWithWarmupScheduler": (_warmed(_line), _keys(**_WARMUP, **_LINE, **_LENGTH)),
+    "CosineAnnealingWithWarmupScheduler": (_warmed(_cosine), _keys(**_WARMUP, **_LAST)),
+    "PolynomialWithWarmupScheduler": (
+        _warmed(_power),
+        _keys(**_WARMUP, power=number(2), **_LAST),
+    ),
+    "InverseSquareRootWithWarmupScheduler": (
+        _inverse_root,
+        _keys(
+            **_WARMUP,
+            **_LENGTH,
+            t_scale=_TIME,
+            t_cooldown=_TIME,
+            alpha_f_decay=number(0),
+            alpha_f_cooldown=number(0),
+        ),
+    ),
+}
+"""The schedulers by class name: their factor, and their arguments."""
+
+
+def rate(context: Context, config: Values, base: sp.Expr) -> Schedule:
+    """Returns the schedule of a config, for an optimizer of a rate before scheduling.
+
+    Args:
+        context: Facts, and whether to build what Composer computes.
+        config: The values of ``max_duration``, ``scale_schedule_ratio`` and ``schedulers``.
+        base: The rate.
+    """
+    run, members = trainer(config, context), config.schedulers
+    name = style(config)
+    refuse_unless(members, "schedulers must hold at least one scheduler", context.where)
+    factors = [by_intervals(name, *CLASSES[entry.name][0](entry, run)) for entry in members]
+    if context.as_implemented or len(factors) == 1:
+        # Each scheduler writes base times factor, so that the last one of a list decides.
+        return factors[-1].scale(base)
+    together = product(factors, name=name).scale(base)
+    last_steps = [factor.last_step for factor in factors if factor.last_step is not None]
+    if not last_steps:
+        return together
+    return ending(together.expr, min(last_steps) + 1, "a scheduler of the list has ended", name)
+
+
+def style(config: Values) -> str:
+    """Returns the class of a config; ``list`` unless it has one scheduler."""
+    members = config.schedulers
+    return str(members[0].name) if len(members) == 1 else "list"
+
+
+DEFECTS = {
+    "last-scheduler-wins": Defect(
+        "the schedulers do not multiply, as documented: the last one decides",
+        "composer/optim/scheduler.py:202",
+        lambda config: len(config.schedulers) > 1,
+        documented="the product of the schedulers",
+        classes=("list",),
+    ),
+    "scaled-warmup": Defect(
+        "a scaled warmup ends where the warmup that is not scaled would end",
+        "composer/optim/scheduler.py:773",
+        lambda config: (
+            config.scale_schedule_ratio != 1
+            and any("scale_warmup" in entry and entry.scale_warmup for entry in config.schedulers)
+        ),
+        documented="a warmup that is scaled as the rest of the schedule is",
+        classes=tuple(name for name in CLASSES if "WithWarmup" in name),
+    ),
+    "constant-ends-at-one": Defect(
+        "after t_max the factor is 1, not alpha",
+        "composer/optim/scheduler.py:307",
+        lambda config: any(
+            entry.name == "ConstantScheduler" and "alpha" in entry for entry in config.schedulers
+        ),
+        kind=DefectKind.CONVENTION,
+        classes=("ConstantScheduler",),
+    ),
+}

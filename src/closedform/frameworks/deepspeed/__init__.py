@@ -1,0 +1,37 @@
+"""DeepSpeed: the sections ``optimizer`` and ``scheduler`` of its JSON config."""
+
+from __future__ import annotations
+
+from closedform.frameworks.deepspeed.reader import READER
+from closedform.frameworks.deepspeed.schedules import (
+    CLOCK,
+    DEFECTS,
+    OPTIMIZER,
+    PARAMETERS,
+    SCHEDULER,
+    VERSIONS,
+    schedule,
+)
+from closedform.frameworks.deepspeed.writer import WRITER
+from closedform.recipes.framework import Framework
+from closedform.recipes.keys import section_entries
+
+_LAYOUT = {"optimizer": OPTIMIZER, "scheduler": SCHEDULER}
+FRAMEWORK = Framework(
+    "deepspeed",
+    {
+        **section_entries(
+            dict.fromkeys(PARAMETERS, schedule),
+            _LAYOUT,
+            style=lambda optimizer, scheduler: str(scheduler.type),
+            defects=DEFECTS,
+        ),
+        **section_entries({"WarmupLR-groups": schedule}, _LAYOUT, defects=DEFECTS),
+    },
+    versions=VERSIONS,
+    upstream="deepspeed/runtime/lr_schedules.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=READER,
+    writer=WRITER,
+)

@@ -1,0 +1,219 @@
+"""The reader of DeepSpeed's config: its sections ``optimizer`` and ``scheduler``.
+
+``"auto"`` is what transformers' Trainer inserts: the learning rate, the weight decay, the updates
+of the run and of the warmup are then facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import MissingFactsError
+from closedform.frameworks.deepspeed.schedules import (
+    CLOCK,
+    MUON_GROUPS,
+    OPTIMIZER,
+    SCHEDULER,
+    is_muon,
+    schedule,
+)
+from closedform.language import exact_number
+from closedform.recipes.clock import Facts
+from closedform.recipes.document import Document
+from closedform.recipes.entries import Context
+from closedform.recipes.keys import (
+    OpenKeys,
+    Values,
+    integer,
+    irrelevant,
+    number,
+    section,
+)
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
+from closedform.recipes.rules import plan_optimizer
+from closedform.recipes.section import Section
+from closedform.recipes.section import whole as whole_config
+from closedform.schedules import constant
+
+CONFIG = OpenKeys(
+    optimizer=section(OPTIMIZER),
+    scheduler=section(SCHEDULER, is_optional=True),
+    gradient_clipping=number(0),
+    gradient_accumulation_steps=integer(None),
+    **dict.fromkeys(
+        (
+            "train_batch_size",
+            "train_micro_batch_size_per_gpu",
+            "zero_force_ds_cpu_optimizer",
+            "zero_allow_untested_optimizer",
+            "data_efficiency",
+            "curriculum_learning",
+        ),
+        irrelevant(),
+    ),
+)
+
+AUTO = "auto"
+_FACT_OF: Mapping[str, str] = {
+    "lr": "lr",
+    "warmup_max_lr": "lr",
+    "warmup_num_steps": "warmup_updates",
+    "total_num_steps": "total_updates",
+    "weight_decay": "weight_decay",
+    "gradient_accumulation_steps": "gradient_accumulation",
+}
+"""Parameter -> the fact that the Trainer inserts for "auto"."""
+
+_DEFAULTS: Mapping[str, Any] = {
+    "warmup_min_lr": 0,
+    "betas": (0.9, 0.999),
+    "eps": 1e-8,
+    "gradient_clipping": None,
+}
+"""Parameter -> what the Trainer inserts for "auto" if nothing else is configured."""
+
+_RULES: Mapping[str, str] = {"adam": "adamw", "adamw": "adamw", "lion": "lion", "sgd": "sgd"}
+_OF_OTHERS = ("train_iters", "train-iters", "lr_decay_style", "lr-decay-style", "trainer")
+"""Keys of frameworks whose configs hold that of DeepSpeed among their own keys."""
+
+
+def _matches(document: Document) -> bool:
+    content = document.content
+    sections = [content[key] for key in ("optimizer", "scheduler") if key in content]
+    typed = all(
+        isinstance(part, Mapping) and {"type", "params"} <= part.keys() for part in sections
+    )
+    if not sections or not typed or any(key in content for key in _OF_OTHERS):
+        return False
+    known = ("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization")
+    return any(key in content for key in known) or not content.keys() - set(CONFIG)
+
+
+def _read(reading: Reading) -> Recipe:
+    config = CONFIG.read_whole(_filled(reading.document, reading.facts))
+    optimizer, scheduler, facts = config.optimizer, config.scheduler, reading.facts
+    params = optimizer.params
+    if params.lr is None:
+        if facts.lr is None and (scheduler is None or not _has_rates(scheduler.params)):
+            raise MissingFactsError(
+                "missing facts: lr",
+                where=reading.document.place("optimizer.params.lr"),
+                hint="the config has no learning rate: give that of the optimizer",
+            )
+        # A scheduler with its rates leaves that of the optimizer out.
+        rate = None if facts.lr is None else exact_number(facts.lr)
+        optimizer = optimizer.replace(params=params.replace(lr=0 if rate is None else rate))
+    else:
+        rate = params.lr
+    name, context = optimizer.type, reading.context
+    decay = (sp.Rational(1, 100) if name.lower() == "adamw" else 0, params.weight_decay)
+    schedules = {"weight_decay": constant(decay[params.weight_decay is not None])}
+    if scheduler is None:
+        schedules["lr"] = constant(rate)
+    else:
+        with scheduler.origin.locate_errors("params"):
+            schedules["lr"] = schedule(context, optimizer, scheduler)
+            if scheduler.type == "OneCycle" and name:
+                for key in ("beta1", "beta2"):
+                    if "betas" in params or name.lower() != "sgd":
+                        keyed = replace(context, key=key)
+                        schedules[key] = schedule(keyed, optimizer, scheduler)
+    groups = [ParamGroup(schedules, _plan(optimizer), Role.DEFAULT)]
+    if is_muon(optimizer):
+        groups = _of_muon(context, optimizer, scheduler, groups[0])
+    length = None if scheduler is None else getattr(scheduler.params, "total_num_steps", None)
+    clip = config.gradient_clipping
+    return reading.recipe(
+        groups,
+        clock=CLOCK,
+        horizon=facts.total_updates if length is None else int(length),
+        clipping=Clipping(clip) if clip else None,
+        accumulation=config.gradient_accumulation_steps,
+        values=(optimizer, scheduler),
+        derived={} if rate is None else {"lr": rate},
+    )
+
+
+def _of_muon(
+    context: Context, optimizer: Values, scheduler: Values | None, default: ParamGroup
+) -> list[ParamGroup]:
+    """The groups of Muon: its matrices, and the other parameters."""
+    groups = []
+    for name, key in MUON_GROUPS.items():
+        rate = constant(optimizer.params.origin.number(key, optimizer.params.lr))
+        if scheduler is not None:
+            with scheduler.origin.locate_errors("params"):
+                rate = schedule(context.with_facts(group=name), optimizer, scheduler)
+        role = Role.DEFAULT if name == "muon" else Role.NAMED
+        schedules = {**default.schedules, "lr": rate}
+        groups.append(ParamGroup(schedules, default.optimizer, role, name))
+    return groups
+
+
+def _filled(document: Document, facts: Facts) -> Document:
+    """The config with facts for "auto"; all missing ones in one error."""
+    missing: list[str] = []
+
+    def value(place: Section, key: str) -> Any:
+        written = place.content[key]
+        if written != AUTO or key in _DEFAULTS:
+            return _DEFAULTS[key] if written == AUTO else written
+        if key not in _FACT_OF:
+            raise place.error(f"{key} cannot be {AUTO!r}", key)
+        fact = getattr(facts, _FACT_OF[key])
+        if fact is None and key in place.content and key != "gradient_accumulation_steps":
+            missing.append(_FACT_OF[key])
+        return fact
+
+    top = whole_config(document)
+    content = dict(document.content)
+    for name in ("optimizer", "scheduler"):
+        outer = top.section(name)
+        inner = outer.section("params")
+        if inner.content:
+            params = {key: value(inner, key) for key in inner.content}
+            content[name] = {**outer.content, "params": params}
+    for name in ("gradient_clipping", "gradient_accumulation_steps"):
+        if name in content:
+            content[name] = value(top, name)
+    if missing:
+        raise MissingFactsError(
+            f"missing facts: {', '.join(dict.fromkeys(missing))}",
+            where=document.source,
+            hint='"auto" is what the Trainer inserts; give facts={…}',
+        )
+    return replace(document, content=content)
+
+
+def _has_rates(params: Values) -> bool:
+    """Whether the scheduler has rates and does not need that of the optimizer."""
+    return any(key in params for key in ("warmup_max_lr", "cycle_max_lr", "lr_range_test_min_lr"))
+
+
+def _plan(optimizer: Values) -> OptimizerPlan:
+    name, origin = optimizer.type, optimizer.origin
+    where = origin.document.place(origin.at("type"))
+    kind = name.lower()
+    params = optimizer.params.origin
+    arguments = {key: params.value(key) for key in params.content if key in params and key != "lr"}
+    for key in ("torch_adam", "fused", "amsgrad"):
+        if arguments.get(key) is False or key != "amsgrad":
+            arguments.pop(key, None)
+    is_decoupled = arguments.pop("adam_w_mode", True) is not False
+    if arguments.get("bias_correction") is True:
+        del arguments["bias_correction"]
+    if kind not in _RULES:
+        return plan_optimizer(name or "none", arguments, None, where, by_name=False)
+    rule = _RULES[kind] if is_decoupled else kind.removesuffix("w")
+    if "betas" in arguments:
+        arguments["betas"] = tuple(arguments["betas"])
+    plan = plan_optimizer(rule, arguments, where=where)
+    return OptimizerPlan(name, plan.arguments, plan.build)
+
+
+READER = Reader(_read, _matches)

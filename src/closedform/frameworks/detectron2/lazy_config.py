@@ -1,0 +1,321 @@
+"""LazyConfigs of detectron2: Python files of calls, of which none is run.
+
+``optimizer``, ``lr_multiplier`` and ``train.max_iter`` are read. The files of detectron2 that most
+LazyConfigs import are known: ``common/optim.py``, ``common/coco_schedule.py``, ``common/train.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import nearest
+from closedform.frameworks.detectron2.schedules import (
+    CLOCK,
+    MultiplierCurve,
+    Warmup,
+    equal_steps,
+    steps_at,
+    warmed_up,
+)
+from closedform.language import Schedule, exact_number
+from closedform.recipes.document import Document
+from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
+from closedform.recipes.entries import REQUIRED
+from closedform.recipes.keys import (
+    Key,
+    Keys,
+    OpenKeys,
+    Values,
+    anything,
+    choice,
+    flag,
+    integer,
+    irrelevant,
+    number,
+    numbers,
+)
+from closedform.recipes.reader import Reading
+from closedform.recipes.recipe import ParamGroup, Recipe, Role
+from closedform.recipes.rules import plan_optimizer
+from closedform.recipes.section import Section, whole
+from closedform.schedules import constant
+from closedform.schedules.blends import along_cosine, along_line
+
+_OPTIMIZERS: Mapping[str, ConfigCall] = {
+    "SGD": ConfigCall(
+        "L(torch.optim.SGD)", (), {"lr": 0.02, "momentum": 0.9, "weight_decay": 1e-4}
+    ),
+    "AdamW": ConfigCall(
+        "L(torch.optim.AdamW)", (), {"lr": 1e-4, "betas": (0.9, 0.999), "weight_decay": 0.1}
+    ),
+}
+"""The optimizers of ``common/optim.py``; norms have no weight decay."""
+_COMMON = re.compile(r"common[./](optim|coco_schedule|train)(?:\.py)?['\"]?\)?\.(\w+)$")
+_PERIODS = re.compile(r"lr_multiplier_(\d+)x")
+_PERIOD = 90_000
+_WRAPPED = re.compile(r"(?:L|LazyCall)\((.+)\)")
+
+
+def _known(value: Any) -> Any:
+    """The value of an import from one of detectron2's common files; others are unchanged."""
+    text = value.name if isinstance(value, Reference) else str(value)
+    if not isinstance(value, Reference | Unresolved):
+        return value
+    found = _COMMON.search(text)
+    if found is None:
+        return value
+    file, name = found.groups()
+    periods = _PERIODS.fullmatch(name)
+    if file == "optim":
+        return _OPTIMIZERS.get(name, value)
+    if file == "coco_schedule" and periods is not None:
+        return _coco_schedule(int(periods.group(1)))
+    return {"max_iter": _PERIOD} if file == "train" and name == "train" else value
+
+
+def _coco_schedule(periods: int) -> ConfigCall:
+    """The multiplier of ``common/coco_schedule.py``."""
+    total = periods * _PERIOD
+    ends = [60_000, 80_000, 90_000] if periods <= 2 else [total - 60_000, total - 20_000, total]
+    steps = ConfigCall(
+        "L(MultiStepParamScheduler)", (), {"values": [1.0, 0.1, 0.01], "milestones": ends}
+    )
+    more = {"warmup_length": 1000 / total, "warmup_factor": 0.001}
+    return ConfigCall("L(WarmupParamScheduler)", (), {"scheduler": steps, **more})
+
+
+def _root(document: Document, name: str) -> dict[str, Any]:
+    """The arguments of a root of the LazyConfig, with those that the file sets, and its class."""
+    top = whole(document)
+    value = _known(document.content.get(name))
+    changes = {
+        key.partition(".")[2]: item
+        for key, item in document.content.items()
+        if key.startswith(f"{name}.")
+    }
+    if isinstance(value, Reference):
+        if _SUFFICIENT.get(name) not in changes:
+            raise top.error(
+                f"{name} is imported from {value.name}, which is not read",
+                name,
+                hint="give the file that it is in, with the changes of this one",
+            )
+        value = ConfigCall(value.name, (), {})
+    if value is not None and not isinstance(value, ConfigCall | Mapping):
+        raise top.error(f"{name} is not a call of LazyCall: {value!s:.60}", name)
+    arguments = dict(value.kwargs if isinstance(value, ConfigCall) else value or {})
+    if isinstance(value, ConfigCall):
+        arguments[_CLASS] = value.name
+    for key, item in changes.items():
+        arguments = _changed(arguments, key.split("."), item)
+    return arguments
+
+
+_CLASS = "_target_"
+_SUFFICIENT = {"optimizer": "lr", "train": "max_iter"}
+"""The entry that the curves need of a root: one imported from elsewhere, with it set, is enough."""
+PARAMS = OpenKeys(overrides=anything(), lr_factor_func=irrelevant(), weight_decay_norm=number(0.0))
+TRAIN = OpenKeys(max_iter=integer(None))
+WARMUP = Keys(
+    _target_=irrelevant(),
+    scheduler=anything(REQUIRED),
+    warmup_factor=number(),
+    warmup_length=number(),
+    warmup_method=choice("linear", "constant", default="linear"),
+    rescale_interval=flag(False),
+)
+
+
+def _changed(outer: Mapping[str, Any], keys: list[str], value: Any) -> dict[str, Any]:
+    if len(keys) == 1:
+        return {**outer, keys[0]: value}
+    inner = outer.get(keys[0], {})
+    known = (
+        {**inner.kwargs, _CLASS: inner.name} if isinstance(inner, ConfigCall) else dict(inner or {})
+    )
+    return {**outer, keys[0]: _changed(known, keys[1:], value)}
+
+
+def _class_of(value: Mapping[str, Any]) -> str:
+    """The class of a LazyCall, without its module."""
+    name = str(value.get(_CLASS, ""))
+    found = _WRAPPED.fullmatch(name)
+    return (found.group(1) if found else name).rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lazy:
+    """A part of a LazyConfig that is a call."""
+
+    section: Section
+    kind: str
+
+
+def _lazy(document: Document, value: Any, path: str) -> _Lazy:
+    if isinstance(value, ConfigCall):
+        value = {**value.kwargs, _CLASS: value.name}
+    if not isinstance(value, Mapping):
+        raise whole(document).error(f"a scheduler must be a call, got {value!s:.60}", path)
+    return _Lazy(Section(document, value, path), _class_of(value))
+
+
+def read_lazy(reading: Reading) -> Recipe:
+    """Returns the recipe of a LazyConfig, as the reader of detectron2 does."""
+    document = reading.document
+    top = whole(document)
+    optimizer = Section(document, _root(document, "optimizer"), "optimizer")
+    train = TRAIN.read(Section(document, _root(document, "train"), "train"))
+    for name, section in (("optimizer", optimizer), ("lr_multiplier", top)):
+        if (name == "lr_multiplier" and name not in top) or not section.content:
+            raise top.error(f"{name} is missing", hint=f"the LazyConfig must have {name}")
+    total = reading.value_or_fact(train.max_iter, "total_updates")
+    if total < 1:
+        raise train.error(f"max_iter must be above 0, got {total}", "max_iter")
+    multiplier = _lazy(document, _root(document, "lr_multiplier"), "lr_multiplier")
+    is_read = not isinstance(_known(document.content.get("optimizer")), Reference)
+    rate = optimizer.number("lr")
+    decay = optimizer.number("weight_decay", 0)
+    left_out = ("params", "lr", "weight_decay", _CLASS)
+    arguments = {key: v for key, v in optimizer.content.items() if key not in left_out}
+    kind = _class_of(optimizer.content) if is_read else optimizer.content[_CLASS]
+    plan = plan_optimizer(kind, arguments, where=document.place("optimizer"))
+
+    def group(label: str, base: Any, weight_decay: Any, *patterns: str) -> ParamGroup:
+        schedule = _multiplied(multiplier, exact_number(base), sp.Integer(total))
+        schedules = {"lr": schedule}
+        if is_read or "weight_decay" in optimizer:
+            schedules["weight_decay"] = constant(weight_decay)
+        return ParamGroup(schedules, plan, Role.of(label), label, patterns)
+
+    params = PARAMS.read(optimizer.section("params"))
+    groups = [group("", rate, decay)]
+    if is_read:
+        # The common optimizers do not decay norms.
+        groups.append(group("norm", rate, params.weight_decay_norm))
+    overrides = params.origin.section("overrides")
+    for name in overrides.content:
+        override = overrides.section(name)
+        base, weight_decay = override.number("lr", rate), override.number("weight_decay", decay)
+        groups.append(group(name, base, weight_decay, name))
+    return reading.recipe(
+        groups,
+        clock=CLOCK,
+        horizon=total,
+        clipping=None,
+        accumulation=1,
+        values=(None, params),
+        derived={"lr": rate},
+    )
+
+
+def _multiplied(multiplier: _Lazy, rate: sp.Expr, total: sp.Expr) -> Schedule:
+    """The rate times a multiplier of the part of the run that is done."""
+    warmup = Warmup(sp.S.Zero, sp.S.Zero, "linear", False)
+    section = multiplier.section
+    with section.locate_errors():
+        if multiplier.kind == "WarmupParamScheduler":
+            values = WARMUP.read(section)
+            warmup = Warmup(
+                values.warmup_length,
+                values.warmup_factor,
+                values.warmup_method,
+                values.rescale_interval,
+            )
+            multiplier = _lazy(section.document, values.scheduler, section.at("scheduler"))
+        return warmed_up(multiplier.kind, rate, total, _curve(multiplier), warmup)
+
+
+def _curve(lazy: _Lazy) -> MultiplierCurve:
+    """The curve of a scheduler of fvcore."""
+    section = lazy.section
+    if lazy.kind not in _CURVES:
+        raise section.error(f"unknown scheduler {lazy.kind!r}", hint=nearest(lazy.kind, _CURVES))
+    build, keys = _CURVES[lazy.kind]
+    return build(keys.read(section))
+
+
+def _constant(values: Values) -> MultiplierCurve:
+    reason = "RuntimeError: the position in the schedule must be in [0, 1]"
+    return MultiplierCurve(
+        ((lambda x: values.value, None),), sp.S.One, with_end=True, reason=reason
+    )
+
+
+def _cosine(values: Values) -> MultiplierCurve:
+    return MultiplierCurve(
+        ((lambda x: along_cosine(values.start_value, values.end_value, x), None),)
+    )
+
+
+def _linear(values: Values) -> MultiplierCurve:
+    return MultiplierCurve(((lambda x: along_line(values.start_value, values.end_value, x), None),))
+
+
+def _exponential(values: Values) -> MultiplierCurve:
+    return MultiplierCurve(((lambda x: values.start_value * values.decay**x, None),))
+
+
+def _polynomial(values: Values) -> MultiplierCurve:
+    base, power = values.base_value, values.power
+    if power.is_Integer and power >= 0:
+        return MultiplierCurve(((lambda x: base * (1 - x) ** power, None),))
+    reason = "the power of a negative number"
+    return MultiplierCurve(
+        ((lambda x: base * sp.Max(0, 1 - x) ** power, None),), sp.S.One, reason=reason
+    )
+
+
+def _steps(values: Values) -> MultiplierCurve:
+    return equal_steps(values.values)
+
+
+def _fixed_gamma(values: Values) -> MultiplierCurve:
+    base, decays = values.base_value, values.num_decays
+    return equal_steps([base * values.gamma**index for index in range(decays + 1)])
+
+
+def _milestones(values: Values) -> MultiplierCurve:
+    levels, marks, updates = values.values, values.milestones, values.num_updates
+    if marks is None:
+        width = sp.ceiling(values.require("num_updates") / len(levels))
+        marks = [width * (index + 1) for index in range(len(levels) - 1)]
+    expected = len(levels) - (updates is not None)
+    if len(marks) != expected:
+        raise values.error(f"milestones must be {expected}, got {len(marks)}", "milestones")
+    if updates is None:
+        updates, marks = marks[-1], marks[:-1]
+    parts = [mark / updates for mark in marks]
+    if parts != sorted(set(parts)) or (parts and not 0 < parts[0] <= parts[-1] < 1):
+        raise values.error(
+            f"milestones must increase from above 0 to below {updates}, got {list(marks)}",
+            "milestones",
+        )
+    return steps_at(levels, parts)
+
+
+def _keys(**keys: Key) -> Keys:
+    return Keys(_target_=irrelevant(), **keys)
+
+
+_LEVELS = _keys(start_value=number(), end_value=number())
+_CURVES: Mapping[str, tuple[Callable[[Values], MultiplierCurve], Keys]] = {
+    "ConstantParamScheduler": (_constant, _keys(value=number())),
+    "CosineParamScheduler": (_cosine, _LEVELS),
+    "ExponentialParamScheduler": (_exponential, _keys(start_value=number(), decay=number())),
+    "LinearParamScheduler": (_linear, _LEVELS),
+    "MultiStepParamScheduler": (
+        _milestones,
+        _keys(values=numbers(), milestones=numbers(None), num_updates=number(None)),
+    ),
+    "PolynomialDecayParamScheduler": (_polynomial, _keys(base_value=number(), power=number())),
+    "StepParamScheduler": (_steps, _keys(values=numbers(), num_updates=irrelevant())),
+    "StepWithFixedGammaParamScheduler": (
+        _fixed_gamma,
+        _keys(base_value=number(), num_decays=integer(), gamma=number(), num_updates=irrelevant()),
+    ),
+}

@@ -1,0 +1,223 @@
+"""DINOv3: its tables of rates, weight decay and teacher, from ``optim`` or from ``schedules``."""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from closedform.frameworks import dinov2
+from closedform.language import Schedule, t
+from closedform.language.settled import construct as closed
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, DefectKind
+from closedform.recipes.document import Document, interpolate
+from closedform.recipes.entries import Context
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import UndefinedError, by_intervals
+from closedform.recipes.keys import (
+    OpenKeys,
+    Values,
+    integer,
+    irrelevant,
+    number,
+    section,
+    section_entries,
+    text,
+)
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Recipe
+from closedform.schedules.blends import along_cosine, along_line
+
+CLOCK = Clock(Unit.UPDATE)
+
+_PHASES = {
+    "start": number(),
+    "peak": number(),
+    "end": number(),
+    "warmup_epochs": integer(),
+    "cosine_epochs": integer(None),
+}
+_PART = section(OpenKeys(**_PHASES), is_optional=True)
+SCHEDULES = OpenKeys(
+    lr=section(OpenKeys(freeze_last_layer_epochs=integer(), **_PHASES)),
+    weight_decay=_PART,
+    momentum=_PART,
+    teacher_temp=_PART,
+)
+OPTIM = OpenKeys(
+    dino_head_wd_multiplier=number(1),
+    dump_fsdp_weights_path=irrelevant(),
+    lr=number(0.001),
+    multi_tensor_optim=irrelevant(),
+    optimizer=text("adamw"),
+    scaling_rule=text("sqrt_wrt_1024"),
+    schedule_trunc_extra=number(0),
+    **dinov2.OPTIM,
+)
+CONFIG = OpenKeys(
+    optim=section(OPTIM),
+    train=section(dinov2.TRAIN),
+    teacher=section(dinov2.TEACHER),
+    student=section(dinov2.STUDENT),
+    schedules=section(SCHEDULES, is_optional=True),
+)
+_NAMES = {"last_layer_lr": "lr", "momentum_teacher": "momentum"}
+"""The entries of ``schedules``, where they have another name than the table."""
+_DEPTHS = {**dinov2.DEPTHS, "vit_so400m": 27, "vit_huge2": 32, "vit_7b": 40}
+_RULES = ("linear_wrt_256", "sqrt_wrt_1024")
+
+DEFECTS = {
+    "rule-without-effect": Defect(
+        "a scaling rule that DINOv3 does not know scales nothing",
+        "dinov3/configs/config.py:50",
+        lambda config: config.optim.scaling_rule not in (*_RULES, "none"),
+        documented=None,
+        classes=(),
+    ),
+    "start-not-scaled": Defect(
+        "the scaling rule does not scale the start of the warmup",
+        "dinov3/train/train.py:179",
+        lambda config: config.schedules is not None and config.schedules.lr.start != 0,
+        kind=DefectKind.CONVENTION,
+        classes=("schedules-lr", "schedules-last_layer_lr"),
+    ),
+    "keys-of-optim-without-effect": Defect(
+        "with schedules, the rates, weight decays and lengths of optim and teacher have no effect",
+        "dinov3/train/train.py:103",
+        lambda config: (
+            config.schedules is not None
+            and any(key in config.optim for key in ("lr", "min_lr", "weight_decay"))
+        ),
+        kind=DefectKind.CONVENTION,
+        classes=(),
+    ),
+    "no-value-past-the-end": Defect(
+        "a table of schedules has no value past the end of the run",
+        "dinov3/train/cosine_lr_scheduler.py:92",
+        lambda config: config.schedules is not None,
+        kind=DefectKind.CONVENTION,
+        classes=tuple(f"schedules-{kind}" for kind in dinov2.KINDS),
+    ),
+}
+
+
+def _scale(context: Context, config: Values) -> sp.Expr:
+    rule = config.optim.scaling_rule
+    # dinov3/configs/config.py:50 at 6876159 ignores other rules without a warning.
+    if rule not in _RULES:
+        return sp.S.One
+    (world,) = context.numbers.require("world_size", where=context.where)
+    samples = config.train.batch_size_per_gpu * world
+    if rule == "linear_wrt_256":
+        return samples / sp.Integer(256)
+    # The factor 4 is new in DINOv3: DINOv2 has the root only.
+    return 4 * sp.sqrt(samples / sp.Integer(1024))
+
+
+def _truncated_cosine(first: sp.Expr, last: sp.Expr, length: int, extra: sp.Expr) -> sp.Expr:
+    """The first entries of a longer cosine, rescaled so that the last one is the end."""
+    # A cosine of int((1 + e) L) points is cut to L and stretched to end exactly at the last value.
+    points = int((1 + float(extra)) * length)
+    is_long = points >= length > 1
+    refuse_unless(is_long, f"schedule_trunc_extra {extra} leaves {points} of {length}", "cosine")
+    step = sp.pi / sp.Integer(points - 1)
+    lowest = closed(sp.cos, step * (length - 1))
+    return last + (first - last) * (closed(sp.cos, step * t) - lowest) / (1 - lowest)
+
+
+def _of_optim(context: Context, config: Values, kind: str) -> Schedule:
+    extra = config.optim.schedule_trunc_extra
+
+    def fall(first: sp.Expr, last: sp.Expr, length: int) -> sp.Expr:
+        if extra == 0:
+            return dinov2.cosine(first, last, length)
+        return _truncated_cosine(first, last, length, extra)
+
+    def peak() -> sp.Expr:
+        return config.optim.lr * _scale(context, config)
+
+    has_cosine = config.optim.warmup_epochs < config.optim.epochs or "lr" not in kind
+    message = "a truncated cosine needs updates after the warmup"
+    # The temperature has no cosine that could be truncated.
+    refuse_unless(extra == 0 or kind == "teacher_temp" or has_cosine, message, context.where)
+    return dinov2.tables(kind, config.optim, config.train, config.teacher, peak, fall)
+
+
+def _of_schedules(context: Context, config: Values, kind: str) -> Schedule:
+    """The table of ``linear_warmup_cosine_decay``, both ends of whose cosine are entries."""
+    name = _NAMES.get(kind, kind)
+    part: Values | None = getattr(config.schedules, name)
+    if part is None:
+        raise config.schedules.error(f"schedules needs {name}")
+    is_open = "cosine_epochs" in part.origin.content and "cosine_epochs" not in part
+    refuse_unless(not is_open, f"cosine_epochs of {name} must be a number, got null", context.where)
+    length = int(config.train.OFFICIAL_EPOCH_LENGTH)
+    scale = _scale(context, config) if name == "lr" else sp.S.One
+    # train.py:179 scales peak and end, but not the start.
+    peak, end = part.peak * scale, part.end * scale
+    total, warmup = config.optim.epochs * length, part.warmup_epochs * length
+    rest = part.cosine_epochs
+    decay = total - warmup if rest is None else rest * length
+    message = f"warmup and cosine have {warmup} and {decay} of {total} updates"
+    refuse_unless(min(warmup, decay, total - warmup - decay) >= 0, message, context.where)
+    frozen = part.freeze_last_layer_epochs * length if kind == "last_layer_lr" else 0
+    # Both ends of the cosine are entries, so n entries have n - 1 steps; a single one has none.
+    steps = sp.Integer(max(decay - 1, 1))
+
+    def past_the_end() -> sp.Expr:
+        raise UndefinedError(f"the table has {total} entries")
+
+    return by_intervals(
+        kind,
+        (lambda: sp.S.Zero, min(frozen, total)),
+        # numpy.linspace without its end: the peak is the first entry of the cosine.
+        (lambda: along_line(part.start, peak, t / sp.Integer(warmup)), warmup),
+        (lambda: along_cosine(peak, end, (t - warmup) / steps), warmup + decay),
+        (lambda: end, total),
+        (past_the_end, None),
+    )
+
+
+def _schedule(context: Context, config: Values, kind: str) -> Schedule:
+    build = _of_optim if config.schedules is None else _of_schedules
+    return build(context, config, kind)
+
+
+def _of_class(context: Context, config: Values) -> Schedule:
+    prefix, _, kind = context.path[-1].rpartition("-")
+    message = "schedules are for the classes schedules-…"
+    refuse_unless((config.schedules is not None) == bool(prefix), message, context.where)
+    return _schedule(context, config, kind)
+
+
+def _matches(document: Document) -> bool:
+    schedules = document.content.get("schedules")
+    if isinstance(schedules, dict) and isinstance(schedules.get("lr"), dict):
+        return {"peak", "warmup_epochs"} <= set(schedules["lr"])
+    return dinov2.is_dino(document) and "base_lr" not in document.content["optim"]
+
+
+def _read(reading: Reading) -> Recipe:
+    config = CONFIG.read_whole(interpolate(reading.document))
+    return dinov2.read_groups(
+        reading,
+        config,
+        lambda kind: _schedule(reading.context, config, kind),
+        _DEPTHS.get(config.student.arch),
+    )
+
+
+FRAMEWORK = Framework(
+    "dinov3",
+    section_entries(
+        dict.fromkeys((*dinov2.KINDS, *(f"schedules-{kind}" for kind in dinov2.KINDS)), _of_class),
+        {"": CONFIG},
+        defects=DEFECTS,
+    ),
+    versions=("6876159a11b4",),
+    upstream="dinov3/train/cosine_lr_scheduler.py, dinov3/train/train.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    facts=("key",),
+)

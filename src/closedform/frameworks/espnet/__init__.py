@@ -1,0 +1,405 @@
+"""ESPnet: ``optim``, ``scheduler`` and their ``_conf`` of its YAML configs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+
+import sympy as sp
+
+from closedform.frameworks.diffusers.process_steps import of_torch
+from closedform.frameworks.transformers.schedules import cosine_wave
+from closedform.language import Schedule, exact_number, floor_mod, t
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Facts, Unit
+from closedform.recipes.defects import Defect, DefectKind
+from closedform.recipes.document import Document
+from closedform.recipes.entries import Context
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import LazyNumber, Stage, UndefinedError, by_intervals
+from closedform.recipes.keys import (
+    ClassKeys,
+    Keys,
+    OpenKeys,
+    Values,
+    flag,
+    integer,
+    irrelevant,
+    number,
+    numbers,
+    section,
+    section_entries,
+    text,
+)
+from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, Recipe
+from closedform.schedules.blends import along_line
+
+CLOCK = Clock(Unit.UPDATE, offset=1)
+UPDATES = Clock(Unit.UPDATE)
+EPOCHS = Clock(Unit.EPOCH, is_stepped=True)
+# ESPnet's schedulers compute step_num = last_epoch + 1, so n = t + 1.
+COUNT = CLOCK.count(Facts())
+N = COUNT.n
+MOST_CYCLES, LAST = 128, 10**6
+"""The most cycles of ``cosineannealingwarmuprestarts`` that are modelled where their lengths
+change, and the update in whose cycle the model ends."""
+
+
+def _inverse_root(conf: Values, rate: sp.Expr, scale: sp.Expr, where: str) -> Schedule:
+    warmup = conf.warmup_steps
+    # Without a warmup 0 would be raised to -3/2.
+    refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
+    return by_intervals(
+        "warmuplr",
+        # min(n^(-1/2), n W^(-3/2)) changes sides at n = W, so that update W - 1 has the peak.
+        (lambda: rate * scale * N / warmup ** sp.Rational(3, 2), COUNT.first_from(warmup)),
+        (lambda: rate * scale / sp.sqrt(N), None),
+    )
+
+
+def _warmup(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+    return _inverse_root(conf, rate, sp.sqrt(conf.warmup_steps), where)
+
+
+def _noam(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+    refuse_unless(conf.model_size > 0, "model_size must be above 0", where)
+    return _inverse_root(conf, rate, 1 / sp.sqrt(conf.model_size), where)
+
+
+def _warmup_step(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+    warmup, length = conf.warmup_steps, conf.steps_per_epoch
+    refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
+    # warmup_step_lr.py:44: epochs since the warmup, each of steps_per_epoch updates.
+    # Epochs are counted by division, so that the last, shorter epoch of a data set has no effect.
+    epoch = sp.floor(N / length) - sp.floor(warmup / length)
+    return by_intervals(
+        "warmupsteplr",
+        (lambda: rate * N / warmup, COUNT.first_after(warmup)),
+        (lambda: rate * conf.gamma ** sp.floor(epoch / conf.step_size), None),
+    )
+
+
+def _polyline(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+    marks, rates = conf.warmup_steps_list, conf.warmup_lr_list
+    message = "warmup_steps_list and warmup_lr_list must have one length above 0, got"
+    is_equal = len(marks) == len(rates) > 0
+    refuse_unless(is_equal, f"{message} {len(marks)} and {len(rates)}", where)
+    increases = all(mark < following for mark, following in pairwise(marks))
+    refuse_unless(increases and marks[-1] >= 0, "warmup_steps_list must increase from 0", where)
+
+    def line(index: int) -> LazyNumber:
+        (x, y), (x2, y2) = ((marks[i], rates[i]) for i in (index, index + 1))
+        return lambda: along_line(y, y2, (N - x) / (x2 - x))
+
+    return by_intervals(
+        "piecewiselinearwarmuplr",
+        (lambda: rates[0], COUNT.first_from(marks[0])),
+        *((line(i), COUNT.first_from(marks[i + 1])) for i in range(len(marks) - 1)),
+        # The update at the last mark has the last rate; the root begins after it.
+        (lambda: rates[-1], COUNT.first_after(marks[-1])),
+        # piecewise_linear_warmup_lr.py:64: from the optimizer's rate, not from the last one of the
+        # list.
+        (lambda: rate * sp.sqrt(marks[-1]) / sp.sqrt(N), None),
+    )
+
+
+def _tri_stage(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+    ratios = [float(r) for r in (conf.warmup_ratio, conf.hold_ratio, conf.decay_ratio)]
+    # Floats as upstream, whose sum of 0.1, 0.4 and 0.5 is compared by isclose.
+    refuse_unless(math.isclose(sum(ratios), 1), "the three ratios must sum to 1", where)
+    first, last = conf.init_lr_scale, conf.final_lr_scale
+    is_part = all(0 < scale <= 1 for scale in (first, last))
+    refuse_unless(is_part, "init_lr_scale and final_lr_scale must be in (0, 1]", where)
+    total = int(conf.max_steps)
+    # int() cuts products of floats; the decay takes the remaining updates.
+    warmup, hold = (int(total * ratio) for ratio in ratios[:2])
+    begin = warmup + hold
+    decay = total - begin
+
+    def fall(position: sp.Expr) -> sp.Expr:
+        # exp(-d j) with d = -ln(final_lr_scale) / decay steps.
+        return rate * last ** (position / sp.Integer(decay)) if decay else rate
+
+    return by_intervals(
+        "tristagelr",
+        (
+            lambda: along_line(first * rate, rate, N / sp.Integer(warmup)),
+            COUNT.first_from(sp.Integer(warmup)),
+        ),
+        (lambda: rate, COUNT.first_from(sp.Integer(begin))),
+        (lambda: fall(N - begin), COUNT.first_from(sp.Integer(total))),
+        (lambda: fall(sp.Integer(decay)), None),
+    )
+
+
+def _exponential(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+    peak, low, warmup, total = conf.max_lr, conf.min_lr, conf.warmup_steps, conf.total_steps
+    refuse_unless(warmup < total, "warmup_steps must be below total_steps", where)
+    refuse_unless(peak != 0 and low / peak > 0, "min_lr and max_lr must have one sign", where)
+    is_risen = conf.warm_from_zero
+    return by_intervals(
+        "exponentialdecaywarmup",
+        # The constructor replaces the optimizer's rate at update 0.
+        (lambda: sp.S.Zero if is_risen else peak, 1),
+        # exponential_decay_warmup.py:60: without warm_from_zero the warmup has the optimizer's
+        # rate.
+        (lambda: peak * (t + 1) / sp.Integer(warmup) if is_risen else rate, warmup),
+        (lambda: peak * (low / peak) ** ((t - warmup) / sp.Integer(total - warmup)), None),
+    )
+
+
+def _restarts(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+    del rate
+    warmup, first, low = conf.warmup_steps, conf.first_cycle_steps, conf.min_lr
+    refuse_unless(warmup < first, "warmup_steps must be below first_cycle_steps", where)
+
+    def value(position: sp.Expr, length: int, cycle: sp.Expr) -> sp.Expr:
+        peak = conf.max_lr * conf.gamma**cycle
+        # The cycle has shrunk to nothing: the position in it is divided by its length.
+        if length == warmup == 0:
+            raise UndefinedError("division by zero")
+        rise = along_line(low, peak, position / sp.Integer(max(warmup, 1)))
+        if length == warmup:
+            return rise
+        place = (position - warmup) / sp.Integer(length - warmup)
+        fall = along_line(low, peak, cosine_wave(sp.S.Half, place))
+        return sp.Piecewise((rise, position < warmup), (fall, True)) if warmup else fall
+
+    # cosine_anneal_warmup_restart.py:75: the constructor sets min_lr, which update 0 has.
+    stages: list[Stage] = [(lambda: low, 1)]
+    for cycle, begin, length, is_last in _cycles(first, warmup, float(conf.cycle_mult)):
+        if is_last:
+            turns = sp.floor((t - begin) / sp.Integer(max(length, 1)))
+            position = floor_mod(t - begin, max(length, 1))
+            stages.append((_later(value, position, length, cycle + turns), None))
+        else:
+            stages.append((_later(value, t - begin, length, sp.Integer(cycle)), begin + length))
+    return by_intervals("cosineannealingwarmuprestarts", *stages)
+
+
+def _later(
+    value: Callable[[sp.Expr, int, sp.Expr], sp.Expr],
+    position: sp.Expr,
+    length: int,
+    cycle: sp.Expr,
+) -> Callable[[], sp.Expr]:
+    return lambda: value(position, length, cycle)
+
+
+def _cycles(length: int, warmup: int, factor: float) -> Iterator[tuple[int, int, int, bool]]:
+    """The number, begin and length of each cycle, and whether all later ones have that length."""
+    begin = 0
+    for cycle in range(MOST_CYCLES):
+        # Only the part after the warmup grows, cut to whole updates.
+        following = int((length - warmup) * factor) + warmup
+        if following == length:
+            yield cycle, begin, length, True
+            return
+        yield cycle, begin, length, False
+        begin, length = begin + length, following
+        if begin > LAST:
+            return
+
+
+_WARMUP = {"warmup_steps": number(25_000)}
+CURVES: Mapping[str, tuple[Callable[[Values, sp.Expr, str], Schedule], Keys, Clock]] = {
+    "warmuplr": (_warmup, Keys(**_WARMUP), CLOCK),
+    "noamlr": (_noam, Keys(**_WARMUP, model_size=number(320)), CLOCK),
+    "warmupsteplr": (
+        _warmup_step,
+        Keys(
+            **_WARMUP,
+            steps_per_epoch=integer(10_000, least=1),
+            step_size=integer(1, least=1),
+            gamma=number(0.1),
+        ),
+        CLOCK,
+    ),
+    "piecewiselinearwarmuplr": (
+        _polyline,
+        Keys(warmup_steps_list=numbers((0, 25_000)), warmup_lr_list=numbers((0, 1e-3))),
+        CLOCK,
+    ),
+    "tristagelr": (
+        _tri_stage,
+        Keys(
+            max_steps=number(25_000),
+            warmup_ratio=number(0.1),
+            hold_ratio=number(0.4),
+            decay_ratio=number(0.5),
+            init_lr_scale=number(0.01),
+            final_lr_scale=number(0.01),
+        ),
+        CLOCK,
+    ),
+    "exponentialdecaywarmup": (
+        _exponential,
+        Keys(
+            max_lr=number(),
+            min_lr=number(),
+            total_steps=integer(),
+            warmup_steps=integer(0),
+            warm_from_zero=flag(False),
+        ),
+        UPDATES,
+    ),
+    "cosineannealingwarmuprestarts": (
+        _restarts,
+        Keys(
+            first_cycle_steps=integer(least=1),
+            cycle_mult=number(1),
+            max_lr=number(0.1),
+            min_lr=number(0.001),
+            warmup_steps=integer(0, least=0),
+            gamma=number(1),
+        ),
+        UPDATES,
+    ),
+}
+TORCH = {
+    "steplr": ("StepLR", EPOCHS),
+    "multisteplr": ("MultiStepLR", EPOCHS),
+    "exponentiallr": ("ExponentialLR", EPOCHS),
+    "cosineannealinglr": ("CosineAnnealingLR", EPOCHS),
+    "cycliclr": ("CyclicLR", UPDATES),
+    "onecyclelr": ("OneCycleLR", UPDATES),
+    "cosineannealingwarmrestarts": ("CosineAnnealingWarmRestarts", UPDATES),
+}
+"""Classes of torch, stepped after an epoch or an update."""
+OF_LOSS = ("reducelronplateau", "warmupreducelronplateau")
+OPTIMIZERS = {
+    name.lower(): name
+    for name in (
+        *("Adadelta", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "LBFGS", "RAdam", "RMSprop"),
+        *("Rprop", "SGD"),
+    )
+}
+
+CONFIG = OpenKeys(
+    optim=text("adadelta"),
+    optim_conf=section(ClassKeys()),
+    scheduler=text(None),
+    scheduler_conf=section(ClassKeys()),
+    accum_grad=integer(1, least=1),
+    grad_clip=number(5),
+    grad_clip_type=irrelevant(),
+    max_epoch=integer(40),
+    exclude_weight_decay=flag(False),
+    exclude_weight_decay_conf=irrelevant(),
+    **dict.fromkeys(("optim2", "optim2_conf", "scheduler2", "scheduler2_conf"), irrelevant()),
+)
+
+_FOLDER = "espnet2/schedulers"
+
+
+def _is(*names: str) -> Callable[[Values], bool]:
+    return lambda config: (config.scheduler or "").lower() in names
+
+
+DEFECTS = {
+    "piecewise-base": Defect(
+        "after its list, piecewiselinearwarmuplr falls from the rate of the optimizer, and jumps "
+        "where that is not the last rate of the list",
+        f"{_FOLDER}/piecewise_linear_warmup_lr.py:64",
+        lambda config: (
+            _is("piecewiselinearwarmuplr")(config)
+            and _optimizer(config).lr
+            != config.scheduler_conf.origin.numbers("warmup_lr_list", (0, 1e-3))[-1]
+        ),
+        classes=("piecewiselinearwarmuplr",),
+    ),
+    "exponential-warmup-base": Defect(
+        "without warm_from_zero the updates of the warmup from update 1 on have the rate of the "
+        "optimizer, not max_lr",
+        f"{_FOLDER}/exponential_decay_warmup.py:60",
+        lambda config: (
+            _is("exponentialdecaywarmup")(config)
+            and not config.scheduler_conf.origin.flag("warm_from_zero", False)
+            and config.scheduler_conf.origin.integer("warmup_steps", 0) > 1
+            and _optimizer(config).lr != config.scheduler_conf.origin.number("max_lr")
+        ),
+        classes=("exponentialdecaywarmup",),
+    ),
+    "rate-of-the-optimizer-ignored": Defect(
+        "the rates are max_lr and min_lr; update 0 has min_lr",
+        f"{_FOLDER}/cosine_anneal_warmup_restart.py:75",
+        _is("cosineannealingwarmuprestarts"),
+        kind=DefectKind.CONVENTION,
+        classes=("cosineannealingwarmuprestarts",),
+    ),
+    "warmupsteplr-epochs": Defect(
+        "an epoch of warmupsteplr has steps_per_epoch updates, whatever the size of the data",
+        f"{_FOLDER}/warmup_step_lr.py:44",
+        _is("warmupsteplr"),
+        kind=DefectKind.CONVENTION,
+        classes=("warmupsteplr",),
+    ),
+}
+
+
+def _optimizer(config: Values) -> ClassOptimizer:
+    name = config.optim.lower()
+    path = OPTIMIZERS.get(name, config.optim)
+    return class_optimizer(config.optim_conf.origin, path)
+
+
+def _rate(config: Values, rate: sp.Expr, where: str) -> Schedule:
+    name = (config.scheduler or "").lower()
+    conf = config.scheduler_conf.origin
+    if not name:
+        return by_intervals("constant", (lambda: rate, None))
+    if name in TORCH:
+        return of_torch(TORCH[name][0], conf.content, rate, where)
+    refuse_unless(name not in OF_LOSS, f"{name} is a function of the loss", where)
+    refuse_unless(name in CURVES, f"there is no scheduler {config.scheduler!r:.60}", where)
+    curve, keys, _ = CURVES[name]
+    return curve(keys.read(conf), rate, where)
+
+
+def _class_rate(context: Context, config: Values) -> Schedule:
+    name = (config.scheduler or "").lower()
+    message = f"the config must ask for {context.path[-1]!r}, got {name!r}"
+    refuse_unless(name == context.path[-1], message, context.where)
+    rates = context.facts.get("group_lrs")
+    rate = _optimizer(config).lr if rates is None else rates[context.facts.get("group_index", 0)]
+    return _rate(config, exact_number(rate), context.where)
+
+
+def _matches(document: Document) -> bool:
+    content = document.content
+    return "optim_conf" in content and isinstance(content.get("optim", ""), str)
+
+
+def _read(reading: Reading) -> Recipe:
+    config = CONFIG.read_whole(reading.document)
+    optimizer = _optimizer(config)
+    name = (config.scheduler or "").lower()
+    with config.scheduler_conf.origin.locate_errors():
+        schedule = _rate(config, exact_number(optimizer.lr), reading.document.source)
+    clock = TORCH[name][1] if name in TORCH else CURVES[name][2] if name in CURVES else UPDATES
+    group = optimizer.group(schedule)
+    groups = [group, group.without_decay()] if config.exclude_weight_decay else [group]
+    clip = config.grad_clip
+    return reading.recipe(
+        groups,
+        clock=clock,
+        horizon=config.max_epoch if clock is EPOCHS else reading.facts.total_updates,
+        clipping=Clipping(clip) if clip > 0 else None,
+        accumulation=config.accum_grad,
+        values=(config,),
+    )
+
+
+FRAMEWORK = Framework(
+    "espnet",
+    section_entries(dict.fromkeys((*CURVES, *TORCH), _class_rate), {"": CONFIG}),
+    versions=("202511",),
+    upstream=f"{_FOLDER}/*.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    facts=("group_lrs",),
+)

@@ -1,0 +1,217 @@
+"""The reader of LightningCLI's configs.
+
+A scheduler next to the model is stepped after every epoch, LightningCLI's default. The module
+decides when a scheduler within the model is stepped: ModelGenerator's modules step it after every
+update; other modules are not known, and are refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from closedform.errors import nearest
+from closedform.frameworks import torch
+from closedform.frameworks.lightning_cli.schedules import ARGUMENTS, CURVES, rate, warmup_updates
+from closedform.language import Schedule
+from closedform.recipes.build import class_schedule
+from closedform.recipes.clock import Clock, Unit, hold
+from closedform.recipes.defects import Defect, DefectKind
+from closedform.recipes.document import Document, interpolate
+from closedform.recipes.keys import OpenKeys, Values, choice, integer, number
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import (
+    Clipping,
+    ClippingKind,
+    OptimizerPlan,
+    ParamGroup,
+    Recipe,
+    Role,
+    is_constant,
+)
+from closedform.recipes.rules import plan_optimizer
+from closedform.recipes.section import Section, whole
+from closedform.schedules import constant
+
+_BLOCK = ("class_path", "init_args", "dict_kwargs")
+_MODULES = "modelgenerator."
+"""The package whose modules step their schedulers after every update."""
+_METRIC = "ReduceLROnPlateau"
+TRAINER = OpenKeys(
+    accumulate_grad_batches=integer(1),
+    gradient_clip_val=number(0),
+    gradient_clip_algorithm=choice("norm", "value", default="norm"),
+    max_steps=integer(-1),
+    max_epochs=integer(-1),
+)
+CLOCKS = {"update": Clock(Unit.UPDATE), "epoch": Clock(Unit.EPOCH)}
+"""The clocks of a scheduler within the model, and of one next to it."""
+
+DEFECTS = {
+    "by-epoch": Defect(
+        "the scheduler is stepped after every epoch, whatever the unit of its arguments is",
+        "src/lightning/pytorch/cli.py: LightningCLI.configure_optimizers",
+        lambda name, clock, rate: clock.unit is Unit.EPOCH and not is_constant(rate),
+        kind=DefectKind.CONVENTION,
+        classes=(),
+    ),
+    "rises-again": Defect(
+        "the cosine rises again after T_max epochs",
+        "torch/optim/lr_scheduler.py: CosineAnnealingLR",
+        lambda name, clock, rate: name == "CosineAnnealingLR",
+        kind=DefectKind.CONVENTION,
+        classes=(),
+    ),
+}
+
+
+def matches(document: Document) -> bool:
+    """Returns whether a config has a block with ``class_path`` for its optimizer."""
+    top = whole(document)
+    if not any(isinstance(top.content.get(key), Mapping) for key in ("trainer", "model")):
+        return False
+    return any(
+        isinstance(content.get(key), Mapping) and "class_path" in content[key]
+        for content in (top.content, _inner(top).content)
+        for key in ("optimizer", "lr_scheduler")
+    )
+
+
+def _inner(top: Section) -> Section:
+    """The arguments of the model, empty where there are none."""
+    model = top.content.get("model")
+    if not isinstance(model, Mapping):
+        return Section(top.document, {}, "model")
+    arguments = model.get("init_args")
+    if isinstance(arguments, Mapping):
+        return Section(top.document, arguments, "model.init_args")
+    return Section(top.document, model, "model")
+
+
+def _updates(reading: Reading, trainer: Values) -> int | None:
+    """The updates of the run."""
+    steps, epochs = trainer.max_steps, trainer.max_epochs
+    length = reading.facts.updates_per_epoch
+    # -1 is Lightning's value for no limit; the run ends at the first limit.
+    ends = [steps] if steps > 0 else []
+    ends += [math.ceil(epochs * length)] if epochs > 0 and length else []
+    return min(ends) if ends else reading.facts.total_updates
+
+
+def read(reading: Reading) -> Recipe:
+    """Returns the recipe of a config.
+
+    Raises:
+        ConfigError: A class or key is unknown, or it is not known when a scheduler is stepped.
+        ArgumentError: A fact is missing.
+    """
+    top = whole(interpolate(reading.document))
+    trainer, outer = TRAINER.read(top.section("trainer")), top
+    is_within = "optimizer" not in top
+    if is_within:
+        outer = _inner(top)
+    if "optimizer" not in outer:
+        raise top.error(
+            "there is no optimizer", hint="LightningCLI has it in optimizer or model.init_args"
+        )
+    optimizer = outer.section("optimizer")
+    total = _updates(reading, trainer)
+    plan, base, decay = _optimizer(optimizer)
+    config_facts: dict[str, Any] = {"lr": base}
+    schedule, clock, name = constant(base), CLOCKS["update"], ""
+    if "lr_scheduler" in outer:
+        block = outer.section("lr_scheduler")
+        block.check(_BLOCK)
+        by_epoch = not is_within
+        if is_within and not _steps_each_update(top, block):
+            raise block.error(
+                "the module decides when its scheduler is stepped, and this one is not known",
+                hint="put optimizer and lr_scheduler next to the model, or write it in updates",
+            )
+        clock, name = CLOCKS["epoch" if by_epoch else "update"], _class(block)
+        if name in CURVES:
+            total = reading.value_or_fact(total, "total_updates")
+            values = ARGUMENTS.read(block.section("init_args"))
+            config_facts["warmup_updates"] = warmup_updates(values, total)
+            context = reading.context.with_facts(total_updates=total)
+            with block.locate_errors():
+                schedule = rate(replace(context, base=base), values, name)
+        else:
+            schedule = _of_torch(reading, block, base, by_epoch)
+    group = ParamGroup({"lr": schedule, "weight_decay": constant(decay)}, plan, Role.DEFAULT)
+    threshold = trainer.gradient_clip_val
+    return reading.recipe(
+        [group],
+        clock=clock,
+        horizon=total,
+        clipping=Clipping(threshold, ClippingKind(trainer.gradient_clip_algorithm))
+        if threshold
+        else None,
+        accumulation=trainer.accumulate_grad_batches,
+        values=(name, clock, schedule),
+        derived=config_facts,
+    )
+
+
+def _class(block: Section) -> str:
+    """The class of a block, without its module."""
+    return str(block.text("class_path")).rpartition(".")[2]
+
+
+def _steps_each_update(top: Section, block: Section) -> bool:
+    """Whether the model is a module of ModelGenerator."""
+    model = top.content.get("model")
+    path = model.get("class_path", "") if isinstance(model, Mapping) else ""
+    return any(str(name).startswith(_MODULES) for name in (path, block.text("class_path")))
+
+
+def _optimizer(block: Section) -> tuple[OptimizerPlan, Any, Any]:
+    """The optimizer, its rate and its weight decay, with the defaults of torch."""
+    block.check(_BLOCK)
+    name = _class(block)
+    init_args = block.section("init_args")
+    entry = torch.FRAMEWORK.optimizers.get(name)
+    # The optimizer's rate is the base of the scheduler, so the default of the class counts.
+    defaults = {} if entry is None else {p.name: p.default for p in entry.parameters}
+    rate = init_args.number("lr", *[defaults["lr"]] if "lr" in defaults else [])
+    decay = init_args.number("weight_decay", defaults.get("weight_decay", 0))
+    left_out = ("lr", "weight_decay", "foreach", "fused", "capturable", "differentiable")
+    arguments = {
+        key: value
+        for key, value in init_args.content.items()
+        if key not in left_out and value is not None
+    }
+    return plan_optimizer(name, arguments, where=block.document.place(block.path)), rate, decay
+
+
+def _of_torch(reading: Reading, block: Section, base: Any, by_epoch: bool) -> Schedule:
+    """The rate under one of torch's schedulers, in updates."""
+    name, inner = _class(block), block.section("init_args")
+    if name == _METRIC:
+        raise block.error(
+            f"{name} is driven by a metric: its value is not a function of the update",
+            hint="closedform.frameworks.metric_rule('torch', 'ReduceLROnPlateau', …) has its rule",
+        )
+    classes = torch.FRAMEWORK.schedules
+    if name not in classes:
+        hint = nearest(name, [*classes, *CURVES])
+        raise block.error(f"there is no scheduler {name!r}", "class_path", hint=hint)
+    arguments = {key: inner.value(key) for key in inner.content if key in inner}
+    # An argument of older versions of torch, without effect on the rate.
+    arguments.pop("verbose", None)
+    with block.locate_errors():
+        schedule = class_schedule("torch", classes, name, arguments, base=base)
+    if not by_epoch or is_constant(schedule):
+        return schedule
+    facts, place = reading.facts, block.document.place(block.path)
+    if facts.updates_per_epoch is None and facts.dataset_size is not None:
+        (size,) = facts.require("global_batch_size", where=place)
+        # torch's DataLoader keeps the last, smaller batch by default.
+        return hold(schedule, math.ceil(facts.dataset_size / size))
+    (length,) = facts.require("updates_per_epoch", where=place)
+    return hold(schedule, int(length))
+
+
+READER = Reader(read, matches)

@@ -1,0 +1,235 @@
+"""lightning-hydra-template: optimizer and scheduler of its module, as Hydra's nodes of classes.
+
+The module steps the scheduler once for each epoch, whatever the unit of its arguments is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import MissingFactsError
+from closedform.frameworks.torch.paths import class_of, of_class
+from closedform.frameworks.torch.schedules import SCHEDULES
+from closedform.language import Schedule, exact_number, floor_div, t
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Facts, Unit
+from closedform.recipes.defects import Defect, DefectKind
+from closedform.recipes.document import Document, in_sections, interpolate
+from closedform.recipes.entries import Context
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import by_intervals
+from closedform.recipes.keys import (
+    ClassKeys,
+    Keys,
+    OpenKeys,
+    Values,
+    anything,
+    choice,
+    integer,
+    number,
+    section,
+    section_entries,
+)
+from closedform.recipes.optimizer_classes import class_optimizer
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, ClippingKind, Recipe
+from closedform.recipes.section import Section, whole
+from closedform.schedules import constant
+
+CLOCK = Clock(Unit.EPOCH, is_stepped=True)
+OF_UPDATES = Clock(Unit.UPDATE)
+METRIC = "ReduceLROnPlateau"
+MOST_CHANGES = 1000
+"""The changes of a plateau that are modelled."""
+
+MODEL = OpenKeys(optimizer=section(ClassKeys()), scheduler=anything(), compile=anything())
+TRAINER = OpenKeys(
+    max_epochs=integer(None),
+    accumulate_grad_batches=integer(1),
+    gradient_clip_val=number(None),
+    gradient_clip_algorithm=choice("norm", "value", default="norm"),
+)
+PLATEAU = Keys(
+    mode=choice("min", "max", default="min"),
+    factor=number(0.1),
+    patience=integer(10, least=0),
+    threshold=number(1e-4),
+    threshold_mode=choice("rel", "abs", default="rel"),
+    cooldown=integer(0, least=0),
+    min_lr=number(0),
+    eps=number(1e-8),
+)
+
+_MODULE = "src/models/mnist_module.py"
+DEFECTS = {
+    "by-epoch": Defect(
+        "the scheduler is stepped after every epoch, whatever the unit of its arguments is",
+        f"{_MODULE}:209",
+        lambda name, interval: bool(name) and interval == "epoch",
+        kind=DefectKind.CONVENTION,
+    ),
+    "rises-again": Defect(
+        "the cosine rises again after T_max epochs",
+        "torch/optim/lr_scheduler.py: CosineAnnealingLR",
+        lambda name, interval: name == "CosineAnnealingLR",
+        kind=DefectKind.CONVENTION,
+        classes=("CosineAnnealingLR",),
+    ),
+    "small-changes": Defect(
+        "a change of the rate of at most eps is not made",
+        "torch/optim/lr_scheduler.py: ReduceLROnPlateau",
+        lambda name, interval: name == METRIC,
+        kind=DefectKind.CONVENTION,
+        classes=(METRIC,),
+    ),
+}
+
+
+def _arguments(node: Section) -> dict[str, Any]:
+    """The arguments of a node that Hydra makes a partial call, which the module completes."""
+    if not node.flag("_partial_", False):
+        raise node.error(
+            "the class is called without the module's arguments", hint="give _partial_: true"
+        )
+    if "_args_" in node:
+        raise node.error("arguments without a name are not read", "_args_", "give them by name")
+    return {key: value for key, value in node.content.items() if not str(key).startswith("_")}
+
+
+def _plateau(
+    context: Context, node: Section, arguments: Mapping[str, Any], rate: sp.Expr
+) -> Schedule:
+    """The rate under a loss that never changes."""
+    params = PLATEAU.read(Section(node.document, arguments, node.path))
+    if context.facts.get("constant_loss") is None:
+        raise MissingFactsError(
+            "missing facts: constant_loss",
+            where=context.where,
+            hint=f"the values of {METRIC} depend on the loss: give a constant one, or use its "
+            "update rule, closedform.frameworks.metric_rule",
+        )
+    loss = exact_number(context.facts["constant_loss"], "the fact constant_loss")
+    refuse_unless(params.factor < 1, f"factor must be below 1, got {params.factor}", context.where)
+    span = params.threshold * (loss if params.threshold_mode == "rel" else 1)
+    improves = loss < loss - span if params.mode == "min" else loss > loss + span
+    if improves:
+        return constant(rate)
+    # Epoch 0 is the best; the rate changes after more than patience bad epochs, and holds from the
+    # next epoch on.
+    begin, period = params.patience + 2, params.patience + 1 + params.cooldown
+    if params.eps <= 0 and params.min_lr <= 0:
+        factor = params.factor ** (floor_div(t - begin, period) + 1)
+        return by_intervals(METRIC, (lambda: rate, begin), (lambda: rate * factor, None))
+    values = [rate]
+    while True:
+        value = sp.Max(values[-1] * params.factor, params.min_lr)
+        # torch makes only changes that are larger than eps, so the rate stays from here on.
+        if values[-1] - value <= params.eps:
+            break
+        values.append(value)
+        refuse_unless(len(values) < MOST_CHANGES, "the rate changes too often", context.where)
+    stages = [
+        ((lambda value=value: value), begin + index * period)
+        for index, value in enumerate(values[:-1])
+    ]
+    return by_intervals(METRIC, *stages, (lambda: values[-1], None))
+
+
+def _name(model: Values) -> str:
+    """The class of the scheduler, empty for none."""
+    if model.scheduler is None:
+        return ""
+    node = model.origin.section("scheduler")
+    path = str(node.text("_target_"))
+    return METRIC if path.rpartition(".")[2] == METRIC else class_of(node, "_target_")
+
+
+def _learning_rate(context: Context, model: Values) -> Schedule:
+    optimizer = model.origin.section("optimizer")
+    # The default of torch's Adam, the template's optimizer.
+    rate = exact_number(optimizer.number("lr", 1e-3))
+    if model.scheduler is None:
+        return constant(rate)
+    node, name = model.origin.section("scheduler"), _name(model)
+    arguments = _arguments(node)
+    if name == METRIC:
+        return _plateau(context, node, arguments, rate)
+    return of_class(node, name, arguments, rate, context.as_implemented)
+
+
+def _rate(context: Context, model: Values, trainer: Values) -> Schedule:
+    del trainer
+    return _learning_rate(context, model)
+
+
+def _model(config: Mapping[str, Any]) -> Any:
+    return config["model"] if isinstance(config.get("model"), Mapping) else config
+
+
+def _matches(document: Document) -> bool:
+    if document.python is not None:
+        return False
+    model = _model(document.content)
+    optimizer = model.get("optimizer")
+    return isinstance(optimizer, Mapping) and {"_target_", "_partial_"} <= set(optimizer)
+
+
+def _epochs(trainer: Values, facts: Facts) -> int | None:
+    """The epochs of the run, None if they are not known."""
+    epochs = trainer.max_epochs
+    if epochs is None and facts.epochs is not None:
+        epochs = int(facts.epochs)
+    return None if epochs is None or epochs < 0 else int(epochs)
+
+
+def _read(reading: Reading) -> Recipe:
+    config = whole(interpolate(in_sections(reading.document)))
+    is_whole = isinstance(config.content.get("model"), Mapping)
+    model = MODEL.read(config.section("model") if is_whole else config)
+    trainer = TRAINER.read(config.section("trainer"))
+    interval = reading.facts.framework_facts.get("interval", "epoch")
+    if interval not in ("epoch", "step"):
+        raise config.error(f"the fact interval must be epoch or step, got {interval!r:.40}")
+    with model.origin.locate_errors("scheduler"):
+        rate = _learning_rate(reading.context, model)
+    node = model.origin.section("optimizer")
+    optimizer = class_optimizer(
+        Section(node.document, _arguments(node), node.path), node.text("_target_")
+    )
+    facts, horizon = reading.facts, _epochs(trainer, reading.facts)
+    # A fork of the template may step its scheduler at updates; the fact interval says so.
+    if interval == "step":
+        length = facts.updates_per_epoch
+        is_known = horizon is not None and length is not None
+        horizon = (horizon or 0) * (length or 0) if is_known else facts.total_updates
+    limit = trainer.gradient_clip_val
+    clipping = None
+    if limit is not None and limit > 0:
+        clipping = Clipping(limit, ClippingKind(trainer.gradient_clip_algorithm))
+    return reading.recipe(
+        [optimizer.group(rate)],
+        clock=CLOCK if interval == "epoch" else OF_UPDATES,
+        horizon=horizon,
+        clipping=clipping,
+        accumulation=trainer.accumulate_grad_batches,
+        values=(_name(model), interval),
+    )
+
+
+FRAMEWORK = Framework(
+    "lightning-hydra",
+    section_entries(
+        dict.fromkeys((*SCHEDULES, METRIC, "constant"), _rate),
+        {"model": MODEL, "trainer": TRAINER},
+        lambda model, trainer: _name(model) or "constant",
+    ),
+    versions=("bddbc24b82ab",),
+    upstream=_MODULE,
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    facts=("constant_loss", "interval"),
+)

@@ -1,0 +1,115 @@
+"""llm-foundry: Composer's schedulers and optimizers, by the names of its registries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from closedform.frameworks.composer import ENTRIES
+from closedform.frameworks.composer.reader import (
+    decoupled,
+    find_class,
+    open_keys,
+    recipe,
+    schedulers,
+)
+from closedform.frameworks.composer.schedules import CLOCK, DEFECTS
+from closedform.frameworks.composer.writer import clipping_entry, written_schedulers
+from closedform.recipes.document import Document, interpolate
+from closedform.recipes.forms import Config, Optimizer, WarmupDecayForm, Writer, native
+from closedform.recipes.framework import Framework
+from closedform.recipes.keys import ClassKeys, irrelevant, mapping, sections, text
+from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Recipe
+from closedform.recipes.section import Section
+
+_SCHEDULERS = {
+    "constant_with_warmup": "ConstantWithWarmupScheduler",
+    "cosine_with_warmup": "CosineAnnealingWithWarmupScheduler",
+    "linear_decay_with_warmup": "LinearWithWarmupScheduler",
+    "inv_sqrt_with_warmup": "InverseSquareRootWithWarmupScheduler",
+}
+_OPTIMIZERS = {
+    "decoupled_adamw": "DecoupledAdamW",
+    "decoupled_lionw": "DecoupledLionW",
+    "clip_lion": "DecoupledClipLion",
+    "adalr_lion": "DecoupledAdaLRLion",
+    "no_op": "NoOp",
+}
+_GROUP = ClassKeys(param_str_match=text())
+_OPTIMIZER = ClassKeys(name=text(), param_groups=sections(_GROUP), disable_grad=irrelevant())
+_CONFIG = open_keys(optimizer=mapping(), scheduler=schedulers(_SCHEDULERS))
+
+
+def _parameters(document: Document) -> Document:
+    """The config in the key ``parameters`` of a run config of MosaicML's ``mcli``, if it is one."""
+    parameters = document.content.get("parameters")
+    return replace(document, content=parameters) if isinstance(parameters, dict) else document
+
+
+def _matches(document: Document) -> bool:
+    content = _parameters(document).content
+    optimizer, scheduler = content.get("optimizer"), content.get("scheduler")
+    if not isinstance(optimizer, dict) or not isinstance(scheduler, dict):
+        return False
+    has_names = {"lr", "name"} <= set(optimizer) and {"name", "t_warmup"} <= set(scheduler)
+    return has_names and "max_duration" in content
+
+
+def _read(reading: Reading) -> Recipe:
+    config = _CONFIG.read_whole(interpolate(_parameters(reading.document)))
+    optimizer = _OPTIMIZER.read(config.optimizer)
+    path = find_class(config.optimizer, optimizer.name, _OPTIMIZERS)
+
+    def build(place: Section) -> ClassOptimizer:
+        left_out = (*_OPTIMIZER.spellings, *_GROUP.spellings)
+        return class_optimizer(place, path, left_out, rules=decoupled(place))
+
+    optimizers = [("", build(config.optimizer))]
+    for group in optimizer.param_groups:
+        content = {**config.optimizer.content, **group.origin.content}
+        place = replace(group.origin, content=content)
+        optimizers.append((group.param_str_match, build(place)))
+    return recipe(reading, config.replace(schedulers=config.scheduler), optimizers)
+
+
+_WRITTEN = {
+    "constant": "constant_with_warmup",
+    "linear_decay": "linear_decay_with_warmup",
+    "cosine_decay": "cosine_with_warmup",
+}
+
+
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
+    del facts
+    for name, arguments in written_schedulers(form):
+        options = optimizer.keywords(form.peak)
+        if optimizer.name != "decoupled_adamw":
+            # DecoupledAdamW does not multiply its weight decay by the rate.
+            options["weight_decay"] = native((optimizer.weight_decay or 0) * form.peak)
+        label = name.removesuffix("_with_warmup")
+        yield {
+            "optimizer": {"name": "decoupled_adamw", **options},
+            "scheduler": {"name": _WRITTEN.get(label, label), "t_warmup": "0ba", **arguments},
+            "max_duration": f"{form.total}ba",
+            "global_train_batch_size": 1,
+            **clipping_entry(optimizer),
+        }
+
+
+# A config has one scheduler.
+_OF_LISTS = {"last-scheduler-wins": replace(DEFECTS["last-scheduler-wins"], applies=None)}
+FRAMEWORK = Framework(
+    "llm-foundry",
+    ENTRIES,
+    versions=("8c8dd48f7216",),
+    upstream="llmfoundry/optim/scheduler.py",
+    clock=CLOCK,
+    defects={**DEFECTS, **_OF_LISTS},
+    reader=Reader(_read, _matches),
+    writer=Writer(".yaml", _configs, {}, ("adamw", "decoupled_adamw")),
+)

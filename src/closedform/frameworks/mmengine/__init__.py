@@ -1,0 +1,19 @@
+"""MMEngine: its param schedulers and configs."""
+
+from __future__ import annotations
+
+from closedform.frameworks.mmengine.reader import READER
+from closedform.frameworks.mmengine.schedules import CLOCK, DEFECTS, SCHEDULES
+from closedform.frameworks.mmengine.writer import WRITER
+from closedform.recipes.framework import Framework
+
+FRAMEWORK = Framework(
+    "mmengine",
+    SCHEDULES,
+    versions=("254342938d9b",),
+    upstream="mmengine/optim/scheduler/param_scheduler.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=READER,
+    writer=WRITER,
+)

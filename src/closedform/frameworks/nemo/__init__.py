@@ -1,0 +1,27 @@
+"""NeMo: the learning rate policies of its ``sched`` section."""
+
+from __future__ import annotations
+
+from closedform.frameworks.nemo.reader import READER
+from closedform.frameworks.nemo.schedules import CLOCK, DEFECTS, POLICIES, rate
+from closedform.frameworks.nemo.writer import WRITER
+from closedform.recipes.framework import Framework
+from closedform.recipes.keys import Keys, number, section_entries, variants
+
+_KINDS = {name: keys for name, (_, keys) in POLICIES.items()}
+_ARGUMENTS = Keys(lr=number(), sched=variants(_KINDS, "WarmupPolicy", by="name"))
+
+FRAMEWORK = Framework(
+    "nemo",
+    section_entries(
+        dict.fromkeys(POLICIES, lambda context, config: rate(context, config.sched, config.lr)),
+        {"": _ARGUMENTS},
+        style=lambda config: str(config.sched.name),
+    ),
+    versions=("8cfedd720346",),
+    upstream="nemo/core/optim/lr_scheduler.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=READER,
+    writer=WRITER,
+)

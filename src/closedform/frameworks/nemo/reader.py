@@ -1,0 +1,307 @@
+"""The reader of NeMo's YAML configs: ``model.optim`` with its ``sched``, and ``trainer``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from closedform.errors import nearest
+from closedform.frameworks.nemo.schedules import CLOCK, OUTER, POLICIES, Lengths, is_left_out, rate
+from closedform.language import Schedule, UpdateRule, exact_number, floor_div, t
+from closedform.recipes.document import Document, interpolate
+from closedform.recipes.keys import (
+    ClassKeys,
+    Key,
+    Keys,
+    Values,
+    choice,
+    integer,
+    irrelevant,
+    mapping,
+    number,
+    section,
+    text,
+)
+from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer, fused_adam
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, Recipe
+from closedform.recipes.section import Section
+from closedform.schedules import step_decay
+
+_CLASSES: Mapping[str, str] = MappingProxyType(
+    {
+        "adadelta": "Adadelta",
+        "adafactor": "Adafactor",
+        "adagrad": "Adagrad",
+        "adam": "Adam",
+        "adamax": "Adamax",
+        "adamw": "AdamW",
+        "adan": "Adan",
+        "distributed_fused_adam": "FusedAdam",
+        "fused_adam": "FusedAdam",
+        "lamb": "LAMB",
+        "mcore_distributed_optim": "FusedAdam",
+        "megatron_fused_adam": "FusedAdam",
+        "novograd": "NovoGrad",
+        "rmsprop": "RMSprop",
+        "rprop": "Rprop",
+        "sgd": "SGD",
+        # Registered by models, and by a package.
+        "muadam": "MuAdam",
+        "muadamw": "MuAdamW",
+        "musgd": "MuSGD",
+        "radam": "RAdam",
+    }
+)
+"""The optimizers of NeMo's registry."""
+
+
+def _plain(section: Section, key: str, default: object) -> int | None:
+    """An integer; None for a value of another type, or one that the file does not determine."""
+    value = section.content.get(key, default)
+    return value if isinstance(value, int) else None
+
+
+_COUNT = Key(_plain, None)
+_STEPS = Key(_plain, -1)
+_OPTIM = ClassKeys(
+    name=text("adam"),
+    _target_=text(None),
+    sched=mapping(),
+    args=mapping(),
+    cls=irrelevant(),
+    **dict.fromkeys(
+        (
+            "bucket_cap_mb",
+            "contiguous_grad_buffer",
+            "contiguous_param_buffer",
+            "grad_sync_dtype",
+            "overlap_grad_sync",
+            "overlap_param_sync",
+            "param_sync_dtype",
+        ),
+        irrelevant(),
+    ),
+)
+_PLACE = ClassKeys(optim=mapping(), optim_param_groups=mapping())
+_TRAINER = ClassKeys(
+    max_steps=_STEPS,
+    max_epochs=_COUNT,
+    accumulate_grad_batches=_COUNT,
+    gradient_clip_val=number(0),
+)
+_CONFIG = ClassKeys(model=mapping(), trainer=section(_TRAINER))
+_MISTAKEN = ("lr_scheduler", "optimiser", "sched", "scheduler")
+"""Keys next to ``optim`` that NeMo does not read; a model has many others."""
+
+_ADAM = ClassKeys(
+    optimizer=choice("adam", default="adam"),
+    lr=number(),
+    adam_beta1=number(0.9),
+    adam_beta2=number(0.999),
+    adam_eps=number(1e-8),
+    weight_decay=number(0.01),
+)
+_MODULE = Keys(
+    _target_=irrelevant(),
+    config=section(_ADAM),
+    lr_scheduler=mapping(),
+    no_weight_decay_cond=irrelevant(),
+    scale_lr_cond=irrelevant(),
+    lr_mult=irrelevant(),
+)
+_TARGET = ClassKeys(
+    _target_=text(), max_steps=integer(10), interval=irrelevant(), frequency=irrelevant()
+)
+"""The keys of a scheduler module of ``nemo.lightning`` that its policy does not have."""
+
+_RULES: Mapping[str, Callable[..., UpdateRule]] = MappingProxyType({"FusedAdam": fused_adam})
+_OF_TORCH = {
+    "StepLR": Keys(**OUTER, step_size=integer(), gamma=number(0.1)),
+    "ExponentialLR": Keys(**OUTER, gamma=number()),
+}
+_LOSS = "ReduceLROnPlateau"
+_LIGHTNING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "CosineAnnealing": {"warmup_steps": 750, "constant_steps": 80_000, "min_lr": 6e-5},
+        "InverseSquareRootAnnealing": {"min_lr": 0.0},
+        "NoamAnnealing": {"warmup_steps": 750, "min_lr": 0.0},
+        "NoamHoldAnnealing": {"decay_rate": 0.5, "min_lr": 0.0},
+        "PolynomialDecayAnnealing": {"min_lr": 0.0, "power": 1.0, "cycle": False},
+        "PolynomialHoldDecayAnnealing": {"min_lr": 0.0, "power": 1.0, "cycle": False},
+        "SquareAnnealing": {"min_lr": 1e-5},
+        "SquareRootAnnealing": {"min_lr": 0.0},
+        "WarmupAnnealing": {"warmup_steps": 750, "min_lr": 0.0},
+        "WarmupHoldPolicy": {"warmup_steps": 750, "min_lr": 0.0},
+        "WarmupPolicy": {"warmup_steps": 750, "min_lr": 0.0},
+    }
+)
+"""The defaults of the scheduler modules of ``nemo.lightning``, where they are those of no class."""
+
+
+def _matches(document: Document) -> bool:
+    content = document.content
+    for place in (content.get("model"), content):
+        optim = place.get("optim") if isinstance(place, dict) else None
+        if isinstance(optim, dict) and ("sched" in optim or "lr_scheduler" in optim):
+            return True
+        if isinstance(optim, dict) and "trainer" in content:
+            return True
+    return False
+
+
+def _read(reading: Reading) -> Recipe:
+    config = _CONFIG.read_whole(interpolate(reading.document))
+    outer = config.model if "optim" in config.model else config.origin
+    place = _PLACE.read(outer)
+    for name in _MISTAKEN:
+        if name in outer:
+            raise outer.error(f"unknown key {name!r}", hint="did you mean 'optim'?")
+    if "lr_scheduler" in place.optim or "config" in place.optim:
+        return _lightning(reading, place.optim, config.trainer)
+    optim = _OPTIM.read(place.optim)
+    optimizers = {"": _optimizer(optim)}
+    for name, content in place.optim_param_groups.content.items():
+        if not isinstance(content, Mapping):
+            raise place.error(f"the param group {name} must be a mapping", "optim_param_groups")
+        inner = place.optim_param_groups.section(name)
+        group = replace(inner, content={**place.optim.content, **inner.content})
+        optimizers[str(name)] = _optimizer(_OPTIM.read(group))
+    rates = [exact_number(optimizer.lr) for optimizer in optimizers.values()]
+    steps = _plain(optim.sched, "max_steps", None)
+    lengths = (steps, config.trainer.max_steps)
+    total = _total(steps, config.trainer, reading)
+    sched = None
+    if optim.sched.content and not is_left_out(lengths):
+        sched = _sched(optim.sched, total, reading)
+    return _recipe(reading, config.trainer, optimizers, total, (sched, rates, lengths))
+
+
+def _recipe(
+    reading: Reading,
+    trainer: Values,
+    optimizers: Mapping[str, ClassOptimizer],
+    total: int | None,
+    values: tuple[Values | None, Collection[Any], Lengths],
+) -> Recipe:
+    sched, rates, _ = values
+    groups = []
+    for index, (name, optimizer) in enumerate(optimizers.items()):
+        schedule = None if sched is None else _rate(reading, sched, list(rates), index)
+        groups.append(optimizer.group(schedule, name=name, patterns=(f"{name}.*",) if name else ()))
+    threshold = trainer.gradient_clip_val
+    return reading.recipe(
+        groups,
+        clock=CLOCK,
+        horizon=total,
+        clipping=Clipping(threshold) if threshold else None,
+        accumulation=trainer.accumulate_grad_batches,
+        values=values,
+    )
+
+
+def _arguments(outer: Section) -> Section:
+    """The arguments of a class within ``args``."""
+    inner = outer.section("args")
+    return inner.section("params") if "params" in inner else inner
+
+
+def _optimizer(optim: Values) -> ClassOptimizer:
+    path, place = optim._target_, optim.origin
+    if path is None:
+        if optim.name.lower() not in _CLASSES:
+            hint = nearest(optim.name, _CLASSES)
+            raise optim.error(f"NeMo has no optimizer {optim.name!r}", "name", hint)
+        path = _CLASSES[optim.name.lower()]
+    if "args" in optim:
+        params = _arguments(place)
+        place = replace(params, content={**params.content, "lr": place.value("lr")})
+    return class_optimizer(place, path, (*_OPTIM, "params"), rules=_RULES)
+
+
+def _total(steps: int | None, trainer: Values, reading: Reading) -> int | None:
+    """The updates of the run: of the trainer, else of ``sched``, else of the facts."""
+    limit, facts = trainer.max_steps, reading.facts
+    if limit is not None and limit >= 0:
+        return int(limit)
+    if steps is not None and steps >= 0 and (limit is not None or "max_steps" not in trainer):
+        return steps
+    if facts.total_updates is not None:
+        return facts.total_updates
+    epochs, length = trainer.max_epochs, facts.updates_per_epoch
+    return epochs * int(length) if epochs and epochs > 0 and length is not None else None
+
+
+def _sched(origin: Section, total: int | None, reading: Reading) -> Values:
+    """The values of a section ``sched``, with the length of the run."""
+    name = origin.text("name")
+    if name == _LOSS:
+        raise origin.error(f"{_LOSS} depends on the loss, not on the update only", "name")
+    if name in _OF_TORCH:
+        return _OF_TORCH[name].read(replace(origin, content={"max_steps": -1, **origin.content}))
+    if name not in POLICIES:
+        raise origin.error(
+            f"NeMo has no scheduler {name!r}; a model's own code may have it",
+            "name",
+            nearest(name, [*POLICIES, *_OF_TORCH, _LOSS]),
+        )
+    place = origin
+    if "args" in origin:
+        OUTER.check(origin)
+        place = _arguments(origin)
+    _, keys = POLICIES[name]
+    keys.check(place)
+    if place.integer("last_epoch", -1) != -1:
+        raise place.error("a run that goes on from last_epoch is not read", "last_epoch")
+    total = reading.value_or_fact(total, "total_updates")
+    return keys.read(replace(place, content={**place.content, "name": name, "max_steps": total}))
+
+
+def _rate(reading: Reading, sched: Values, rates: list[Any], index: int) -> Schedule:
+    """The schedule of a param group; of torch's own classes, StepLR counts updates."""
+    if sched.name == "StepLR":
+        return step_decay(rates[index], sched.gamma, sched.step_size)
+    if sched.name == "ExponentialLR":
+        (length,) = reading.facts.require("updates_per_epoch", where=reading.document.source)
+        factor = sched.gamma ** floor_div(t, length)
+        return Schedule(factor, name=sched.name).scale(rates[index])
+    groups = [{"lr": rate} for rate in rates]
+    context = reading.context.with_facts(param_groups=groups, group_index=index)
+    with sched.origin.locate_errors():
+        return rate(context, sched, rates[0])
+
+
+def _lightning(reading: Reading, optim: Section, trainer: Values) -> Recipe:
+    """The modules of ``nemo.lightning``: an optimizer's config and a scheduler, each a target."""
+    module = _MODULE.read(optim)
+    adam, sched, total = module.config, None, None
+    arguments = {
+        "lr": adam.lr,
+        "betas": [adam.adam_beta1, adam.adam_beta2],
+        "eps": adam.adam_eps,
+        "weight_decay": adam.weight_decay,
+    }
+    place = replace(adam.origin, content=arguments)
+    optimizer = class_optimizer(place, "FusedAdam", rules=_RULES)
+    if module.lr_scheduler.content:
+        target = _TARGET.read(module.lr_scheduler)
+        label, total = target._target_.rpartition(".")[2], target.max_steps
+        name = label.removesuffix("Scheduler")
+        if name not in _LIGHTNING:
+            modules = [f"{kind}Scheduler" for kind in _LIGHTNING]
+            raise target.error(
+                f"there is no scheduler module {label!r}", "_target_", nearest(label, modules)
+            )
+        written = {key: value for key, value in target.origin.content.items() if key not in _TARGET}
+        content = {**_LIGHTNING[name], **written, "name": name, "max_steps": total}
+        _, keys = POLICIES[name]
+        sched = keys.read(replace(target.origin, content=content))
+    horizon = trainer.max_steps if (trainer.max_steps or 0) > 0 else total
+    return _recipe(
+        reading, trainer, {"": optimizer}, horizon, (sched, [optimizer.lr], (None, None))
+    )
+
+
+READER = Reader(_read, _matches)

@@ -1,0 +1,484 @@
+"""OLMo: the schedulers of its config, whose clock counts the update itself, in steps or tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy as sp
+
+from closedform.frameworks.olmo_core import FRAMEWORK as OLMO_CORE
+from closedform.frameworks.olmo_core import reader as olmo_core
+from closedform.language import Schedule, UpdateRule, exact_number
+from closedform.optimizers import adamw, lion
+from closedform.recipes.clock import Clock, Facts, Unit
+from closedform.recipes.defects import Defect, DefectKind
+from closedform.recipes.document import Document, interpolate
+from closedform.recipes.entries import Context
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import UndefinedError, by_intervals, quotient
+from closedform.recipes.keys import (
+    Keys,
+    OpenKeys,
+    Values,
+    anything,
+    choice,
+    flag,
+    integer,
+    irrelevant,
+    number,
+    numbers,
+    section,
+    section_entries,
+)
+from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, Recipe
+from closedform.recipes.section import Section
+from closedform.schedules.blends import along_cosine, along_envelope, along_line
+
+# offset=1: OLMo sets the rate of step t + 1 before it runs.
+CLOCKS = {"steps": Clock(Unit.UPDATE, offset=1), "tokens": Clock(Unit.TOKEN, offset=1)}
+RULES: Mapping[str, tuple[str, Callable[..., UpdateRule]]] = {
+    "adamw": ("AdamW", adamw),
+    "lionw": ("LionW", lion),
+    "decoupled_lionw": ("LionW", lion),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OlmoNumbers:
+    """The numbers of a schedule, lengths in the unit of the clock.
+
+    Attributes:
+        peak: The rate of the optimizer.
+        end: The last rate.
+        first: The rate at the start of the warmup.
+        warmup: The length of the warmup.
+        total: The horizon.
+    """
+
+    peak: sp.Expr
+    end: sp.Expr
+    first: sp.Expr
+    warmup: sp.Expr
+    total: sp.Expr
+
+
+FactorSegment = tuple[Callable[[sp.Expr], sp.Expr], sp.Expr | None]
+"""From n to the rate, and the n at which the next stage begins; None for the last."""
+
+
+def _warm(plan: OlmoNumbers) -> FactorSegment:
+    def rise(n: sp.Expr) -> sp.Expr:
+        # An assertion in the branch of the warmup, which fails in its first update.
+        if not 0 <= plan.first < plan.peak:
+            raise UndefinedError("AssertionError: warmup_min_lr must be in [0, learning_rate)")
+        return along_line(plan.first, plan.peak, n / plan.warmup)
+
+    return rise, plan.warmup
+
+
+def _falling(plan: OlmoNumbers, fall: Callable[[sp.Expr], sp.Expr]) -> tuple[FactorSegment, ...]:
+    def value(n: sp.Expr) -> sp.Expr:
+        return fall(quotient(n - plan.warmup, plan.total - plan.warmup))
+
+    # The warmup is tested before the horizon, so that a longer one rises past the end
+    # (olmo-cosine_with_warmup-036).
+    return _warm(plan), (value, plan.total), (lambda n: plan.end, None)
+
+
+def _cosine(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
+    return _falling(plan, lambda progress: along_cosine(plan.peak, plan.end, progress))
+
+
+def _linear(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
+    return _falling(plan, lambda progress: along_line(plan.peak, plan.end, progress))
+
+
+def _envelope(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
+    return _falling(plan, lambda progress: along_envelope(plan.peak, plan.end, progress))
+
+
+def _inverse_root(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
+    def fall(n: sp.Expr) -> sp.Expr:
+        # sqrt(W / max(W, n)): 0 for ever without a warmup (olmo-inverse_sqrt_with_warmup-034).
+        return plan.peak * sp.sqrt(plan.warmup) / sp.sqrt(sp.Max(plan.warmup, n))
+
+    return _warm(plan), (fall, None)
+
+
+def _largest(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
+    """The larger one of the cosine and the inverse root."""
+    _, (root, _) = _inverse_root(plan)
+    warm, (wave, mark), (last, _) = _cosine(plan)
+    # From the horizon on the cosine is at its end, and the root goes on.
+    return (
+        warm,
+        (lambda n: sp.Max(wave(n), root(n)), mark),
+        (lambda n: sp.Max(last(n), root(n)), None),
+    )
+
+
+CURVES: Mapping[str, Callable[[OlmoNumbers], tuple[FactorSegment, ...]]] = {
+    "cosine_with_warmup": _cosine,
+    "linear_with_warmup": _linear,
+    "inverse_sqrt_with_warmup": _inverse_root,
+    "max_scheduler": _largest,
+    "constant": lambda plan: ((lambda n: plan.peak, None),),
+    "cosine_linear_envelope": _envelope,
+    "constant_with_warmup": lambda plan: (_warm(plan), (lambda n: plan.peak, None)),
+}
+
+OPTIMIZER = Keys(
+    name=choice(*RULES, default="lionw"),
+    learning_rate=number(1e-4),
+    weight_decay=number(0.01),
+    betas=numbers((0.9, 0.95)),
+    eps=number(1e-5),
+    decay_norm_and_bias=flag(False),
+    decay_embeddings=flag(False),
+    no_decay_norm_and_bias=irrelevant(),
+    selective_updates=irrelevant(),
+    metrics_log_interval=irrelevant(),
+    record_update_metrics=irrelevant(),
+)
+SCHEDULER = Keys(
+    name=choice(*CURVES, default="cosine_with_warmup"),
+    units=choice(*CLOCKS, default="steps"),
+    t_warmup=number(100),
+    t_max=number(None),
+    alpha_f=number(0.1),
+    warmup_min_lr=number(None),
+    grad_clip_warmup_steps=number(None),
+    grad_clip_warmup_factor=number(None),
+)
+CONFIG = OpenKeys(
+    optimizer=section(OPTIMIZER),
+    scheduler=section(SCHEDULER),
+    max_duration=anything(10_000),
+    global_train_batch_size=integer(512),
+    model=section(OpenKeys(max_sequence_length=integer(None))),
+    max_grad_norm=number(None),
+    max_grad_norm_ratio=number(None),
+    stop_at=integer(None),
+    reset_optimizer_state=irrelevant(),
+    save_optimizer_state=irrelevant(),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OlmoRun:
+    """The length of a run.
+
+    Attributes:
+        clock: The clock of the scheduler.
+        facts: The facts, with the tokens of an update where the config determines them.
+        updates: The updates of the run, None if they are not known.
+        end: The end of the run by the clock, None if it is not known.
+    """
+
+    clock: Clock
+    facts: Facts
+    updates: int | None
+    end: int | None
+
+
+def _run(config: Values, facts: Facts) -> OlmoRun:
+    clock = CLOCKS[config.scheduler.units]
+    length = config.model.max_sequence_length or facts.sequence_length
+    tokens = facts.tokens_per_update
+    if tokens is None and length is not None:
+        tokens = config.global_train_batch_size * length
+    facts = replace(facts, tokens_per_update=tokens)
+    updates, run_tokens = _length(config, facts)
+    if clock.unit is Unit.UPDATE:
+        return OlmoRun(clock, facts, updates, updates)
+    if run_tokens is None and updates is not None and tokens is not None:
+        run_tokens = updates * tokens
+    return OlmoRun(clock, facts, updates, run_tokens)
+
+
+def _length(config: Values, facts: Facts) -> tuple[int | None, int | None]:
+    """The updates of the run, and its tokens where they are given."""
+    duration = str(config.max_duration).strip()
+    unit = next((unit for unit in ("T", "ep") if duration.endswith(unit)), "")
+    try:
+        # 2e12T is 2·10¹² tokens, 3ep three epochs; Python takes underscores in numbers, as
+        # upstream.
+        amount = int(float(duration.removesuffix(unit).replace("_", "")))
+    except (ValueError, OverflowError) as error:
+        raise config.error(
+            f"max_duration must be a number, or one with T or ep, got {config.max_duration!r:.40}",
+            "max_duration",
+        ) from error
+    # A fact of the user wins over the duration, except for the tokens of a horizon.
+    tokens = amount if unit == "T" else None
+    if facts.total_updates is not None:
+        return facts.total_updates, tokens
+    if unit == "":
+        return amount, None
+    if unit == "ep":
+        updates_per_epoch = facts.updates_per_epoch
+        return None if updates_per_epoch is None else amount * int(updates_per_epoch), None
+    # The last update may have more tokens than are left.
+    per_update = facts.tokens_per_update
+    return None if per_update is None else math.ceil(exact_number(amount) / per_update), tokens
+
+
+def _plan(config: Values, run: OlmoRun, context: Context) -> OlmoNumbers:
+    scheduler, peak = config.scheduler, config.optimizer.learning_rate
+    first, end = scheduler.warmup_min_lr, scheduler.t_max
+    if end is None and run.end is None:
+        fact = "updates_per_epoch" if str(config.max_duration).endswith("ep") else None
+        run.facts.require(fact or "tokens_per_update", where=context.where)
+    return OlmoNumbers(
+        peak,
+        peak * scheduler.alpha_f,
+        peak / 10 if first is None else first,
+        # int() as upstream: a t_warmup of 1e3 is a float in YAML.
+        sp.Integer(int(scheduler.t_warmup)),
+        sp.Integer(run.end if end is None else int(end)),
+    )
+
+
+def _rate(context: Context, config: Values) -> Schedule:
+    run = _run(config, context.numbers)
+    plan = _plan(config, run, context)
+    return _build_schedule(CURVES[config.scheduler.name](plan), run, config.scheduler.name)
+
+
+def _bolt_on_warmup(context: Context, config: Values) -> Schedule:
+    """A warmup from 0 to where the inner schedule is at its end; 0 before its start."""
+    run = _run(config, context.numbers)
+    stages = CURVES[config.scheduler.name](_plan(config, run, context))
+    bolt = context.fact("bolt_on_warmup")
+    start, end = exact_number(bolt["warmup_start"]), exact_number(bolt["warmup_end"])
+    if start > end:
+        raise config.error(f"warmup_end must not be before warmup_start {start}, got {end}")
+    # The warmup ends where the inner schedule has a stage: the one that holds at its end.
+    inner = next(value for value, mark in stages if mark is None or end < mark)
+    arrival = inner(end)
+    rise: FactorSegment = (lambda n: arrival * (n - start) / (end - start), end)
+    zero: FactorSegment = (lambda n: sp.S.Zero, start)
+    return _build_schedule((zero, *([rise] if start < end else []), *stages), run, "bolt_on_warmup")
+
+
+def _build_schedule(stages: tuple[FactorSegment, ...], run: OlmoRun, name: str) -> Schedule:
+    count = run.clock.count(run.facts)
+    return by_intervals(
+        name,
+        *(
+            (lambda value=value: value(count.n), None if mark is None else count.first_from(mark))
+            for value, mark in stages
+        ),
+    )
+
+
+DEFECTS = {
+    "starts-at-a-tenth": Defect(
+        "without warmup_min_lr the warmup begins at a tenth of the rate",
+        "olmo/optim.py:688",
+        lambda config, run: (
+            config.scheduler.t_warmup > 0
+            and "warmup_min_lr" not in config.scheduler
+            and config.scheduler.name != "constant"
+        ),
+        kind=DefectKind.CONVENTION,
+    ),
+    "warmup-past-the-end": Defect(
+        "a warmup past the end of the run rises beyond it, and the rate falls at once",
+        "olmo/optim.py:702",
+        lambda config, run: (
+            run.end is not None
+            and "t_max" not in config.scheduler
+            and config.scheduler.t_warmup > run.end
+        ),
+        kind=DefectKind.CONVENTION,
+    ),
+    "zero-for-ever": Defect(
+        "inverse_sqrt_with_warmup without a warmup is 0 for ever",
+        "olmo/optim.py:739",
+        lambda config, run: (
+            config.scheduler.name == "inverse_sqrt_with_warmup" and config.scheduler.t_warmup == 0
+        ),
+        classes=("inverse_sqrt_with_warmup",),
+    ),
+}
+
+
+def _matches(document: Document) -> bool:
+    optimizer = document.content.get("optimizer")
+    scheduler = document.content.get("scheduler")
+    if "trainer" in document.content:  # levanter has the same section for its optimizer
+        return False
+    return (isinstance(optimizer, dict) and "learning_rate" in optimizer) or (
+        isinstance(scheduler, dict) and "t_warmup" in scheduler and "units" in scheduler
+    )
+
+
+def _read(reading: Reading) -> Recipe:
+    if reading.document.python is not None or "train_module" in reading.document.content:
+        return olmo_core.read(replace(reading, framework="olmo_core", defects=OLMO_CORE.defects))
+    config = CONFIG.read_whole(interpolate(reading.document))
+    optimizer = config.optimizer
+    run = _run(config, reading.facts)
+    with config.scheduler.origin.locate_errors():
+        rate = _rate(reading.context, config)
+    group = _optimizer(optimizer).group(rate)
+    no_decay = tuple(
+        name
+        for name, is_decayed in (
+            ("norm and bias", optimizer.decay_norm_and_bias),
+            ("embeddings", optimizer.decay_embeddings),
+        )
+        if not is_decayed
+    )
+    ends = [length for length in (run.updates, config.stop_at) if length is not None]
+    return reading.recipe(
+        [group, *([group.without_decay(no_decay)] if no_decay else [])],
+        clock=run.clock,
+        horizon=None if run.updates is None else min(ends),
+        clipping=_clipping(config, run),
+        accumulation=None,
+        values=(config, run),
+    )
+
+
+def _optimizer(optimizer: Values) -> ClassOptimizer:
+    name, rule = RULES[optimizer.name]
+    content = {
+        "lr": optimizer.learning_rate,
+        "weight_decay": optimizer.weight_decay,
+        "betas": list(optimizer.betas),
+        **({"eps": optimizer.eps} if rule is adamw else {}),
+    }
+    origin = optimizer.origin
+    return class_optimizer(
+        Section(origin.document, content, origin.path), name, (), rules={name: rule}
+    )
+
+
+def _clipping(config: Values, run: OlmoRun) -> Clipping | None:
+    """The clipping, larger by a factor over the first updates."""
+    scheduler, threshold = config.scheduler, config.max_grad_norm
+    if config.max_grad_norm_ratio is not None or threshold is None:
+        return None
+    steps, factor = scheduler.grad_clip_warmup_steps, scheduler.grad_clip_warmup_factor
+    if steps is None or factor is None:
+        return Clipping(threshold)
+    end = run.clock.count(run.facts).first_after(sp.Integer(int(steps)))
+    return Clipping(
+        by_intervals("clipping", (lambda: threshold * factor, end), (lambda: threshold, None))
+    )
+
+
+_WRITTEN = {
+    CurveName.CONSTANT: "constant_with_warmup",
+    CurveName.COSINE: "cosine_with_warmup",
+    CurveName.LINEAR: "linear_with_warmup",
+}
+
+
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
+    if form.curve not in _WRITTEN:
+        return
+    section: dict[str, Any] = {
+        "name": "lionw" if optimizer.name == "lion" else "adamw",
+        "weight_decay": native(optimizer.weight_decay or 0),
+    }
+    if "betas" in optimizer.values:
+        section["betas"] = [native(beta) for beta in optimizer.values["betas"]]
+    if "eps" in optimizer.values:
+        section["eps"] = native(optimizer.values["eps"])
+    more = {} if optimizer.clipping is None else {"max_grad_norm": native(optimizer.clipping)}
+    no_decay_patterns = " ".join(
+        pattern for group in optimizer.groups for pattern in group.patterns
+    )
+    section["decay_norm_and_bias"] = (
+        "norm" not in no_decay_patterns and "bias" not in no_decay_patterns
+    )
+    section["decay_embeddings"] = "embed" not in no_decay_patterns
+    clipping: dict[str, Any] = {}
+    limit = optimizer.schedules.get("clipping")
+    if limit is not None and len(limit.marks) == 2:
+        (_, first), (mark, last) = limit.marks
+        more = {"max_grad_norm": native(last)}
+        clipping = {"grad_clip_warmup_steps": mark, "grad_clip_warmup_factor": native(first / last)}
+    for scheduler, peak in _schedulers(form, facts.get("tokens_per_update")):
+        yield {
+            "optimizer": {**section, "learning_rate": native(peak)},
+            "scheduler": {**scheduler, **_scale_clipping(clipping, scheduler, facts)},
+            "max_duration": form.total,
+            **more,
+        }
+
+
+def _scale_clipping(clipping: Config, section: Config, facts: Mapping[str, Any]) -> Config:
+    """The warmup of the clipping in the unit of the scheduler."""
+    unit = int(facts.get("tokens_per_update", 1)) if section.get("units") == "tokens" else 1
+    key = "grad_clip_warmup_steps"
+    return {**clipping, key: clipping[key] * unit} if clipping else {}
+
+
+def _schedulers(form: WarmupDecayForm, tokens: Any) -> Iterator[tuple[dict[str, Any], Any]]:
+    """The section of the scheduler, and the rate of the optimizer."""
+    has_rise = form.rise is not None
+    # The clock counts t + 1.
+    begin, end = form.warmup(1) if has_rise else form.begin + 1, form.end + 1
+    section: dict[str, Any] = {"name": _WRITTEN[form.curve]}
+    if has_rise:
+        # A rise from 0 would begin below it: the clock counts the first update.
+        section["warmup_min_lr"] = native(max(form.at(1), form.at(1) * 0))
+    if form.curve is CurveName.CONSTANT:
+        yield {**section, "t_warmup": whole(begin) if has_rise else 0}, form.peak
+        return
+    if not has_rise and form.curve is CurveName.LINEAR:
+        # The line goes on to where the clock is 0.
+        peak = form.peak + (form.peak - form.low) * begin / (form.end - form.begin)
+        yield _lasting({**section, "t_warmup": 0}, form, peak, end), peak
+    yield _lasting({**section, "t_warmup": max(0, whole(begin))}, form, form.peak, end), form.peak
+    if tokens is not None and not (begin.is_Integer and end.is_Integer):
+        token_section = {**section, "units": "tokens", "t_warmup": max(0, whole(begin * tokens))}
+        token_section["alpha_f"] = _part(form, form.peak)
+        yield {**token_section, "t_max": whole(end * tokens)}, form.peak
+
+
+def _part(form: WarmupDecayForm, peak: Any) -> Any:
+    return native(form.low / peak) if peak != 0 else 0.0
+
+
+def _lasting(section: dict[str, Any], form: WarmupDecayForm, peak: Any, end: Any) -> dict[str, Any]:
+    section["alpha_f"] = _part(form, peak)
+    return section if whole(end) == form.total else {**section, "t_max": whole(end)}
+
+
+_LAYOUT = {"": CONFIG}
+FRAMEWORK = Framework(
+    "olmo",
+    {
+        **section_entries(
+            dict.fromkeys(CURVES, _rate), _LAYOUT, lambda config: str(config.scheduler.name)
+        ),
+        **section_entries({"bolt_on_warmup": _bolt_on_warmup}, _LAYOUT),
+    },
+    versions=("59a53e3f68e5",),
+    upstream="olmo/optim.py, olmo/train.py",
+    clock=CLOCKS["steps"],
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    writer=Writer(".yaml", _configs, {"tokens_per_update": None}, ("adamw", "lion")),
+)

@@ -1,0 +1,19 @@
+"""OLMo-core: its scheduler classes."""
+
+from __future__ import annotations
+
+from closedform.frameworks.olmo_core.reader import READER
+from closedform.frameworks.olmo_core.schedules import CLOCKS, DEFECTS, SCHEDULES
+from closedform.frameworks.olmo_core.writer import WRITER
+from closedform.recipes.framework import Framework
+
+FRAMEWORK = Framework(
+    "olmo_core",
+    SCHEDULES,
+    versions=("fa6c5014c9f6",),
+    upstream="src/olmo_core/optim/scheduler.py",
+    clock=CLOCKS["steps"],
+    defects=DEFECTS,
+    reader=READER,
+    writer=WRITER,
+)

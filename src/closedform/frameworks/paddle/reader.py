@@ -1,0 +1,267 @@
+"""The reader of PaddleClas' YAML configs, whose schedules are classes of ``paddle.optimizer.lr``.
+
+``Optimizer`` and ``Global.epochs`` are read. The lengths are epochs; the fact ``updates_per_epoch``
+makes updates of them. With ``by_epoch`` the scheduler is stepped after each epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from closedform.errors import nearest
+from closedform.frameworks.paddle.schedules import SCHEDULES
+from closedform.language import Schedule, floor_div, t
+from closedform.recipes.build import class_schedule
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, DefectKind
+from closedform.recipes.document import Document
+from closedform.recipes.keys import (
+    Key,
+    Keys,
+    OpenKeys,
+    Values,
+    anything,
+    choice,
+    flag,
+    integer,
+    irrelevant,
+    number,
+    numbers,
+    section,
+    text,
+)
+from closedform.recipes.reader import Reading
+from closedform.recipes.recipe import (
+    Clipping,
+    ClippingKind,
+    OptimizerPlan,
+    ParamGroup,
+    Recipe,
+    Role,
+)
+from closedform.recipes.rules import plan_optimizer
+from closedform.recipes.section import Section
+from closedform.schedules import constant
+
+NEWEST = "3.3.1"
+BEFORE_BASE = "37f9b41baa5a"
+"""A commit of PaddleClas before its rates had a base class; the newest read is 0776f1c70030."""
+CLOCK, EPOCHS = Clock(Unit.UPDATE), Clock(Unit.EPOCH)
+
+
+def _rate_keys(**keys: Key) -> Keys:
+    return Keys(
+        name=text(None),
+        warmup_epoch=number(0),
+        warmup_start_lr=number(0.0),
+        by_epoch=flag(False),
+        last_epoch=irrelevant(),
+        verbose=irrelevant(),
+        **keys,
+    )
+
+
+FIXED = Keys(learning_rate=number())
+RATES: Mapping[str, Keys] = {
+    "Constant": _rate_keys(learning_rate=number()),
+    "Linear": _rate_keys(
+        learning_rate=number(), end_lr=number(0.0), power=number(1.0), cycle=flag(False)
+    ),
+    "Cosine": _rate_keys(learning_rate=number(), eta_min=number(0.0)),
+    "Step": _rate_keys(learning_rate=number(), step_size=integer(), gamma=number()),
+    "Piecewise": _rate_keys(learning_rate=irrelevant(), decay_epochs=numbers(), values=numbers()),
+    "MultiStepDecay": _rate_keys(learning_rate=number(), milestones=numbers(), gamma=number(0.1)),
+}
+"""The rates; that of ``Piecewise`` comes from its values."""
+REGULARIZER = Keys(name=choice("L2", default="L2"), coeff=number(0.0))
+
+
+_COMMON = {
+    "name": text(),
+    "lr": anything(),
+    "regularizer": section(REGULARIZER),
+    "weight_decay": number(0.0),
+    "clip_norm": number(None),
+    "multi_precision": irrelevant(),
+}
+_SPARED = {"no_weight_decay_name": anything("")}
+_ADAM = {"beta1": number(0.9), "beta2": number(0.999), "epsilon": number(1e-8)}
+OPTIMIZERS: Mapping[str, Keys] = {
+    "Momentum": Keys(momentum=number(), use_nesterov=flag(False), **_SPARED, **_COMMON),
+    "SGD": Keys(**_COMMON),
+    "Adam": Keys(**_ADAM, **_COMMON),
+    "AdamW": Keys(one_dim_param_no_weight_decay=irrelevant(), **_ADAM, **_SPARED, **_COMMON),
+    "RMSProp": Keys(momentum=number(0.0), rho=number(0.95), epsilon=number(1e-6), **_COMMON),
+}
+CONFIG = OpenKeys(
+    Global=section(OpenKeys(epochs=integer(), update_freq=integer(1))), Optimizer=anything()
+)
+
+DEFECTS = {
+    "warmup-in-updates": Defect(
+        "without by_epoch the warmup of warmup_epoch epochs is as many updates",
+        "ppcls/optimizer/learning_rate.py:59",
+        lambda rate: rate.warmup_epoch > 0 and not rate.by_epoch and rate.name != "Linear",
+        documented="a warmup of warmup_epoch epochs",
+        versions=(NEWEST,),
+    ),
+    "warmup-scaled-twice": Defect(
+        "with by_epoch the warmup has as many epochs as warmup_epoch epochs have updates",
+        "ppcls/optimizer/learning_rate.py:59",
+        lambda rate: rate.warmup_epoch > 0 and rate.by_epoch,
+        documented="a warmup of warmup_epoch epochs, one value in each",
+        versions=(NEWEST,),
+    ),
+    "decay-starts-anew": Defect(
+        "after the warmup, the decay begins at its own start",
+        "ppcls/optimizer/learning_rate.py:87",
+        lambda rate: rate.warmup_epoch > 0,
+        kind=DefectKind.CONVENTION,
+        classes=("LinearWarmup",),
+    ),
+    "zero-at-update-0": Defect(
+        "update 0 has the rate 0",
+        "paddle/optimizer/lr.py: NoamDecay.get_lr",
+        kind=DefectKind.CONVENTION,
+        classes=("NoamDecay",),
+    ),
+    "no-value-after-total-steps": Defect(
+        "OneCycleLR raises ValueError after total_steps",
+        "paddle/optimizer/lr.py: OneCycleLR.get_lr",
+        kind=DefectKind.CONVENTION,
+        classes=("OneCycleLR",),
+    ),
+}
+
+
+def matches(document: Document) -> bool:
+    """Returns whether a config has the sections of PaddleClas."""
+    optimizer = document.content.get("Optimizer")
+    return isinstance(optimizer, Mapping) and isinstance(optimizer.get("lr"), Mapping)
+
+
+def read(reading: Reading) -> Recipe:
+    """Returns the recipe of a config.
+
+    Raises:
+        ConfigError: A key or class is unknown, or a value is not valid.
+        ArgumentError: The fact ``updates_per_epoch`` is missing.
+    """
+    config = CONFIG.read_whole(reading.document)
+    place = config.origin.section("Optimizer")
+    name = place.text("name")
+    if name not in OPTIMIZERS:
+        raise place.error(
+            f"PaddleClas has no optimizer {name!r}", "name", nearest(name, OPTIMIZERS)
+        )
+    optimizer, rate = OPTIMIZERS[name].read(place), _rate_of(place.section("lr"))
+    (length,) = reading.facts.require("updates_per_epoch", where=reading.document.source)
+    epochs, length = config.Global.epochs, int(length)
+    if reading.version == BEFORE_BASE:
+        rate = rate.replace(by_epoch=False, warmup_start_lr=0, eta_min=0)
+    with rate.origin.locate_errors():
+        schedule = _schedule(reading, rate, epochs, length)
+    schedules = {"lr": schedule, "weight_decay": constant(_decay(optimizer))}
+    groups = [ParamGroup(schedules, _plan(name, optimizer), Role.DEFAULT)]
+    if "no_weight_decay_name" in optimizer:
+        groups.append(groups[0].without_decay(str(optimizer.no_weight_decay_name).split()))
+    threshold = optimizer.clip_norm
+    return reading.recipe(
+        groups,
+        clock=EPOCHS if rate.by_epoch else CLOCK,
+        horizon=epochs * length,
+        clipping=None if threshold is None else Clipping(threshold, ClippingKind.PARAM_NORM),
+        accumulation=config.Global.update_freq,
+        values=(rate,),
+    )
+
+
+def _rate_of(place: Section) -> Values:
+    """The values of a rate; a section without a name has a constant one."""
+    if "name" not in place:
+        FIXED.check(place)
+    name = place.text("name", "Constant")
+    if name not in RATES:
+        raise place.error(f"PaddleClas has no rate {name!r}", "name", nearest(name, RATES))
+    return RATES[name].read(place).replace(name=name)
+
+
+def _schedule(reading: Reading, rate: Values, epochs: int, length: int) -> Schedule:
+    """The rate in updates."""
+    is_new = reading.version != BEFORE_BASE
+    # Lengths are computed in floats.
+    warmup = min(float(rate.warmup_epoch), epochs) if is_new else float(rate.warmup_epoch)
+    rest = epochs - warmup if is_new else epochs
+    name, arguments, peak = _curve(rate, rest, 1 if rate.by_epoch else length)
+    schedule = (
+        constant(peak) if name is None else class_schedule("paddle", SCHEDULES, name, arguments)
+    )
+    is_in_epochs = not is_new or rate.by_epoch or rate.name == "Linear"
+    is_scaled = is_in_epochs or not reading.as_implemented
+    # With by_epoch upstream makes updates of the epochs, and the scheduler counts them as epochs.
+    is_in_steps = rate.by_epoch and not reading.as_implemented
+    scale = 1 if is_in_steps else length
+    steps = round(warmup * scale) if is_scaled else int(warmup)
+    if steps > 0:
+        arguments = {
+            "learning_rate": peak if name is None else {"type": name, **arguments},
+            "warmup_steps": steps,
+            "start_lr": rate.warmup_start_lr,
+            "end_lr": peak,
+        }
+        schedule = class_schedule("paddle", SCHEDULES, "LinearWarmup", arguments)
+    if rate.by_epoch:
+        return Schedule(schedule.bound.xreplace({t: floor_div(t, length)}), name=schedule.name)
+    return schedule
+
+
+def _curve(
+    rate: Values, rest: float, steps_per_epoch: int
+) -> tuple[str | None, dict[str, Any], Any]:
+    """The class of paddle with its arguments, None for a constant rate, and the peak."""
+    if rate.name == "Piecewise":
+        marks = [int(float(mark) * steps_per_epoch) for mark in rate.decay_epochs]
+        return "PiecewiseDecay", {"boundaries": marks, "values": rate.values}, rate.values[0]
+    peak, duration = rate.learning_rate, int(rest * steps_per_epoch)
+    common = {"learning_rate": peak}
+    match rate.name:
+        case "Linear" if duration > 0:
+            line = {"end_lr": rate.end_lr, "power": rate.power, "cycle": rate.cycle}
+            return "PolynomialDecay", {**common, "decay_steps": duration, **line}, peak
+        case "Cosine" if duration > 0:
+            wave = {"T_max": duration, "eta_min": rate.eta_min}
+            return "CosineAnnealingDecay", {**common, **wave}, peak
+        case "Step":
+            steps = {"step_size": rate.step_size * steps_per_epoch, "gamma": rate.gamma}
+            return "StepDecay", {**common, **steps}, peak
+        case "MultiStepDecay":
+            marks = [int(float(mark) * steps_per_epoch) for mark in rate.milestones]
+            return "MultiStepDecay", {**common, "milestones": marks, "gamma": rate.gamma}, peak
+        case _:
+            return None, {}, peak
+
+
+def _decay(optimizer: Values) -> Any:
+    """The weight decay: that of the regularizer goes before ``weight_decay``."""
+    regularizer = optimizer.regularizer
+    if not regularizer.origin.content:
+        return optimizer.weight_decay
+    regularizer.require("name")
+    return regularizer.coeff
+
+
+def _plan(name: str, optimizer: Values) -> OptimizerPlan:
+    arguments: dict[str, Any] = {}
+    if name == "Momentum":
+        arguments = {"momentum": optimizer.momentum, "nesterov": optimizer.use_nesterov}
+    elif name in ("Adam", "AdamW"):
+        arguments = {"betas": (optimizer.beta1, optimizer.beta2), "eps": optimizer.epsilon}
+    elif name == "RMSProp":
+        arguments = {
+            "momentum": optimizer.momentum,
+            "alpha": optimizer.rho,
+            "eps": optimizer.epsilon,
+        }
+    place = optimizer.origin.document.place(optimizer.origin.path)
+    return plan_optimizer("sgd" if name == "Momentum" else name.lower(), arguments, where=place)

@@ -1,0 +1,188 @@
+"""sentence-transformers: the arguments of ``fit``, as a mapping or as a call in a Python file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sympy as sp
+
+from closedform.errors import MissingFactsError
+from closedform.frameworks.transformers.schedules import ScheduleNumbers, schedule_by_name
+from closedform.language import Schedule
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, DefectKind
+from closedform.recipes.document import Document, Syntax
+from closedform.recipes.documents.values import ConfigCall
+from closedform.recipes.entries import Context
+from closedform.recipes.framework import Framework
+from closedform.recipes.keys import (
+    ClassKeys,
+    OpenKeys,
+    Values,
+    integer,
+    irrelevant,
+    number,
+    section,
+    section_entries,
+    text,
+)
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
+from closedform.recipes.rules import plan_optimizer
+from closedform.recipes.section import Section, calls, is_open, whole
+from closedform.schedules import constant
+
+CLOCK = Clock(Unit.UPDATE)
+CURVES: Mapping[str, str] = {
+    "constantlr": "constant",
+    "warmupconstant": "constant_with_warmup",
+    "warmuplinear": "linear",
+    "warmupcosine": "cosine",
+    "warmupcosinewithhardrestarts": "cosine_with_restarts",
+}
+"""Lower case name -> the function of transformers."""
+
+FIT = OpenKeys(
+    epochs=number(1),
+    steps_per_epoch=integer(None),
+    scheduler=text("WarmupLinear"),
+    warmup_steps=number(10_000),
+    optimizer_params=section(ClassKeys(lr=number(2e-5))),
+    optimizer_class=irrelevant(),
+    weight_decay=number(0.01),
+    max_grad_norm=number(1),
+    use_amp=irrelevant(),
+)
+
+_FILE = "sentence_transformers/sentence_transformer/fit_mixin.py"
+DEFECTS = {
+    "shortest-data-set": Defect(
+        "an epoch has the batches of the shortest data set, without the rest of its data",
+        f"{_FILE}:329",
+        lambda fit, sizes, batch: (
+            sizes is not None and (len({*sizes}) > 1 or any(size % batch for size in sizes))
+        ),
+        kind=DefectKind.CONVENTION,
+    ),
+    "warmup-is-no-ratio": Defect(
+        "a fraction of warmup_steps is that part of one update, not of the run",
+        f"{_FILE}:414",
+        lambda fit, sizes, batch: 0 < fit.warmup_steps < 1,
+        kind=DefectKind.CONVENTION,
+        classes=tuple(CURVES)[1:],
+    ),
+    "warmup-of-10000": Defect(
+        "the default warmup has 10000 updates, more than most runs",
+        f"{_FILE}:167",
+        lambda fit, sizes, batch: "warmup_steps" not in fit and fit.scheduler != "constantlr",
+        kind=DefectKind.CONVENTION,
+        classes=tuple(CURVES)[1:],
+    ),
+}
+
+
+def _updates(context: Context, fit: Values) -> int:
+    facts, steps = context.facts, fit.steps_per_epoch
+    sizes, batch = facts.get("dataset_sizes"), facts.get("batch_size")
+    if batch is None:
+        batch = context.numbers.global_batch_size
+    if sizes is None and context.numbers.dataset_size is not None:
+        sizes = [context.numbers.dataset_size]
+    if not steps and sizes is not None and batch is not None:
+        steps = min(size // batch for size in sizes)
+    elif not steps:
+        steps = context.numbers.updates_per_epoch
+    if steps is not None:
+        return int(steps * fit.epochs)
+    if context.numbers.total_updates is not None:
+        return context.numbers.total_updates
+    raise MissingFactsError(
+        "missing facts: dataset_sizes, batch_size",
+        where=context.where,
+        hint="give them, or updates_per_epoch, or total_updates",
+    )
+
+
+def _rate(context: Context, fit: Values) -> Schedule:
+    name, rate, where = fit.scheduler.lower(), fit.optimizer_params.lr, context.where
+    refuse_unless(name in CURVES, f"there is no scheduler {fit.scheduler!r:.60}", where)
+    total = sp.Integer(0 if CURVES[name].startswith("constant") else _updates(context, fit))
+    run = ScheduleNumbers(rate, rate, fit.warmup_steps, total, where)
+    return schedule_by_name(CURVES[name], Section(fit.origin.document, {}), run)
+
+
+def _class_rate(context: Context, fit: Values) -> Schedule:
+    name = fit.scheduler.lower()
+    message = f"the config must ask for {context.path[-1]!r}, got {name!r}"
+    refuse_unless(name == context.path[-1], message, context.where)
+    return _rate(context, fit)
+
+
+def _call(document: Document) -> ConfigCall | None:
+    """The call of ``fit`` in a Python file."""
+    if document.syntax is not Syntax.PYTHON:
+        return None
+    fits = (call for value in document.values for call in calls(value, "fit"))
+    return next((call for call in fits if "train_objectives" in call.kwargs), None)
+
+
+def _matches(document: Document) -> bool:
+    content = document.content
+    is_mapping = "epochs" in content and "warmup_steps" in content
+    is_named = str(content.get("scheduler", "")).lower() in CURVES
+    return _call(document) is not None or (
+        is_mapping and (is_named or "optimizer_params" in content)
+    )
+
+
+def _read(reading: Reading) -> Recipe:
+    call = _call(reading.document)
+    origin = (
+        whole(reading.document)
+        if call is None
+        else Section(reading.document, call.kwargs, call.name)
+    )
+    fit = FIT.read(origin)
+    context = reading.context
+    with origin.locate_errors():
+        rate = _rate(context, fit)
+        updates = _updates(context, fit)
+    parameters = fit.optimizer_params.origin
+    names = [
+        name
+        for name in ("betas", "eps")
+        if name in parameters and not is_open(parameters.value(name))
+    ]
+    arguments = {name: parameters.value(name) for name in names}
+    is_adam = "optimizer_class" not in origin
+    plan = plan_optimizer(
+        "AdamW" if is_adam else "optimizer_class",
+        {**arguments, "weight_decay": fit.weight_decay} if is_adam else {},
+        "adamw" if is_adam else None,
+        origin.document.place(origin.at("optimizer_class")),
+        by_name=False,
+    )
+    schedules = {"lr": rate, "weight_decay": constant(fit.weight_decay)}
+    group = ParamGroup(schedules, plan, Role.DEFAULT)
+    sizes, batch = context.facts.get("dataset_sizes"), context.facts.get("batch_size")
+    return reading.recipe(
+        [group, group.without_decay(("bias", "LayerNorm.bias", "LayerNorm.weight"))],
+        clock=CLOCK,
+        horizon=updates,
+        clipping=Clipping(fit.max_grad_norm),
+        accumulation=1,
+        values=(fit, sizes, batch),
+    )
+
+
+FRAMEWORK = Framework(
+    "sentence-transformers",
+    section_entries(dict.fromkeys(CURVES, _class_rate), {"": FIT}),
+    versions=("85ec64559f44",),
+    upstream=_FILE,
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    facts=("batch_size", "dataset_sizes", "updates_in_schedule"),
+)

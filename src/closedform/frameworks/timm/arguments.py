@@ -1,0 +1,321 @@
+"""The arguments of timm's ``train.py``: the ``args.yaml`` that it writes, or its command line.
+
+Its scheduler steps at the end of each epoch, so that all updates of an epoch share one rate, or
+with ``sched_on_updates`` at every update. Before its first step an optimizer has its own rate, or
+that of the beginning of the warmup.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy as sp
+
+from closedform.frameworks.timm.schedules import SCHEDULES
+from closedform.language import Schedule, exact_number, t
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, DefectKind
+from closedform.recipes.document import Document, Syntax
+from closedform.recipes.entries import Context, build_schedule
+from closedform.recipes.keys import (
+    OpenKeys,
+    Values,
+    anything,
+    choice,
+    flag,
+    integer,
+    irrelevant,
+    number,
+    numbers,
+    text,
+)
+from closedform.recipes.reader import Reading
+from closedform.recipes.recipe import Clipping, ClippingKind, ParamGroup, Recipe, Role
+from closedform.recipes.rules import plan_optimizer
+from closedform.schedules import constant
+
+CLASSES: Mapping[str, str] = {
+    "constant": "StepLRScheduler",
+    "cosine": "CosineLRScheduler",
+    "multistep": "MultiStepLRScheduler",
+    "plateau": "PlateauLRScheduler",
+    "poly": "PolyLRScheduler",
+    "rsqrt": "WSDLRScheduler",
+    "step": "StepLRScheduler",
+    "tanh": "TanhLRScheduler",
+    "wsd": "WSDLRScheduler",
+}
+"""The scheduler class of each value of ``sched``, as ``create_scheduler_v2`` chooses it."""
+
+ARGUMENTS = OpenKeys(
+    batch_size=integer(128),
+    bn_momentum=irrelevant(),
+    clip_grad=number(None),
+    clip_mode=choice("norm", "value", "agc", default="norm"),
+    cooldown_epochs=integer(0),
+    decay_epochs=number(None),
+    decay_milestones=numbers((90, 180, 270)),
+    decay_rate=number(0.1),
+    epochs=integer(300),
+    grad_accum_steps=integer(1),
+    layer_decay=number(None),
+    layer_decay_min_scale=number(0),
+    layer_decay_no_opt_scale=number(None),
+    lr=number(None),
+    lr_base=number(0.1),
+    lr_base_scale=text(""),
+    lr_base_size=integer(256),
+    lr_cycle_decay=number(0.5),
+    lr_cycle_limit=integer(1),
+    lr_cycle_mul=number(1),
+    lr_decay_fn=text(None),
+    lr_k_decay=number(1),
+    lr_noise=numbers(None),
+    lr_noise_pct=number(0.67),
+    lr_noise_std=number(1),
+    lr_stable_timescale=number(None),
+    min_lr=number(0),
+    model_ema_decay=irrelevant(),
+    model_ema_warmup=irrelevant(),
+    momentum=number(0.9),
+    no_resume_opt=irrelevant(),
+    opt=text("sgd"),
+    opt_betas=numbers(None),
+    opt_eps=number(None),
+    opt_kwargs=anything(),
+    patience_epochs=integer(10),
+    sched=choice(*CLASSES, "none", default="cosine"),
+    sched_on_updates=flag(False),
+    seed=integer(42),
+    train_size_schedule=irrelevant(),
+    train_size_schedule_spread=irrelevant(),
+    warmup_epochs=integer(5),
+    warmup_lr=number(1e-5),
+    warmup_prefix=flag(False),
+    weight_decay=number(2e-5),
+)
+_SHORT = {"b": "batch_size", "dr": "decay_rate"}
+"""Flags of the command line, and the arguments that they are."""
+
+
+def _ends_high(arguments: Values) -> bool:
+    is_decay = arguments.sched in ("cosine", "poly", "tanh", "wsd", "rsqrt")
+    return is_decay and not arguments.sched_on_updates and arguments.cooldown_epochs == 0
+
+
+DEFECTS = {
+    "milestone-early": Defect(
+        "a milestone applies one step before it, where decay_t of StepLRScheduler is exact",
+        "timm/scheduler/multistep_lr.py:65",
+        lambda arguments: arguments.sched == "multistep",
+        classes=("MultiStepLRScheduler",),
+    ),
+    "warmup-cuts-the-curve": Defect(
+        "without warmup_prefix the warmup stands in place of the beginning of the curve, which "
+        "goes on below the peak",
+        "timm/scheduler/cosine_lr.py:117",
+        lambda arguments: (
+            arguments.sched in ("cosine", "tanh", "poly")
+            and arguments.warmup_epochs > 0
+            and not arguments.warmup_prefix
+        ),
+        kind=DefectKind.CONVENTION,
+        classes=("CosineLRScheduler", "TanhLRScheduler", "PolyLRScheduler"),
+    ),
+    "end-not-reached": Defect(
+        "the minimum comes after the last epoch: without cooldown_epochs no update has it",
+        "timm/scheduler/wsd_lr.py:29",
+        _ends_high,
+        kind=DefectKind.CONVENTION,
+        classes=(),
+    ),
+    "base-scale-without-effect": Defect(
+        "an lr_base_scale other than sqrt is linear",
+        "train.py:843",
+        lambda arguments: (
+            not arguments.lr and arguments.lr_base_scale not in ("", "linear", "sqrt")
+        ),
+        classes=(),
+    ),
+    "layers-of-the-model": Defect(
+        "the rates of the layers below the head are a power of layer_decay as large, by the depth "
+        "of the model",
+        "timm/scheduler/scheduler.py:107",
+        lambda arguments: arguments.layer_decay is not None,
+        kind=DefectKind.CONVENTION,
+        classes=(),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TimmScheduler:
+    """The scheduler of a run.
+
+    Attributes:
+        name: Its class.
+        keywords: The arguments of the class.
+        length: The steps of the run, in its unit.
+    """
+
+    name: str
+    keywords: Mapping[str, Any]
+    length: int
+
+
+def _plan(arguments: Values, per_epoch: int) -> TimmScheduler:
+    """The scheduler of ``create_scheduler_v2``, all lengths times the updates of an epoch."""
+    kind, warmup = arguments.sched, arguments.warmup_epochs * per_epoch
+    total, cooldown = arguments.epochs * per_epoch, arguments.cooldown_epochs * per_epoch
+    prefix = arguments.warmup_prefix
+    keywords: dict[str, Any] = {"warmup_t": warmup, "warmup_lr_init": arguments.warmup_lr}
+    if arguments.lr_noise is not None:
+        ends = tuple(int(part * total) for part in arguments.lr_noise)
+        keywords |= {
+            "noise_range_t": ends if len(ends) > 1 else ends[0],
+            "noise_pct": arguments.lr_noise_pct,
+            "noise_std": arguments.lr_noise_std,
+            "noise_seed": arguments.seed,
+        }
+    if kind in ("cosine", "tanh", "poly"):
+        growth, limit = arguments.lr_cycle_mul, arguments.lr_cycle_limit
+        keywords |= {
+            "t_initial": total,
+            "lr_min": arguments.min_lr,
+            "warmup_prefix": prefix,
+            "cycle_mul": growth,
+            "cycle_decay": arguments.lr_cycle_decay,
+            "cycle_limit": limit,
+        }
+        if kind != "tanh":
+            keywords["k_decay"] = arguments.lr_k_decay
+        if kind == "poly":
+            keywords["power"] = arguments.decay_rate
+        cycles = max(1, limit)
+        length = sum(total * growth**cycle for cycle in range(cycles))
+        length = math.floor(length) + (warmup if prefix else 0) + cooldown
+    elif kind in ("wsd", "rsqrt"):
+        total -= 0 if prefix else warmup
+        # Rounded in floats, as timm does.
+        part = 0.2 if arguments.decay_epochs is None else float(arguments.decay_epochs)
+        decay = part * total if 0 < part < 1 else part * per_epoch
+        scale = arguments.lr_stable_timescale
+        style = arguments.lr_decay_fn or ("linear" if kind == "rsqrt" else "1-sqrt")
+        keywords |= {
+            "t_initial": total,
+            "decay_t": round(decay),
+            "lr_min": arguments.min_lr,
+            "stable_fn": "rsqrt" if kind == "rsqrt" else "constant",
+            "stable_timescale": None if scale is None else scale * per_epoch,
+            "decay_fn": style,
+        }
+        length = warmup + total + cooldown
+    else:
+        steps = 90 if arguments.decay_epochs is None else arguments.decay_epochs
+        marks = [mark * per_epoch for mark in arguments.decay_milestones]
+        keywords |= {
+            "decay_t": {"constant": 1, "step": steps * per_epoch, "multistep": marks}.get(kind),
+            "decay_rate": 1 if kind == "constant" else arguments.decay_rate,
+            "warmup_prefix": prefix,
+        }
+        length = total + (warmup if prefix else 0)
+    return TimmScheduler(CLASSES.get(kind, kind), keywords, int(length) // per_epoch * per_epoch)
+
+
+def _rate(context: Context, arguments: Values, plan: TimmScheduler, base: sp.Expr) -> Schedule:
+    if arguments.sched == "none":
+        return constant(base)
+    if arguments.sched == "plateau":
+        raise arguments.error("plateau waits for the metric of an epoch", "sched", "give another")
+    entries = replace(context, entries=SCHEDULES, base=base, bases=(base,))
+    schedule = build_schedule(plan.name, plan.keywords, entries)
+    first = arguments.warmup_lr if arguments.warmup_epochs else base
+    if schedule.exact(0) == first:
+        return schedule
+    # The scheduler has not stepped yet at the first update.
+    return Schedule(sp.Piecewise((first, t < 1), (schedule.bound, True)), name=schedule.name)
+
+
+def _base(context: Context, arguments: Values) -> sp.Expr:
+    """The rate, or that of the batch size where ``lr`` is not given or 0."""
+    if arguments.lr:
+        return arguments.lr
+    (world,) = context.numbers.require("world_size", where=context.where)
+    samples = arguments.batch_size * world * max(1, arguments.grad_accum_steps)
+    ratio = samples / sp.Integer(arguments.lr_base_size)
+    is_adaptive = any(part in arguments.opt.lower() for part in ("ada", "lamb"))
+    scale = arguments.lr_base_scale or ("sqrt" if is_adaptive else "linear")
+    return arguments.lr_base * (sp.sqrt(ratio) if scale == "sqrt" else ratio)
+
+
+def _arguments_by_name(document: Document) -> dict[str, Any]:
+    """The arguments by their names, of flags as well."""
+    if document.syntax is not Syntax.ARGUMENTS:
+        return document.content
+    flags = {str(key).replace("-", "_"): value for key, value in document.content.items()}
+    return {_SHORT.get(key, key): value for key, value in flags.items()}
+
+
+_TYPICAL = {"decay_epochs", "decay_rate", "epochs", "lr_base", "opt", "warmup_epochs", "warmup_lr"}
+
+
+def matches(document: Document) -> bool:
+    """Returns whether a config has arguments of ``train.py``."""
+    names = set(_arguments_by_name(document))
+    return "sched" in names and len(names & _TYPICAL) > 1
+
+
+def _optimizer(arguments: Values) -> dict[str, Any]:
+    name = arguments.opt.lower()
+    arguments_of_rule: dict[str, Any] = {}
+    if name in ("sgd", "nesterov", "momentum"):
+        return {"momentum": arguments.momentum, "nesterov": name != "momentum"}
+    if arguments.opt_betas is not None:
+        arguments_of_rule["betas"] = arguments.opt_betas
+    if arguments.opt_eps is not None:
+        arguments_of_rule["eps"] = arguments.opt_eps
+    return arguments_of_rule
+
+
+_RULES = {"sgd": "sgd", "nesterov": "sgd", "momentum": "sgd", "adam": "adam", "adamw": "adamw"}
+
+
+def read(reading: Reading) -> Recipe:
+    """Returns the recipe of the arguments.
+
+    Raises:
+        ConfigError: An argument is not valid, or the scheduler waits for a metric.
+        MissingFactsError: ``updates_per_epoch`` with ``sched_on_updates``, or ``world_size``
+            without ``lr``.
+    """
+    document = reading.document
+    arguments = ARGUMENTS.read_whole(replace(document, content=_arguments_by_name(document)))
+    context, per_epoch = reading.context, 1
+    if arguments.sched_on_updates:
+        (fact,) = reading.facts.require("updates_per_epoch", where=document.source)
+        per_epoch = int(fact)
+    with arguments.origin.locate_errors():
+        plan = _plan(arguments, per_epoch)
+        rate = _rate(context, arguments, plan, exact_number(_base(context, arguments)))
+    name = arguments.opt.lower()
+    rule = None if arguments.opt_kwargs else _RULES.get(name)
+    optimizer = plan_optimizer(
+        arguments.opt, _optimizer(arguments), rule, document.place("opt"), by_name=False
+    )
+    schedules = {"lr": rate, "weight_decay": constant(arguments.weight_decay)}
+    group = ParamGroup(schedules, optimizer, Role.DEFAULT)
+    kinds = {"norm": ClippingKind.NORM, "value": ClippingKind.VALUE}
+    is_clipped = arguments.clip_grad is not None and arguments.clip_mode in kinds
+    on_epochs = Clock(Unit.EPOCH, is_stepped=True)
+    return reading.recipe(
+        [group, *([group.without_decay()] if arguments.weight_decay else [])],
+        clock=Clock(Unit.UPDATE) if arguments.sched_on_updates else on_epochs,
+        horizon=plan.length,
+        clipping=Clipping(arguments.clip_grad, kinds[arguments.clip_mode]) if is_clipped else None,
+        accumulation=max(1, arguments.grad_accum_steps),
+        values=(arguments,),
+        derived={"weight_decay": arguments.weight_decay},
+    )

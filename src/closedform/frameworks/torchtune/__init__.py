@@ -1,0 +1,175 @@
+"""torchtune: its cosine schedule with a warmup, and the YAML configs of its recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import nearest
+from closedform.frameworks.transformers.schedules import ScheduleNumbers, cosine
+from closedform.language import Schedule, exact_number
+from closedform.recipes.clock import Clock, Facts, Unit
+from closedform.recipes.defects import Defect, DefectKind
+from closedform.recipes.document import Document, interpolate
+from closedform.recipes.entries import Context
+from closedform.recipes.forms import (
+    RUN,
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
+from closedform.recipes.framework import Framework
+from closedform.recipes.keys import (
+    Key,
+    Keys,
+    OpenKeys,
+    Values,
+    integer,
+    irrelevant,
+    mapping,
+    number,
+    section,
+    section_entries,
+)
+from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, Recipe
+from closedform.recipes.section import Section
+
+CLOCK = Clock(Unit.UPDATE)
+COSINE = "get_cosine_schedule_with_warmup"
+PACKAGES = ("torchtune.training.lr_schedulers", "torchtune.training", "torchtune.modules")
+"""The modules that have had the schedule; the last one until 2024."""
+
+
+def _component(scheduler: Section, key: str, default: object) -> str:
+    """The schedule, by its dotted path."""
+    component = str(scheduler.text(key, default))
+    package, _, name = component.rpartition(".")
+    if name != COSINE or package not in PACKAGES:
+        raise scheduler.error(
+            f"torchtune passes num_training_steps and last_epoch, which {component!r} is not known "
+            "to take",
+            key,
+            nearest(component, [f"{PACKAGES[0]}.{COSINE}"]),
+        )
+    return component
+
+
+_SHARED = {"num_warmup_steps": integer(), "num_cycles": number(0.5)}
+ARGUMENTS = Keys(num_training_steps=integer(), **_SHARED)
+SCHEDULER = Keys(_component_=Key(_component), last_epoch=irrelevant(), **_SHARED)
+CONFIG = OpenKeys(
+    optimizer=mapping(),
+    optimizer_in_bwd=irrelevant(),
+    lr_scheduler=section(SCHEDULER, is_optional=True),
+    clip_grad_norm=number(None),
+    gradient_accumulation_steps=integer(None),
+    epochs=integer(None),
+    max_steps_per_epoch=integer(None),
+)
+
+DEFECTS = {
+    "cosine-climbs": Defect(
+        "the cosine rises again after the run",
+        "torchtune/training/lr_schedulers.py:80",
+        lambda config: config.lr_scheduler is not None,
+        kind=DefectKind.CONVENTION,
+    ),
+}
+
+
+def _rate(context: Context, scheduler: Values) -> Schedule:
+    rate = exact_number(context.base, "lr")
+    warmup, total = sp.Integer(scheduler.num_warmup_steps), sp.Integer(scheduler.num_training_steps)
+    run = ScheduleNumbers(rate, rate, warmup, total, context.where)
+    return cosine(run, scheduler)
+
+
+def _matches(document: Document) -> bool:
+    optimizer = document.content.get("optimizer")
+    return isinstance(optimizer, dict) and "_component_" in optimizer
+
+
+def _read(reading: Reading) -> Recipe:
+    config = CONFIG.read_whole(interpolate(reading.document))
+    optimizer = class_optimizer(
+        config.optimizer, config.optimizer.text("_component_"), ("_component_",)
+    )
+    total = _length(config, reading.facts)
+    scheduler = config.lr_scheduler
+    rate = None if scheduler is None else _build_schedule(reading, scheduler, optimizer, total)
+    threshold = config.clip_grad_norm
+    return reading.recipe(
+        [optimizer.group(rate)],
+        clock=CLOCK,
+        horizon=total,
+        clipping=None if threshold is None else Clipping(threshold),
+        accumulation=config.gradient_accumulation_steps,
+        values=(config,),
+    )
+
+
+def _build_schedule(
+    reading: Reading, scheduler: Values, optimizer: ClassOptimizer, total: int | None
+) -> Schedule:
+    length = reading.value_or_fact(total, "total_updates")
+    with scheduler.origin.locate_errors():
+        context = replace(reading.context, base=optimizer.lr)
+        return _rate(context, scheduler.replace(num_training_steps=length))
+
+
+def _length(config: Values, facts: Facts) -> int | None:
+    """The updates of the run: those of the facts, or epochs times their updates, at most a cap."""
+    if facts.total_updates is not None:
+        return facts.total_updates
+    epochs, length, most = config.epochs, facts.updates_per_epoch, config.max_steps_per_epoch
+    if epochs is None or length is None:
+        return None
+    return int(epochs * (length if most is None else min(length, most)))
+
+
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
+    """Its one schedule is a cosine over the run."""
+    del facts
+    if form.curve not in (CurveName.COSINE, CurveName.CONSTANT) or form.has_plateau:
+        return
+    component = {"_component_": f"torch.optim.{optimizer.class_name}"}
+    config: dict[str, Any] = {
+        "optimizer": {**component, **optimizer.keywords(form.peak)},
+        "epochs": 1,
+    }
+    if optimizer.clipping is not None:
+        config["clip_grad_norm"] = native(optimizer.clipping)
+    if form.curve is CurveName.CONSTANT and form.rise is None:
+        yield config
+        return
+    warmup = whole(form.warmup())
+    scheduler: dict[str, Any] = {
+        "_component_": f"{PACKAGES[0]}.{COSINE}",
+        "num_warmup_steps": warmup,
+    }
+    if form.curve is CurveName.COSINE and whole(form.end) != form.total:
+        scheduler["num_cycles"] = native((form.total - warmup) / (2 * (form.end - form.begin)))
+    yield {**config, "lr_scheduler": scheduler}
+
+
+FRAMEWORK = Framework(
+    "torchtune",
+    section_entries({COSINE: _rate}, {"": ARGUMENTS}),
+    versions=("bd2a0fc7c",),
+    upstream="torchtune/training/lr_schedulers.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    writer=Writer(".yaml", _configs, {"total_updates": RUN}, ("adam", "adamw", "sgd")),
+)

@@ -1,0 +1,26 @@
+"""transformers: the schedulers of the Trainer, from TrainingArguments."""
+
+from __future__ import annotations
+
+from closedform.frameworks.transformers.arguments import (
+    ARGUMENTS,
+    UPSTREAM,
+    VERSIONS,
+    TrainerProgram,
+    is_plain,
+    reader_of,
+)
+from closedform.frameworks.transformers.schedules import CLOCK, DEFECTS, SCHEDULES
+from closedform.frameworks.transformers.writer import WRITER
+from closedform.recipes.framework import Framework
+
+FRAMEWORK = Framework(
+    "transformers",
+    SCHEDULES,
+    versions=VERSIONS,
+    upstream=UPSTREAM,
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=reader_of(TrainerProgram("transformers", is_plain, ARGUMENTS), is_general=True),
+    writer=WRITER,
+)

@@ -278,10 +278,12 @@ def test_names_of_other_libraries_are_answered(entry: dict[str, float], said: st
 
 @pytest.mark.parametrize("name", ["rules", "Rule", "optimizer", "update_rule"])
 def test_a_rule_in_another_entry_is_refused(name: str) -> None:
-    group = {"params": parameters(((2,),)), name: cf.optimizers.lion(0.1)}
+    entry: dict[str, Any] = {name: cf.optimizers.lion(0.1)}
     for make in (optim.AdamW, lambda groups: Optimizer(groups, cf.optimizers.sgd(0.1))):
+        first, second = parameters(((3,), (2,)))
+        groups: list[dict[str, Any]] = [{"params": [first]}, {"params": [second], **entry}]
         with pytest.raises(ArgumentError, match="which is not read") as caught:
-            make([{"params": parameters(((3,),))}, dict(group)])
+            make(groups)
         assert f"has a rule in the entry {name!r}" in str(caught.value)
         assert "param group 1): add the group with its rule: {'params': …, 'rule'" in str(
             caught.value

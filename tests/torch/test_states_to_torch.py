@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from closedform.errors import StateError
+from closedform.ir.types import MAX_STEP
 from closedform.torch import optim
 from tests.torch.training import parameters, values
 
@@ -228,7 +229,14 @@ def test_dampening_does_not_reach_the_first_gradient_in_torch() -> None:
 
 @pytest.mark.parametrize(
     ("step", "said"),
-    [(2.5, "an integer of at least 0, got 2.5"), (-1, "at least 0, got -1"), (float("nan"), "nan")],
+    [
+        (2.5, f"an integer in 0..{MAX_STEP}, got 2.5"),
+        (-1, f"0..{MAX_STEP}, got -1"),
+        (float("nan"), "got nan"),
+        (float("inf"), "got inf"),
+        (1e30, r"got 1\.0"),  # no integer of 64 bits
+        (2**51, f"0..{MAX_STEP}, got 2251799813685248"),
+    ],
 )
 def test_a_step_that_does_not_count_is_refused(step: float, said: str) -> None:
     params = parameters(SHAPES)

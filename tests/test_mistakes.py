@@ -75,6 +75,19 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: cf.to_onnx(SGD, untyped(3), params={"w": (3,)}),
         "path must be the path of a file or folder, got int 3",
     ),
+    "a schedule to verify a file against": (
+        lambda: cf.verify_file("lr.onnx", against=untyped(LR)),
+        "end = 1e-05, start = 0.001, steps = 100>: a schedule is given as text: "
+        "'cosine --start 1 --end 0 --steps 100', or 'file.py:name'",
+    ),
+    "a number to verify a file against": (
+        lambda: cf.verify_file("step.onnx", against=untyped(3)),
+        "against must be text, a rule or rules by parameter, got int 3",
+    ),
+    "a list to verify a file against": (
+        lambda: cf.verify_file("step.onnx", against=untyped([SGD])),
+        "against must be text, a rule or rules by parameter, got list",
+    ),
     "no path to verify": (
         lambda: cf.verify_file(ANY),
         "must be the path of an ONNX file, got None",

@@ -276,6 +276,39 @@ def test_names_of_other_libraries_are_answered(entry: dict[str, float], said: st
         Optimizer([{"params": params, **entry}], cf.optimizers.adamw(1e-3))
 
 
+@pytest.mark.parametrize("name", ["rules", "Rule", "optimizer", "update_rule"])
+def test_a_rule_in_another_entry_is_refused(name: str) -> None:
+    entry: dict[str, Any] = {name: cf.optimizers.lion(0.1)}
+    for make in (optim.AdamW, lambda groups: Optimizer(groups, cf.optimizers.sgd(0.1))):
+        first, second = parameters(((3,), (2,)))
+        groups: list[dict[str, Any]] = [{"params": [first]}, {"params": [second], **entry}]
+        with pytest.raises(ArgumentError, match="which is not read") as caught:
+            make(groups)
+        assert f"has a rule in the entry {name!r}" in str(caught.value)
+        assert "param group 1): add the group with its rule: {'params': …, 'rule'" in str(
+            caught.value
+        )
+
+
+def test_a_schedule_in_an_entry_that_is_not_read_is_refused() -> None:
+    group = {"params": parameters(((2,),)), "lr_schedule": cf.schedules.linear(1, 0, 10)}
+    with pytest.raises(ArgumentError, match="a schedule in the entry 'lr_schedule', which is"):
+        Optimizer([group], cf.optimizers.sgd(0.1))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("before", [0, 1, 3])
+def test_a_rule_that_is_set_after_the_group_was_added_is_refused(engine: str, before: int) -> None:
+    params = parameters(((2,),))
+    optimizer = Optimizer(params, cf.optimizers.sgd(0.1), **ENGINES[engine])
+    steps(optimizer, params, before)
+    before_step = values(params)
+    optimizer.param_groups[0]["rule"] = cf.optimizers.sgd(0.5)
+    with pytest.raises(ArgumentError, match="a rule in the entry 'rule', which is not read"):
+        steps(optimizer, params, 1)
+    assert largest_difference(params, before_step) == 0
+
+
 @pytest.mark.parametrize("name", ["adagrad", "adam", "sgd", "rmsprop", "adamw"])
 def test_a_decay_that_is_0_in_the_rule_may_be_set_by_a_group(name: str) -> None:
     """A decay mask in both orders; under a scheduler, it may begin at 0."""

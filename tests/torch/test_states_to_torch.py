@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from closedform.errors import StateError
+from closedform.ir.types import MAX_STEP
 from closedform.torch import optim
 from tests.torch.training import parameters, values
 
@@ -109,6 +110,45 @@ def run_in_two(
     return values(params)
 
 
+ALL_SHAPES = ((), (5,), (0, 3), (3, 4), (2, 3, 2))
+SHAPES_OF = {
+    "Muon": SHAPES,  # matrices alone
+    "Adafactor": tuple(shape for shape in ALL_SHAPES if 0 not in shape),  # torch divides by 0
+}
+
+
+def run_there_and_back(
+    classes: tuple[Any, Any],
+    name: str,
+    form: str,
+    given: dict[str, Any],
+    trained: int,
+    dtype: torch.dtype,
+) -> list[Tensor]:
+    """The parameters after a run in the default form of a class, in a form of another, and back.
+
+    The form is that of the groups of the state dict, as CUDA decides it for a default of None. In
+    the first part ``trained`` parameters have gradients, in the second all but the last one, which
+    is frozen, and in the third all of them.
+    """
+    first, second = (getattr(module, name) for module in classes)
+    params = parameters(SHAPES_OF.get(name, ALL_SHAPES), dtype=dtype)
+    params[-1].requires_grad_(False)
+    one, two, three = first(params, **given), second(params, **given), first(params, **given)
+    default = {key: one.param_groups[0][key] for key in FORMS[form]}
+    run(one, params, 0, STEPS, trained)
+    saved = copy.deepcopy(one.state_dict())
+    saved["param_groups"][0] |= FORMS[form]
+    two.load_state_dict(saved)
+    run(two, params, STEPS, STEPS, len(params) - 1)
+    saved = copy.deepcopy(two.state_dict())
+    saved["param_groups"][0] |= default
+    three.load_state_dict(saved)
+    params[-1].requires_grad_(True)
+    run(three, params, 2 * STEPS, STEPS, len(params))
+    return values(params)
+
+
 def bound(name: str, form: str) -> float:
     """How far two runs of eight steps may be from each other, in float64."""
     if name == "Muon":
@@ -133,6 +173,25 @@ def test_a_run_changes_to_torch_and_back(name: str, form: str, seed: int) -> Non
             got = run_in_two(first, second, trained, given, FORMS[form])
             for value, wanted in zip(got, expected, strict=True):
                 torch.testing.assert_close(value, wanted, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.sample(every=7)
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(("name", "form"), CASES)
+def test_a_run_goes_to_a_form_of_torch_and_back(
+    name: str, form: str, dtype: torch.dtype, seed: int
+) -> None:
+    given = settings(name, seed)
+    tolerance = max(bound(name, form), 2e-5 if dtype == torch.float32 else 0)
+    for trained in (0, 1, 2):
+        if name == "SGD" and form == "fused" and trained and given["momentum"]:
+            continue  # as above
+        arguments = (name, form, given, trained, dtype)
+        expected = run_there_and_back((torch.optim, torch.optim), *arguments)
+        got = run_there_and_back((optim, torch.optim), *arguments)
+        for value, wanted in zip(got, expected, strict=True):
+            torch.testing.assert_close(value, wanted, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize(("name", "form"), CASES)
@@ -170,7 +229,14 @@ def test_dampening_does_not_reach_the_first_gradient_in_torch() -> None:
 
 @pytest.mark.parametrize(
     ("step", "said"),
-    [(2.5, "an integer of at least 0, got 2.5"), (-1, "at least 0, got -1"), (float("nan"), "nan")],
+    [
+        (2.5, f"an integer in 0..{MAX_STEP}, got 2.5"),
+        (-1, f"0..{MAX_STEP}, got -1"),
+        (float("nan"), "got nan"),
+        (float("inf"), "got inf"),
+        (1e30, r"got 1\.0"),  # no integer of 64 bits
+        (2**51, f"0..{MAX_STEP}, got 2251799813685248"),
+    ],
 )
 def test_a_step_that_does_not_count_is_refused(step: float, said: str) -> None:
     params = parameters(SHAPES)

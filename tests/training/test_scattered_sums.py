@@ -132,11 +132,14 @@ def test_masks_and_replacements_are_left_to_the_exporter() -> None:
 
 _COUNT = 65
 
+SIDES = {_COUNT: (13, 5), 8_000: (80, 100), 50_000: (250, 200)}
+"""Rows of tables, as a product of two sides."""
+
 Tensor = torch.Tensor
 LARGE: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "embedding": lambda table, ids, x: (embedding(ids, table) * x).mean(),
     "index": lambda table, ids, x: (table[ids] * x).mean(),
-    "two axes": lambda table, ids, x: (table.view(13, 5, -1)[ids % 13, ids % 5] * x).mean(),
+    "two axes": lambda table, ids, x: (in_two(table)[ids % 13, ids % 5] * x).mean(),
     "index_add": lambda table, ids, x: (
         torch.zeros(3, 64, dtype=x.dtype)
         .index_add(0, ids.flatten() % 3, (table[ids] * x).flatten(0, 1))
@@ -153,30 +156,43 @@ LARGE: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
         interpolate(table[None, None] * x.mean(), size=(256, 512), mode="bilinear").square().mean()
     ),
 }
-"""Functions of a table of 65 rows, with many numbers for each."""
+"""Functions of a table of at least 65 rows, with many numbers for each of the first ones."""
+
+
+def in_two(table: Tensor) -> Tensor:
+    """The rows of a table in two axes."""
+    return table.view(*SIDES[len(table)], -1)
 
 
 class _Table(nn.Module):
-    def __init__(self, function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+    def __init__(self, function: Callable[[Tensor, Tensor, Tensor], Tensor], count: int) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.weight = nn.Parameter(torch.randn(_COUNT, 64))
+        self.weight = nn.Parameter(torch.randn(count, 64))
         self._function = function
 
     def forward(self, ids: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         return self._function(self.weight, ids, x)
 
 
-def _batch(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _batch(rows: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Indices of which the first ones repeat most, as words do, and factors of the rows."""
     torch.manual_seed(1)
-    return torch.randint(0, _COUNT, (rows, 64)), torch.randn(rows, 64, 64)
+    return (torch.rand(rows, 64) ** 4 * count).long(), torch.randn(rows, 64, 64)
 
 
+@pytest.mark.parametrize("repetitions", [3, pytest.param(60, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "count",
+    [_COUNT, *(pytest.param(count, marks=pytest.mark.exhaustive) for count in (8_000, 50_000))],
+)
 @pytest.mark.parametrize("name", LARGE)
-def test_gradients_of_large_batches_are_right_with_threads(name: str) -> None:
-    model, wide = _Table(LARGE[name]), _Table(LARGE[name]).double()
-    step = trace(model, None, _batch(4)).step
-    ids, x = _batch(128)
+def test_gradients_of_large_batches_are_right_with_threads(
+    name: str, count: int, repetitions: int
+) -> None:
+    model, wide = _Table(LARGE[name], count), _Table(LARGE[name], count).double()
+    step = trace(model, None, _batch(4, count)).step
+    ids, x = _batch(128, count)
     wide(ids, x.double()).backward()
     assert wide.weight.grad is not None
     expected = wide.weight.grad.numpy()
@@ -184,7 +200,7 @@ def test_gradients_of_large_batches_are_right_with_threads(name: str) -> None:
     arrays = {name: value.numpy() for name, value in feeds.items()}
     for threads in (1, 2, None):
         session = open_session(step, threads=threads)
-        for _ in range(3):
+        for _ in range(repetitions):
             results = dict(zip(session.outputs, run_on(session, arrays), strict=True))
             # Sums of some hundred rows of both signs; a lost row is an error of 1e-2 or more.
             error = np.abs(results["grad.weight"] - expected).max() / np.abs(expected).max()

@@ -136,11 +136,15 @@ def _as_data(rules: UpdateRule | Mapping[str, UpdateRule]) -> dict[str, object]:
     """Rules by parameter, for the process that reads a file; "" for one of all parameters."""
     from closedform.language.rule_data import rule_as_data
 
-    by_param = {"": rules} if isinstance(rules, UpdateRule) else dict(rules)
+    by_param = dict(rules) if isinstance(rules, Mapping) else {"": rules}
     for entry in by_param.values():
         if not isinstance(entry, UpdateRule):
             raise ArgumentError(
-                f"against must be text, a rule or rules by parameter, got {describe(entry)}"
+                f"against must be text, a rule or rules by parameter, got {describe(entry)}",
+                hint="a schedule is given as text: 'cosine --start 1 --end 0 --steps 100', or "
+                "'file.py:name'"
+                if isinstance(entry, Schedule)
+                else None,
             )
     return {param: rule_as_data(rule) for param, rule in by_param.items()}
 

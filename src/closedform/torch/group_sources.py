@@ -78,6 +78,21 @@ class GroupSource:
         """Returns the rule of a group, or of a saved one."""
         return self.specializer.rule(self.values(group, where), where)
 
+    def check_unread(self, group: Mapping[str, Any], where: str) -> None:
+        """Raises ArgumentError for a rule or schedule in an entry that is not read."""
+        for name in group.keys() - {*self.keys}:
+            value = group[name]
+            if not isinstance(value, UpdateRule | Schedule):
+                continue
+            kind = "rule" if isinstance(value, UpdateRule) else "schedule"
+            raise ArgumentError(
+                f"the group has a {kind} in the entry {name!r}, which is not read",
+                where=where,
+                hint="add the group with its rule: {'params': …, 'rule': …}"
+                if kind == "rule"
+                else f"the entries that are read are {', '.join(self.keys)}",
+            )
+
     def states_of_variants(self, group: Mapping[str, Any], where: str) -> frozenset[str]:
         """Returns the states that the group would have with other values of its entries."""
         return self.specializer.states_of_variants(self.values(group, where))

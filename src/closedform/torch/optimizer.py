@@ -238,7 +238,7 @@ class Optimizer(TrainEvalOptimizer):
             for scheduled_key in self._group_sources[index].keys
             if _is_scheduled(group.get(scheduled_key))
         }
-        values = self._group_sources[index].values(group, where)
+        values = self._values_of(index)
         # The rule is built once here, so that a wrong value is an error of the constructor.
         rule = self._rule_of(index)
         self._check_rule(rule, group, where)
@@ -316,7 +316,13 @@ class Optimizer(TrainEvalOptimizer):
         return self._group_sources[index].rule(self.param_groups[index], self._place(index))
 
     def _values_of(self, index: int) -> dict[str, Any]:
-        return self._group_sources[index].values(self.param_groups[index], self._place(index))
+        source, group, where = (
+            self._group_sources[index],
+            self.param_groups[index],
+            self._place(index),
+        )
+        source.check_unread(group, where)
+        return source.values(group, where)
 
     # --- the step ------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from torch.nn.parameter import is_lazy
 
 from closedform.errors import ClosedFormError, StateError, nearest
 from closedform.ir.naming import SHARED
+from closedform.ir.types import MAX_STEP
 from closedform.language import Schedule, UpdateRule, t
 from closedform.language.symbols import internal_symbol
 from closedform.runtime.state_layouts import POWERS, step_of_powers
@@ -462,9 +463,9 @@ def _step(value: Any, rule: UpdateRule, device: torch.device, where: str) -> Ten
     if count.numel() != 1 or count.is_complex():
         raise StateError(f"state {STEP!r} must be one number, got {value!r}", where=where)
     number = count.item()
-    if not (number >= 0 and number == number // 1):
+    if not (0 <= number <= MAX_STEP and number == number // 1):
         raise StateError(
-            f"state {STEP!r} must be an integer of at least 0, got {number}", where=where
+            f"state {STEP!r} must be an integer in 0..{MAX_STEP}, got {number}", where=where
         )
     # torch.optim saves a tensor of float32, the former AdamW of transformers an int.
     return count.reshape(()).to(device, torch.int64, copy=True)

@@ -55,6 +55,7 @@ class CapturedGroup:
         entries: The entries from which its hyperparameters were last read.
         scheduled_values: The hyperparameters that are not entries of the group.
         is_constant: Whether none of these entries can be changed in place.
+        size: The number of all entries.
         places: The place of each parameter's gradient; None if it had none.
     """
 
@@ -62,6 +63,7 @@ class CapturedGroup:
     entries: dict[str, Any]
     scheduled_values: ParamGroup
     is_constant: bool
+    size: int
     places: list[GradientPlace | None]
 
     def update(self, group: ParamGroup) -> bool:
@@ -69,7 +71,7 @@ class CapturedGroup:
 
         The parameters are assumed to be the captured ones if their number is the same.
         """
-        if len(group["params"]) != len(self.places):
+        if len(group["params"]) != len(self.places) or len(group) != self.size:
             return False
         # Written out, without calls: this runs for each parameter at each step.
         for param, place in zip(group["params"], self.places, strict=True):
@@ -214,7 +216,9 @@ def capture(
             for param in group["params"]
         ]
         captured_groups.append(
-            CapturedGroup(compiled_group, entries, scheduled_values, is_constant, gradient_places)
+            CapturedGroup(
+                compiled_group, entries, scheduled_values, is_constant, len(group), gradient_places
+            )
         )
     vectors = chain.from_iterable(flat.values())
     return CapturedStep(captured_groups, groups, states, [*batched_steps, *vectors])

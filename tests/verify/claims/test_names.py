@@ -170,7 +170,7 @@ def test_an_internal_name_equals_no_text() -> None:
     assert len({term(dummy), term(sp.Symbol("floor#0 1")), build.own_symbol("floor#0 1")}) == 3
 
 
-@pytest.mark.sample(every=7)
+@pytest.mark.sample(every=19)
 @pytest.mark.parametrize("assumptions", ASSUMPTIONS, ids=str)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_hyperparameter_may_have_any_name(name: str, assumptions: dict[str, bool]) -> None:
@@ -208,6 +208,7 @@ def test_a_rule_refuses_a_hyperparameter_with_the_name_of_a_symbol(name: str) ->
         )
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_symbol_of_the_prover_differs_from_that_of_a_user(name: str) -> None:
     x = of(name)

@@ -21,6 +21,9 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Some containers set it. The tests start some hundred processes, and to compile all modules of the
+# package takes 6 s.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo stubs test lint format types doctests units proofs wheel-smoke dist golden gallery frameworks notebooks trust theorems compare compare-status environments compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy transfer precision rocq checker
 # Stages share .venv and build/; only `make test` runs those side by side that do not.

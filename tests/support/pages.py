@@ -19,7 +19,10 @@ NEW_FILE = re.compile(r"new file\s`([^`]+)`:\n\n```python\n(.*?)^```$", re.MULTI
 def copy(folder: Path, folders: Iterable[str], files: Iterable[str]) -> None:
     """Copies what the commands of a page read; the reference values are left where they are."""
     for name in folders:
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        # Compiled modules are copied, so that no command compiles them anew. Those of pytest name
+        # the files of this checkout.
+        ignore = shutil.ignore_patterns("*-pytest-*.pyc")
+        shutil.copytree(ROOT / name, folder / name, ignore=ignore)
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
@@ -29,6 +32,7 @@ def write_new_files(text: str, folder: Path) -> list[str]:
     """Writes the blocks that a page calls a new file; returns their names."""
     found = NEW_FILE.findall(text)
     for name, content in found:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content, encoding="utf-8")
     return [name for name, _ in found]
 

@@ -133,7 +133,7 @@ def _loss(y: torch.Tensor) -> torch.Tensor:
     return (torch.linspace(1, 2, y.numel()).reshape(y.shape) * y**2).sum()
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_gradients_are_differences_of_onnxruntime(name: str) -> None:
     model = model_of(name)

@@ -63,6 +63,7 @@ _ARITHMETIC: Mapping[str, Callable[..., Tensor]] = {
 }
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", _ARITHMETIC)
 def test_a_number_or_a_size_is_either_operand(name: str) -> None:
     operator = _ARITHMETIC[name]
@@ -115,6 +116,7 @@ _WINDOWS: Mapping[str, Function] = {
 }
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", _WINDOWS)
 def test_windows_of_an_axis_are_those_of_torch(name: str) -> None:
     check_gradients(_WINDOWS[name], 7, 4)

@@ -48,7 +48,7 @@ def _loss(output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return cross_entropy(output.flatten(0, 1), labels.flatten())
 
 
-@pytest.mark.sample(every=4)
+@pytest.mark.sample(every=8)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 @pytest.mark.parametrize("use", USES)
 def test_rows_are_added_to_the_other_part(use: str, dtype: torch.dtype, tmp_path: Path) -> None:
@@ -181,6 +181,7 @@ def _batch(rows: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     return (torch.rand(rows, 64) ** 4 * count).long(), torch.randn(rows, 64, 64)
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("repetitions", [3, pytest.param(60, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize(
     "count",

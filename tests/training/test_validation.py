@@ -49,7 +49,7 @@ def _added(mask: Any, *_: Any, **__: Any) -> Any:
     [
         (torch.float16, 0.0, False),
         pytest.param(torch.float16, 0.3, False, marks=pytest.mark.exhaustive),
-        (torch.bfloat16, 0.3, True),
+        pytest.param(torch.bfloat16, 0.3, True, marks=pytest.mark.exhaustive),
         (torch.float32, 0.3, False),
     ],
 )

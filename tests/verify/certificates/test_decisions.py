@@ -22,6 +22,7 @@ from closedform.verify.certificates.decisions import first_open_decision
 from closedform.verify.translation.translation import validate
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
 from tests.support.jumping_schedules import draw
+from tests.support.sampling import is_exhaustive
 
 STEPS = np.array(
     sorted({*range(70), 99, 100, 125, 511, 624, 999, 1000, 4095, 4096, 99_999, 2**31, 2**40 - 1}),
@@ -61,14 +62,14 @@ def test_drawn_schedules_jump_where_their_exact_values_do(seed: int) -> None:
 
 
 def test_most_drawn_schedules_are_proved() -> None:
-    schedules = [draw(seed) for seed in range(500, 540)]
+    schedules = [draw(seed) for seed in range(500, 540 if is_exhaustive() else 520)]
     open_names = [
         schedule.name
         for schedule in schedules
         if not validate(schedule, compile_schedule(schedule)).proved
     ]
     # Remainders of products with irrational numbers, without end.
-    assert len(open_names) <= 4, open_names
+    assert len(open_names) <= 0.1 * len(schedules), open_names
 
 
 def test_a_floor_that_rounding_chooses_is_not_proved() -> None:
@@ -95,10 +96,20 @@ def test_a_floor_that_rounding_chooses_is_not_proved() -> None:
 def test_an_open_decision_names_its_function_and_step(expr: sp.Expr, text: str) -> None:
     schedule = Schedule(expr + 1)
     assert str(first_open_decision(compile_schedule(schedule))).startswith(text)
-    (finding,) = [row for row in verify(schedule).floats if row.claim.name == "float_decides"]
-    assert finding.verdict.unknown
-    assert text in finding.verdict.reason
+    verdict = cf.claims.float_decides(schedule).verify()
+    assert verdict.unknown
+    assert text in verdict.reason
     assert text in str(certify(schedule, steps=range(0, 2**40, 2**28)))
+
+
+def test_a_report_has_an_open_decision_and_none_that_holds() -> None:
+    for expr, is_open in ((cf.expr.floor_mod(sp.E * t, 1), True), (sp.floor(t**2 / 50), False)):
+        schedule = Schedule(1 + expr, domain=(t <= 10**6,))
+        verdicts = {row.claim.name: row.verdict for row in verify(schedule).floats}
+        assert ("float_decides" in verdicts) is is_open
+        if is_open:
+            verdict = cf.claims.float_decides(schedule).verify()
+            assert verdicts["float_decides"].reason == verdict.reason
 
 
 THIRD = sp.Rational(1, 3)
@@ -207,7 +218,6 @@ def test_decisions_that_hold_at_every_step(expr: sp.Expr) -> None:
     schedule = Schedule(1 + expr, domain=(t <= 10**6,))
     verdict = cf.claims.float_decides(schedule).verify()
     assert verdict.proved
-    assert "float_decides" not in [row.claim.name for row in verify(schedule).floats]
     steps = np.arange(1000)
     graph = compile_schedule(schedule, GraphOptions(step_shape=("n",)))
     expected = [float(schedule.exact(int(step))) for step in steps]

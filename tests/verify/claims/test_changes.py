@@ -202,7 +202,7 @@ def file_of(claim: Claim, path: Path, *, arguments: Any = None) -> Path:
     return path
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize("name", STATED)
 def test_a_stated_claim_is_asked_again(name: str, tmp_path: Path) -> None:
     claim = STATED[name]
@@ -227,7 +227,7 @@ FALSE_ARGUMENTS = {
 }
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize("name", FALSE_ARGUMENTS)
 def test_a_false_statement_is_refuted(name: str, tmp_path: Path) -> None:
     path = file_of(STATED[name], tmp_path / "lr.onnx", arguments=FALSE_ARGUMENTS[name])

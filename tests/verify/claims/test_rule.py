@@ -320,7 +320,7 @@ def test_a_step_too_large_to_read_is_unknown_at_once(name: str) -> None:
     assert finding.detail.endswith(f"the prover reads at most {LIMITS.step_nodes:,}")
 
 
-@pytest.mark.sample(every=5)
+@pytest.mark.sample(every=10)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_rule_of_the_library_is_verified(name: str) -> None:
     report = OPTIMIZERS[name]().verify()

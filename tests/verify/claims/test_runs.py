@@ -160,7 +160,7 @@ def draw_rule(seed: int) -> UpdateRule:
     return wrap(subject)
 
 
-@pytest.mark.sample(every=24)
+@pytest.mark.sample(every=40)
 @pytest.mark.parametrize("seed", range(120))
 def test_a_refuted_standard_claim_is_replayed(seed: int) -> None:
     """No REFUTED is off-run: at the step that the run comes to some value is missing."""
@@ -311,7 +311,7 @@ def test_a_state_of_the_model_that_one_rule_has_not_is_named() -> None:
     )
 
 
-@pytest.mark.sample(every=7)
+@pytest.mark.sample(every=15)
 @pytest.mark.parametrize("seed", range(60))
 def test_two_rules_that_are_refuted_differ_in_the_run(seed: int) -> None:
     """A rule gets another term, which is 0 in all runs for half of the seeds."""

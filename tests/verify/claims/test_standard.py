@@ -152,7 +152,7 @@ def test_invalid_claims_are_refused() -> None:
 # --- decided -------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_every_entry_with_values_is_decided(name: str) -> None:
     report = SCHEDULES[name]().verify()
@@ -176,7 +176,7 @@ SYMBOLIC = (
 )
 
 
-@pytest.mark.sample(every=2)
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", SYMBOLIC)
 def test_entries_are_decided_for_all_values(name: str) -> None:
     schedule = SCHEDULES[name]().unbind()

@@ -7,6 +7,7 @@ import mpmath
 import pytest
 from flint import arb, ctx, fmpq
 
+from closedform.effort import METER
 from closedform.errors import VerificationError
 from closedform.verify.terms.build import (
     ONE,
@@ -42,6 +43,7 @@ from closedform.verify.terms.build import (
     symbol,
 )
 from closedform.verify.terms.evaluate import (
+    Evaluator,
     UndecidedError,
     Undefined,
     compile_steps,
@@ -144,6 +146,25 @@ BROKEN = less(divide(ONE, ZERO), ONE)
 )
 def test_a_part_that_decides_outweighs_an_undefined_one(goal: Term, expected: bool) -> None:
     assert holds(goal, {"x": fmpq(0)}) is expected
+
+
+def test_an_evaluator_serves_many_points() -> None:
+    """Branches that are taken at other points, and parts without a value at one of them."""
+    shared = divide(ONE, X)
+    branch = ite(less(ZERO, Y), add(shared, multiply(shared, Y)), square_root(subtract(Y, X)))
+    goal = either(less(branch, ONE), both(equal(X, Y), less(shared, TWO)))
+    points = [{"x": fmpq(x), "y": fmpq(y)} for x in (-2, 0, 1, 3) for y in (-3, 0, 1, 2, -1)]
+    evaluators = Evaluator(branch), Evaluator(goal)
+    for point in points:
+        before = METER.work
+        expected = value(branch, point), holds(goal, point)
+        work = METER.work - before
+        results = evaluators[0].value(point), evaluators[1].holds(point)
+        assert repr(results) == repr(expected), point
+        # The work of a point does not depend on those before it.
+        assert METER.work - before == 2 * work
+    kinds = {type(value(branch, point)) for point in points}
+    assert kinds == {fmpq, arb, Undefined}
 
 
 def test_comparisons_of_irrational_numbers() -> None:

@@ -37,6 +37,7 @@ def has_rates(example: Example) -> bool:
     return any(RATES.fullmatch(name) for name in names)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("factor", FACTORS)
 @pytest.mark.parametrize("name", [name for name, example in EXAMPLES.items() if has_rates(example)])
 def test_graphs_of_schedules_with_long_numbers_are_proved(name: str, factor: float) -> None:

@@ -20,6 +20,7 @@ from closedform.language import GRAD, PARAM, UpdateRule, hyper, state
 from closedform.language.functions import ReduceMean, matmul, reduce_mean, reduce_sum, transpose
 from closedform.options import ModelSpec
 from closedform.verify.translation.translation import validate
+from tests.support.sampling import marking_slow
 from tests.test_library import OPTIMIZERS
 from tests.verify.faults import OF_RULES, Outcome, compiled, drawn, faulty
 
@@ -40,7 +41,8 @@ def test_planted_faults_are_caught(module: ModuleType) -> None:
 
 
 @pytest.mark.sample(every=2)
-@pytest.mark.parametrize("name", RULES)
+# The six shapes of adafactor take 9 s.
+@pytest.mark.parametrize("name", marking_slow(RULES, ("adafactor",)))
 def test_the_graph_of_a_rule_is_not_proved_to_be_a_faulty_one(name: str) -> None:
     sample = OF_RULES.sample(name)
     faults = list(faulty(sample.source))

@@ -24,6 +24,7 @@ from closedform.language import UpdateRule, global_sum
 from closedform.options import GraphOptions, ModelSpec
 from closedform.verify.translation.translation import MEANING_OF_RULES
 from closedform.verify.translation.verdicts import KEY, validate_rule
+from tests.support.sampling import marking_slow
 from tests.test_library import OPTIMIZERS
 
 RATE = schedules.linear(0, 1e-3, 20).then(schedules.cosine(1e-3, 0, 80))
@@ -57,7 +58,8 @@ UNDECIDED = {("adams", True), ("spam", False), ("spam", True)}
 @pytest.mark.filterwarnings("ignore::closedform.errors.UnprovedWarning")  # the status is read
 @pytest.mark.sample(every=9)
 @pytest.mark.parametrize("inline", [False, True])
-@pytest.mark.parametrize("name", OPTIMIZERS)
+# The searches for the signs of these two take 20 s each.
+@pytest.mark.parametrize("name", marking_slow(OPTIMIZERS, ("momo", "spam")))
 def test_every_file_of_every_rule_is_proved(name: str, inline: bool, tmp_path: Path) -> None:
     models = exported(OPTIMIZERS[name](), tmp_path, inline=inline)
     assert set(models) >= {"init", "step"}

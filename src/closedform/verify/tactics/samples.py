@@ -19,7 +19,7 @@ from closedform.effort import Effort
 from closedform.verify.identity.canonical import is_zero
 from closedform.verify.terms import build
 from closedform.verify.terms.build import ONE, ZERO, add, both, multiply, substitute, subtract
-from closedform.verify.terms.evaluate import Undefined, holds, value
+from closedform.verify.terms.evaluate import Evaluator, Undefined, holds, value
 from closedform.verify.terms.facts import sign_claims
 from closedform.verify.terms.interval import Interval
 from closedform.verify.terms.limits import LIMITS
@@ -132,8 +132,8 @@ class LinearConstraint:
     """``0 op slope * symbol + height``, where slope and height hold other symbols."""
 
     op: Op
-    slope: Term
-    height: Term
+    slope: Evaluator
+    height: Evaluator
     others: frozenset[str]  # all symbols of the assumption
     linear: frozenset[str]  # those that it is linear in
 
@@ -161,7 +161,9 @@ def linear_bounds(
                 lines[name] = slope, height
         for name, (slope, height) in lines.items():
             bounds[name].append(
-                LinearConstraint(relation.op, slope, height, names, frozenset(lines))
+                LinearConstraint(
+                    relation.op, Evaluator(slope), Evaluator(height), names, frozenset(lines)
+                )
             )
     return bounds
 
@@ -180,6 +182,8 @@ class Sampler:
         premises = tuple(assumptions)
         self._symbols = symbols(goal, *premises)
         self.assumptions = (*declarations(goal, *premises), *premises)
+        self._goal = Evaluator(goal)
+        self._premises = tuple(Evaluator(assumption) for assumption in self.assumptions)
         self._random = random.Random(seed)
         self._bounds = linear_bounds(self.assumptions, self._symbols)
         self._order = self._drawing_order()
@@ -202,9 +206,9 @@ class Sampler:
         for point in points:
             if tally.point_count >= most or effort.left <= 0:
                 break
-            if any(holds(assumption, point, (64,)) is not True for assumption in self.assumptions):
+            if any(premise.holds(point, (64,)) is not True for premise in self._premises):
                 continue
-            truth = holds(self.goal, point)
+            truth = self._goal.holds(point)
             if truth is None:
                 tally.undecided += 1
             elif truth is True:
@@ -250,7 +254,7 @@ class Sampler:
         interval = Interval()
         for bound in self._bounds[name]:
             if all(constraint_name in point for constraint_name in bound.others - {name}):
-                slope, height = value(bound.slope, point), value(bound.height, point)
+                slope, height = bound.slope.value(point), bound.height.value(point)
                 if not isinstance(slope, fmpq) or not isinstance(height, fmpq):
                     continue
                 if slope == 0:
@@ -315,7 +319,7 @@ class Sampler:
     def _near_roots(self, point: Point, interval: Interval, step: fmpq) -> Iterator[fmpq]:
         count = min(LIMITS.draw_roots, len(self._roots))
         for at_zero, at_one, is_floor in self._random.sample(self._roots, count):
-            start, end = value(at_zero, point), value(at_one, point)
+            start, end = at_zero.value(point), at_one.value(point)
             if not isinstance(start, fmpq) or not isinstance(end, fmpq) or start == end:
                 continue
             level = fmpq(self._random.randint(0, 3)) if is_floor else fmpq(0)
@@ -330,7 +334,7 @@ class Sampler:
                 candidates = [floor - 1, floor, floor + 1, floor + 2]
             yield from (number for number in candidates if interval.holds(number))
 
-    def _root_terms(self) -> list[tuple[Term, Term, bool]]:
+    def _root_terms(self) -> list[tuple[Evaluator, Evaluator, bool]]:
         """Terms that are 0 where the claim may change, at 0 and 1 of the last symbol."""
         if not self._symbols:
             return []
@@ -345,7 +349,8 @@ class Sampler:
                 continue
             if last in walk(changing) and not is_large(changing):
                 at_zero, at_one = (
-                    build.substitute(changing, {last: end}) for end in (build.ZERO, build.ONE)
+                    Evaluator(build.substitute(changing, {last: end}))
+                    for end in (build.ZERO, build.ONE)
                 )
                 root_terms.append((at_zero, at_one, is_floor))
         return root_terms

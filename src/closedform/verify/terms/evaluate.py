@@ -1,8 +1,8 @@
 """Exact values of terms: a fraction where the value is rational, else a ball that encloses it.
 
-``value`` and ``holds`` evaluate at one point, branch by branch. ``compile_steps`` makes a function
-of the step, for the values of one term at many steps. Both take the meaning of each operation from
-one table.
+``value`` and ``holds`` evaluate at one point, branch by branch, and an ``Evaluator`` at many.
+``compile_steps`` makes a function of the step, for the values of one term at many steps. All take
+the meaning of each operation from one table.
 
 Nothing is guessed. A comparison that a ball cannot decide is undecided and is evaluated again with
 more digits. The result of an operation outside its domain is ``Undefined``, neither a value nor an
@@ -54,32 +54,20 @@ class _Undecided:
 
 
 _UNDECIDED = _Undecided()
+_FAILURES = (Undefined, _Undecided)
 Result = Any  # fmpq, arb, bool, Undefined or _Undecided
 
 
 def value(term: Term, point: Mapping[str, Any], precision: int = 128) -> Any:
-    """Returns the exact fraction, a ball around the value, or Undefined.
-
-    Where the ball stays too wide to decide a comparison in it, at 16 times the precision, it is
-    the ball around all numbers. A point may hold balls, too: then the result holds the values at
-    all numbers in them.
-    """
-    for bits in (precision, 4 * precision, 16 * precision):
-        result = _evaluate_at(term, point, bits)
-        if result is not _UNDECIDED:
-            return result
-    return arb(0, float("inf"))
+    """Returns the value of a term at one point; see ``Evaluator.value``."""
+    return Evaluator(term).value(point, precision)
 
 
 def holds(
     goal: Term, point: Mapping[str, fmpq], precisions: tuple[int, ...] = PRECISIONS
 ) -> bool | Undefined | None:
-    """Returns whether a truth holds at a point; Undefined; or None where balls do not decide it."""
-    for bits in precisions:
-        result = _evaluate_at(goal, point, bits)
-        if result is not _UNDECIDED:
-            return result if isinstance(result, Undefined) else bool(result)
-    return None
+    """Returns whether a truth holds at one point; see ``Evaluator.holds``."""
+    return Evaluator(goal).holds(point, precisions)
 
 
 def text_of(number: fmpq | arb | Undefined, digits: int = 12) -> str:
@@ -91,52 +79,104 @@ def text_of(number: fmpq | arb | Undefined, digits: int = 12) -> str:
     return str(arb(number).str(12, radius=False))
 
 
-def _evaluate_at(term: Term, point: Mapping[str, Any], bits: int) -> Result:
-    with ctx.workprec(bits):
-        return _evaluate(term, point)
+class Evaluator:
+    """A term with its parts numbered, for its values at one point or at many.
+
+    A part is numbered when it is first needed: one of many branches costs nothing until it is
+    taken. Equal parts have one number, by which their results are found: hashes of terms took a
+    third of the time of a search for counterexamples.
+
+    Args:
+        root: The term.
+    """
+
+    __slots__ = ("_nodes", "_numbers", "_operands")
+
+    def __init__(self, root: Term) -> None:
+        self._numbers: dict[Term, int] = {root: 0}
+        self._nodes: list[Term] = [root]
+        self._operands: list[tuple[int, ...] | None] = [None]
+
+    def value(self, point: Mapping[str, Any], precision: int = 128) -> Any:
+        """Returns the exact fraction, a ball around the value, or Undefined.
+
+        Where the ball stays too wide to decide a comparison in it, at 16 times the precision, it is
+        the ball around all numbers. A point may hold balls, too: then the result holds the values
+        at all numbers in them.
+        """
+        for bits in (precision, 4 * precision, 16 * precision):
+            result = self._evaluate_at(point, bits)
+            if result is not _UNDECIDED:
+                return result
+        return arb(0, float("inf"))
+
+    def holds(
+        self, point: Mapping[str, fmpq], precisions: tuple[int, ...] = PRECISIONS
+    ) -> bool | Undefined | None:
+        """Returns whether a truth holds at a point; Undefined; None where balls leave it open."""
+        for bits in precisions:
+            result = self._evaluate_at(point, bits)
+            if result is not _UNDECIDED:
+                return result if isinstance(result, Undefined) else bool(result)
+        return None
+
+    def _evaluate_at(self, point: Mapping[str, Any], bits: int) -> Result:
+        with ctx.workprec(bits):
+            return self._evaluate(point)
+
+    def _evaluate(self, point: Mapping[str, Any]) -> Result:
+        """Evaluates with a stack: missing operands of a part are pushed until none is missing."""
+        # A stack and not recursion: sums of thousands of terms exceed Python's limit.
+        nodes, operands, choice = self._nodes, self._operands, Op.ITE
+        results: list[Result] = [None] * len(nodes)
+        pending = [0]
+        visits = 0
+        while pending:
+            visits += 1
+            number = pending[-1]
+            if results[number] is not None:
+                pending.pop()
+                continue
+            node, args = nodes[number], operands[number]
+            if args is None:
+                args = self._number_operands(number)
+                results.extend([None] * (len(nodes) - len(results)))
+            if node.op is choice:
+                missing, result = _step_choice(args, results)
+            else:
+                missing = [arg for arg in args if results[arg] is None]
+                result = None if missing else _apply(node, [results[arg] for arg in args], point)
+            if missing:
+                pending.extend(missing)
+            else:
+                results[number] = result
+                pending.pop()
+        METER.work += _STEP * visits
+        return results[0]
+
+    def _number_operands(self, number: int) -> tuple[int, ...]:
+        numbers, nodes = self._numbers, self._nodes
+        for node in nodes[number].args:
+            if node not in numbers:
+                numbers[node] = len(nodes)
+                nodes.append(node)
+                self._operands.append(None)
+        args = tuple(numbers[node] for node in nodes[number].args)
+        self._operands[number] = args
+        return args
 
 
-def _evaluate(root: Term, point: Mapping[str, Any]) -> Result:
-    """Evaluates with a stack: missing operands of a node are pushed until none is missing."""
-    # A stack and not recursion: sums of thousands of terms exceed Python's limit.
-    results: dict[Term, Result] = {}
-    pending = [root]
-    meter = METER
-    while pending:
-        meter.work += _STEP
-        node = pending[-1]
-        if node in results:
-            pending.pop()
-            continue
-        missing, result = _step(node, results, point)
-        if missing:
-            pending.extend(missing)
-        else:
-            results[node] = result
-            pending.pop()
-    return results[root]
+_JUNCTIONS = frozenset({Op.AND, Op.OR})
 
 
-def _step(
-    node: Term, results: dict[Term, Result], point: Mapping[str, Any]
-) -> tuple[Sequence[Term], Result]:
-    """The arguments that are needed next, or none and the result."""
-    if node.op is Op.ITE:
-        return _step_choice(node, results)
-    if node.op in (Op.AND, Op.OR):
-        return _step_junction(node, results)
-    missing = [arg for arg in node.args if arg not in results]
-    if missing:
-        return missing, None
-    return (), _apply(node, [results[arg] for arg in node.args], point)
-
-
-def _apply(node: Term, args: list[Result], point: Mapping[str, Any]) -> Result:
-    """The result of an operation whose operands have results."""
-    for kind in (Undefined, _Undecided):
-        for arg in args:
-            if isinstance(arg, kind):
-                return arg
+def _apply(node: Term, args: Sequence[Result], point: Mapping[str, Any]) -> Result:
+    """The result of an operation, other than a choice, whose operands have results."""
+    if node.op in _JUNCTIONS:
+        return _join(node, args)
+    failures = [arg for arg in args if isinstance(arg, _FAILURES)]
+    if failures:
+        # Undefined first: more digits do not change it.
+        return next((arg for arg in failures if isinstance(arg, Undefined)), failures[0])
     return _check_finite(_HANDLERS[node.op](node, args, point))
 
 
@@ -145,20 +185,17 @@ def apply_operation(node: Term, args: Sequence[Result]) -> Result:
 
     An operand may be ``Undefined`` or undecided; the branch that is not taken counts for nothing.
     """
-    results = dict(zip(node.args, args, strict=True))
     if node.op is Op.ITE:
         condition = args[0]
-        if isinstance(condition, Undefined | _Undecided):
+        if isinstance(condition, _FAILURES):
             return condition
         return args[1 if condition else 2]
-    if node.op in (Op.AND, Op.OR):
-        return _step_junction(node, results)[1]
-    return _apply(node, list(args), {})
+    return _apply(node, args, {})
 
 
 def is_decided(result: Result) -> bool:
     """Whether a result is a number, a ball or a truth."""
-    return not isinstance(result, Undefined | _Undecided)
+    return not isinstance(result, _FAILURES)
 
 
 def greater(left: Result, right: Result) -> Result:
@@ -195,33 +232,30 @@ def _check_finite(result: Result) -> Result:
     return _UNDECIDED if isinstance(result, arb) and not result.is_finite() else result
 
 
-def _step_choice(node: Term, results: dict[Term, Result]) -> tuple[Sequence[Term], Result]:
-    condition = node.args[0]
-    if condition not in results:
-        return (condition,), None
-    truth = results[condition]
-    if isinstance(truth, Undefined | _Undecided):
+def _step_choice(args: tuple[int, ...], results: Sequence[Result]) -> tuple[Sequence[int], Result]:
+    """The operand of a choice that is needed next, or none and the result."""
+    truth = results[args[0]]
+    if truth is None:
+        return args[:1], None
+    if isinstance(truth, _FAILURES):
         return (), truth
-    branch = node.args[1 if truth else 2]
-    return ((), results[branch]) if branch in results else ((branch,), None)
+    branch = args[1 if truth else 2]
+    result = results[branch]
+    return ((branch,), None) if result is None else ((), result)
 
 
-def _step_junction(node: Term, values: dict[Term, Result]) -> tuple[Sequence[Term], Result]:
-    missing = [arg for arg in node.args if arg not in values]
-    if missing:
-        return missing, None
-    results = [values[arg] for arg in node.args]
+def _join(node: Term, results: Sequence[Result]) -> Result:
     decisive = node.op is Op.OR
     # Three-valued logic: a decisive part outweighs an undefined one, whatever the order of the
     # parts.
     if decisive in results:
-        return (), decisive
+        return decisive
     # Undecided first: with more digits that part may turn out to be decisive.
     for kind in (_Undecided, Undefined):
         for result in results:
             if isinstance(result, kind):
-                return (), result
-    return (), not decisive
+                return result
+    return not decisive
 
 
 # --- arithmetic on fractions and balls -----------------------------------------------------------
@@ -241,7 +275,7 @@ def _sign(number: fmpq | arb) -> int | _Undecided:
     return 0 if number == 0 else _UNDECIDED
 
 
-def _add(_: Term, args: list[Any], __: Any) -> Result:
+def _add(_: Term, args: Sequence[Any], __: Any) -> Result:
     total = args[0]
     for arg in args[1:]:
         are_alike = isinstance(total, arb) == isinstance(arg, arb)
@@ -249,7 +283,7 @@ def _add(_: Term, args: list[Any], __: Any) -> Result:
     return total
 
 
-def _multiply(_: Term, args: list[Any], __: Any) -> Result:
+def _multiply(_: Term, args: Sequence[Any], __: Any) -> Result:
     product = args[0]
     for arg in args[1:]:
         # 0 times a ball is exactly 0, also a ball that is not finite by too few digits.
@@ -266,7 +300,7 @@ def _is_zero(number: fmpq | arb) -> bool:
     return isinstance(number, fmpq) and number == 0
 
 
-def _divide(node: Term, args: list[Any], _: Any) -> Result:
+def _divide(node: Term, args: Sequence[Any], _: Any) -> Result:
     above, below = args
     below_sign = _sign(below)
     if below_sign == 0:
@@ -279,7 +313,7 @@ def _divide(node: Term, args: list[Any], _: Any) -> Result:
     return fmpq(0) if _is_zero(above) else _ball(above) / _ball(below)
 
 
-def _power(node: Term, args: list[Any], _: Any) -> Result:
+def _power(node: Term, args: Sequence[Any], _: Any) -> Result:
     base, exponent = args
     if isinstance(exponent, fmpq) and exponent.q == 1:
         return _whole_power(node, base, int(exponent.p))
@@ -369,11 +403,11 @@ def _sine(turns: Any) -> Result:
     return turns.sin_pi() if isinstance(turns, arb) else _cosine(turns - fmpq(1, 2))
 
 
-def _exp(_: Term, args: list[Any], __: Any) -> Result:
+def _exp(_: Term, args: Sequence[Any], __: Any) -> Result:
     return fmpq(1) if _is_zero(args[0]) else _exponential(_ball(args[0]))
 
 
-def _log(node: Term, args: list[Any], _: Any) -> Result:
+def _log(node: Term, args: Sequence[Any], _: Any) -> Result:
     number = args[0]
     number_sign = _sign(number)
     if number_sign is _UNDECIDED:
@@ -383,7 +417,7 @@ def _log(node: Term, args: list[Any], _: Any) -> Result:
     return fmpq(0) if isinstance(number, fmpq) and number == 1 else _ball(number).log()
 
 
-def _floor(node: Term, args: list[Any], point: Mapping[str, fmpq]) -> Result:
+def _floor(node: Term, args: Sequence[Any], point: Mapping[str, fmpq]) -> Result:
     number = args[0]
     if isinstance(number, fmpq):
         return fmpq(number.floor())
@@ -404,7 +438,7 @@ def _is_zero_by_theorem(number: Term, ball: arb, point: Mapping[str, fmpq]) -> b
     return is_narrow and exact_zero.is_zero(number, point, value) is True
 
 
-def _extreme(node: Term, args: list[Any], _: Any) -> Result:
+def _extreme(node: Term, args: Sequence[Any], _: Any) -> Result:
     left, right = args
     # Equal terms compare equal, even if their ball is too wide to show it.
     if node.args[0] == node.args[1]:
@@ -422,7 +456,7 @@ def _compare(left: Any, right: Any) -> int | _Undecided:
     return _sign(_ball(left) - _ball(right))
 
 
-def _relation(node: Term, args: list[Any], point: Mapping[str, fmpq]) -> Result:
+def _relation(node: Term, args: Sequence[Any], point: Mapping[str, fmpq]) -> Result:
     order = 0 if node.args[0] == node.args[1] else _compare(*args)
     if isinstance(order, _Undecided):
         difference = subtract(*node.args)
@@ -430,7 +464,7 @@ def _relation(node: Term, args: list[Any], point: Mapping[str, fmpq]) -> Result:
     return order if isinstance(order, _Undecided) else is_satisfied(node.op, -order)
 
 
-def _lookup(node: Term, args: list[Any], _: Any) -> Result:
+def _lookup(node: Term, args: Sequence[Any], _: Any) -> Result:
     index = args[0]
     if isinstance(index, arb):
         return _UNDECIDED
@@ -439,7 +473,7 @@ def _lookup(node: Term, args: list[Any], _: Any) -> Result:
     return node.value[int(index.p)]
 
 
-def _opaque(node: Term, args: list[Any], point: Any) -> Result:
+def _opaque(node: Term, args: Sequence[Any], point: Any) -> Result:
     """A function of tensors whose elements are all equal; without a shape, of one element."""
     if isinstance(node.value, functions.TensorFunction):
         factor = node.value.factor
@@ -449,7 +483,7 @@ def _opaque(node: Term, args: list[Any], point: Any) -> Result:
     return _multiply(node, args, point) if node.value == functions.MATMUL else _UNDECIDED
 
 
-def _sign_of(node: Term, args: list[Any], point: Mapping[str, fmpq]) -> Result:
+def _sign_of(node: Term, args: Sequence[Any], point: Mapping[str, fmpq]) -> Result:
     sign = _sign(args[0])
     if isinstance(sign, _Undecided) and _is_zero_by_theorem(node.args[0], args[0], point):
         return fmpq(0)
@@ -465,7 +499,7 @@ def _symbol(node: Term, _: Any, point: Mapping[str, fmpq]) -> Result:
     return point[node.value.name]
 
 
-_HANDLERS: Mapping[Op, Callable[[Term, list[Any], Mapping[str, fmpq]], Result]] = {
+_HANDLERS: Mapping[Op, Callable[[Term, Sequence[Any], Mapping[str, fmpq]], Result]] = {
     Op.RATIONAL: lambda node, args, point: node.value,
     Op.SYMBOL: _symbol,
     Op.PI: lambda node, args, point: arb.pi(),
@@ -646,6 +680,6 @@ def _compile_power(node: Term, args: list[_Part]) -> _Part | None:
 
 
 def _require_decided(result: Result) -> Any:
-    if isinstance(result, (Undefined, _Undecided)):
+    if isinstance(result, _FAILURES):
         raise UndecidedError
     return result

@@ -1,0 +1,135 @@
+"""The size of each package of src in code lines, which only falls.
+
+A code line has a token of code: docstrings, comments and blank lines do not count. A cap is raised
+in a commit of its own, whose message says why.
+"""
+
+import ast
+import io
+import subprocess
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import ROOT
+from tools.__main__ import MODULES
+
+SOURCE = ROOT / "src" / "closedform"
+CAPS = {
+    "analysis": 7114,
+    "api": 749,
+    "cli": 3456,
+    "exporters": 3871,
+    "frameworks": 21500,
+    "importers": 14733,
+    "ir": 4299,
+    "language": 3718,
+    "laws": 1439,
+    "lowering": 4287,
+    "modules": 1270,
+    "optimizers": 3682,
+    "plotting": 734,
+    "recipes": 6375,
+    "runtime": 2440,
+    "scaling": 555,
+    "schedules": 1647,
+    "torch": 6493,
+    "training": 12641,
+    "transforms": 1058,
+    "verify": 19587,
+    "web": 575,
+}
+"""The most code lines of each package; "modules" are the files in no package."""
+SLACK = 40
+"""A cap is lowered when a package is smaller by more."""
+MAKEFILE = 150
+_LAYOUT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+}
+
+
+def code_lines(text: str) -> int:
+    """The number of lines with code."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _LAYOUT:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if is_text and isinstance(node.value.value, str):  # type: ignore[attr-defined]
+            lines.difference_update(range(node.lineno, (node.end_lineno or 0) + 1))  # type: ignore[attr-defined]
+    return len(lines)
+
+
+def package_of(name: str) -> str:
+    """The package of a file, by its path from the root of the repository."""
+    parts = name.split("/")[2:]
+    return parts[0] if len(parts) > 1 else "modules"
+
+
+def sizes() -> Counter[str]:
+    """The code lines of each file of src by its path."""
+    return Counter(
+        {
+            path.relative_to(ROOT).as_posix(): code_lines(path.read_text(encoding="utf-8"))
+            for path in SOURCE.rglob("*.py")
+        }
+    )
+
+
+def totals() -> Counter[str]:
+    total: Counter[str] = Counter()
+    for name, size in sizes().items():
+        total[package_of(name)] += size
+    return total
+
+
+def growth(package: str) -> str:
+    """The files of a package that differ in size from those of the last commit."""
+    rows = []
+    for name, size in sizes().items():
+        if package_of(name) == package:
+            command = ["git", "show", f"HEAD:{name}"]
+            shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+            before = code_lines(shown.stdout) if shown.returncode == 0 else 0
+            rows += [f"{name}: {before} -> {size}"] if before != size else []
+    return "\n".join(sorted(rows)) or "no file differs from the last commit"
+
+
+def test_every_package_has_a_cap() -> None:
+    assert totals().keys() == CAPS.keys()
+
+
+@pytest.mark.parametrize("package", CAPS)
+def test_a_package_does_not_grow(package: str) -> None:
+    size, cap = totals()[package], CAPS[package]
+    assert size <= cap, f"{package} has {size} code lines, its cap is {cap}:\n{growth(package)}"
+    assert size > cap - SLACK, f"{package} has {size} code lines: lower its cap of {cap}"
+
+
+def test_docstrings_comments_and_blank_lines_are_not_code() -> None:
+    text = '"""A\ndocstring."""\n\n# a comment\nx = 1  # with code\ny = (\n    2,\n)\n"""Of y."""\n'
+    assert code_lines(text) == 4
+
+
+def test_a_new_file_is_in_the_report(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    name = "src/closedform/ir/new.py"
+    monkeypatch.setitem(globals(), "sizes", lambda: Counter({name: 3}))
+    assert growth("ir") == f"{name}: 0 -> 3"
+
+
+def test_the_makefile_is_short_and_knows_the_pages() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert text.count("\n") <= MAKEFILE
+    (pages,) = (line for line in text.splitlines() if line.startswith("PAGES := "))
+    assert set(pages.split()[2:]) <= MODULES.keys()
+    for module in MODULES.values():
+        assert (ROOT / "tools" / f"{module}.py").exists()

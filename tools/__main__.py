@@ -1,4 +1,4 @@
-"""Writes pages and other files from the code or from stored results: ``python -m tools gallery``."""
+"""Writes pages and files from the code or from stored results: ``python -m tools gallery``."""
 
 from __future__ import annotations
 

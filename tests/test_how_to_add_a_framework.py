@@ -13,7 +13,6 @@ SUITES = (
     "tests/recipes/test_frameworks.py",
     "tests/recipes/test_listing.py",
     "tests/recipes/test_declarations.py",
-    "tests/test_frameworks_page.py",
 )
 """Tests that hold for every framework of the registry; test_how_to_suites.py runs all suites."""
 

@@ -82,7 +82,7 @@ REFUSED = {4: "an index, or the length of a loop, takes too many values"}
 
 
 # 3079 takes a cosine of float32 numbers, which enlarges their rounding to more than 5e-8
-@pytest.mark.sample(every=4)
+@pytest.mark.sample(every=8)
 @pytest.mark.parametrize("seed", [*range(160), 3079])
 def test_a_generated_function_is_read_or_refused(seed: int) -> None:
     with warnings.catch_warnings():

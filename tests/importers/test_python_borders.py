@@ -578,7 +578,7 @@ def entries_of_tables(seed: int) -> Callable[[int], float]:
     return function
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize("seed", range(48))
 def test_entries_of_tables_in_rounds_indices_and_conditions(seed: int) -> None:
     """SymPy folds a table in a condition by sets of numbers, for hours."""

@@ -40,7 +40,7 @@ WITH_GRADIENTS = [name for name in RULES if name not in ("sign", "sgn")]
 
 
 @pytest.mark.sample(every=30)
-# 4 s; that of layer norm has the same sums.
+# Its proof takes 4 s.
 @pytest.mark.parametrize("name", marking_slow(RULES, ("native_group_norm",)))
 def test_the_backward_is_proved(name: str) -> None:
     rule = RULES[name]

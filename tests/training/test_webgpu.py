@@ -53,7 +53,7 @@ def assert_same_training(folder: Path, batches: Sequence[Any]) -> None:
 
 
 @pytest.mark.sample(every=18)
-# Recurrences are written as one node a place; here `--exhaustive` has 10 s for one of them.
+# It takes 10 s.
 @pytest.mark.parametrize("name", marking_slow(EXPORTED, ("gru, both directions",)))
 def test_losses_are_those_of_the_ordinary_files(name: str, tmp_path: Path) -> None:
     entry = ZOO[name]

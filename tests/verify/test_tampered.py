@@ -39,6 +39,7 @@ def small_subjects() -> list[Subject]:
     return [subjects()[name]() for name in SMALL]
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("value", VALUES)
 def test_a_value_that_is_not_the_operand_is_not_proved_to_be(
     value: str, small_subjects: list[Subject]

@@ -15,7 +15,7 @@ from closedform.verify.tactics.escalation import (
     signs_by,
 )
 from closedform.verify.tactics.integers import conditions_of, eliminate, integer_cases, tighten
-from closedform.verify.tactics.solver import SolverMode
+from closedform.verify.tactics.solver import SolverMode, session
 from closedform.verify.terms.build import (
     FALSE,
     ONE,
@@ -119,7 +119,7 @@ def test_a_long_chain_is_split_at_once() -> None:
 
 def test_too_many_cases_end_the_splitting() -> None:
     many = add(*(absolute(symbol(f"a{index}")) for index in range(12)))
-    with pytest.raises(TooManyCases):
+    with session(), pytest.raises(TooManyCases):
         split(Sequent((), less(many, ZERO), {}), LONG)
 
 

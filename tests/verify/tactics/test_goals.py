@@ -14,7 +14,7 @@ from tests.verify.goals_schedules import CASES, schedule_goals
 GOALS = distinct((*schedule_goals(), *equality_goals(), *optimizer_goals()))
 
 
-@pytest.mark.sample(every=2)
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("goal", GOALS[::3], ids=lambda goal: goal.name)
 def test_goal_is_decided_as_expected(goal: Goal) -> None:
     verdict = prove(goal.goal, assume=goal.assume)

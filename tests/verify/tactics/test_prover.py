@@ -259,7 +259,7 @@ def nested_clock(depth: int) -> sp.Expr:
 
 @pytest.mark.parametrize("name", ADVERSARIAL)
 def test_the_effort_is_kept(name: str) -> None:
-    seconds = 0.6
+    seconds = 0.3
     goal = ADVERSARIAL[name]()
     gc.freeze()  # a collection that looks at the objects of all earlier tests takes a second
     begun = time.process_time()

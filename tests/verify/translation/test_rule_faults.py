@@ -41,7 +41,7 @@ def test_planted_faults_are_caught(module: ModuleType) -> None:
 
 
 @pytest.mark.sample(every=2)
-# The six shapes of adafactor take 9 s.
+# Its four faults take 9 s.
 @pytest.mark.parametrize("name", marking_slow(RULES, ("adafactor",)))
 def test_the_graph_of_a_rule_is_not_proved_to_be_a_faulty_one(name: str) -> None:
     sample = OF_RULES.sample(name)

@@ -260,7 +260,7 @@ def _log(log: LogSource, key: str, offset: int | None) -> Log:
 
 
 def _checked_offset(offset: Any) -> int:
-    if isinstance(offset, int | np.integer) and abs(offset) <= LAST_STEP:
+    if isinstance(offset, int | np.integer) and abs(int(offset)) <= LAST_STEP:
         return int(offset)
     raise ArgumentError(
         f"offset must be an integer from {-LAST_STEP} to {LAST_STEP}, got {describe(offset)}",

@@ -1,6 +1,7 @@
 """Deliberate mistakes: each is one clear error that says what was expected, given and to do."""
 
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,26 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "`closedform diff` takes all of them",
     ),
     "difference to a rule": (lambda: cf.diff(LR, untyped(SGD)), "b must be a Schedule"),
+    "until beyond all steps": (
+        lambda: cf.diff(LR, cf.schedules.constant(1), until=10**400),
+        "until must be an integer of at least 1 and at most 1125899906842624, got int",
+    ),
+    "an offset beyond all steps": (
+        lambda: cf.recover(dict.fromkeys(range(6), 0.1), offset=-(10**400)),
+        "offset must be an integer from -",
+    ),
+    "an offset as text": (
+        lambda: cf.recover(dict.fromkeys(range(6), 0.1), offset=untyped("1")),
+        "got str '1' (recover)",
+    ),
+    "a decimal minus a schedule": (
+        lambda: untyped(Decimal("nan")) - LR,
+        "the summand must be a number, got Decimal",
+    ),
+    "a schedule times a complex number": (
+        lambda: LR * untyped(1j),
+        "must be a number, got complex 1j",
+    ),
     "until as text": (lambda: cf.diff(LR, LR, until=untyped("3")), "until must be an integer"),
     "writing nothing": (
         lambda: cf.write_recipe(ANY, "olmo"),

@@ -176,6 +176,20 @@ def test_verdicts_hold_for_the_values_of_the_framework(
 B8 = {"global_batch_size": 8}
 
 
+@pytest.mark.parametrize("rate", [1e-3, 1e20])
+def test_restarts_are_written_back(rate: float) -> None:
+    config = {
+        "learning_rate": rate,
+        "warmup_steps": 100,
+        "lr_scheduler_type": "cosine_with_restarts",
+        "lr_scheduler_kwargs": {"num_cycles": 2},
+        "max_steps": 1000,
+    }
+    written = write_recipe(load_recipe(config), "transformers")
+    assert written.verdict is Verdict.EXACT
+    assert "lr_scheduler_type: cosine_with_restarts" in written.text
+
+
 def test_conversion_between_two_clocks_is_exact() -> None:
     flags = {"lr": 1e-3, "min-lr": 1e-4, "train-iters": 100, "lr-warmup-iters": 10}
     config = {**flags, "lr-decay-style": "cosine", "adam-beta2": 0.95, "clip-grad": 0.5}

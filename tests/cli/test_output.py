@@ -97,6 +97,14 @@ def test_files_are_not_overwritten(model: Path, tmp_path: Path) -> None:
         found(*command, "--force")
 
 
+def test_a_log_without_steps_has_no_plot(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text(f"step,lr\n{'9' * 400},0.1\n1e99999999999,0.1\n", encoding="utf-8")
+    result = invoke("plot", log)
+    assert result.exit_code == 4
+    assert result.stderr == f"error: the log has no steps with values ({log})\n"
+
+
 def test_the_path_of_a_file_does_not_become_a_folder(tmp_path: Path) -> None:
     words = ["export", "sgd", "--lr", "0.5", "--params", "w=3", "-o", tmp_path / "c.txt"]
     result = invoke(*words)

@@ -45,6 +45,19 @@ def test_a_schedule_is_a_learning_rate() -> None:
     assert float(numpy(rate(steps))) == pytest.approx(LR(11), rel=1e-7)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 2), (0,)])
+@pytest.mark.parametrize(
+    "schedule", [LR, cf.schedules.constant(0.5), cf.schedules.linear(0.5, 0.5, 10)]
+)
+def test_values_have_the_shape_of_the_steps(schedule: cf.Schedule, shape: tuple[int, ...]) -> None:
+    steps = np.arange(np.prod(shape, dtype=np.int64), dtype=np.int32).reshape(shape)
+    wanted = np.vectorize(schedule, otypes=[np.float32])(steps) if steps.size else steps
+    for given in (steps, keras.ops.convert_to_tensor(steps)):
+        values = numpy(cf.to_keras(schedule)(given))
+        assert values.shape == shape
+        np.testing.assert_allclose(values, wanted, rtol=1e-6)
+
+
 def stepped(optimizer: Any, count: int) -> dict[str, np.ndarray]:
     """The variables after some steps with drawn gradients."""
     variables = [keras.Variable(value, name=name) for name, value in draw(1, SHAPES).items()]

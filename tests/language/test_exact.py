@@ -13,7 +13,7 @@ import sympy as sp
 
 import closedform as cf
 from closedform.compiler import compile_schedule
-from closedform.errors import DomainError
+from closedform.errors import DomainError, LimitError
 from closedform.ir import DType
 from closedform.ir.evaluate import evaluate
 from closedform.language import floor_div, floor_mod, t
@@ -169,3 +169,15 @@ def test_a_constant_in_float32_is_the_nearest_one() -> None:
 def test_a_sign_of_equal_cosines_beyond_a_turn_is_0(step: int) -> None:
     difference = 2 * sp.cos(sp.pi * t / 300) - 2 * sp.cos(sp.pi / 75)
     assert value_at(sp.sign(difference), {t: sp.Integer(step)}) == 0
+
+
+@pytest.mark.parametrize("base", [sp.Integer(10), sp.Rational(9, 10)])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_power_of_an_exponent_without_end_is_refused(base: sp.Expr, sign: int) -> None:
+    """The loop of mpmath over the bits of the exponent takes seconds for ``10 ** (400 ** t)``."""
+    value = cf.Schedule(base ** (sign * sp.Integer(400) ** t))
+    assert value.exact(2)
+    with pytest.raises(LimitError, match="exponent of more than 1000 bits: write its limit, 0"):
+        value.exact(200)
+    with pytest.raises(LimitError, match="exponent of more than 1000 bits"):
+        value.exact(20_000)  # the exponent is a Float

@@ -287,6 +287,11 @@ def test_text_has_length_hyperparameters_and_values_where_the_formula_changes() 
     )
 
 
+def test_text_of_numbers_beyond_floats() -> None:
+    curve = schedules.linear(-(sp.Integer(10) ** 400), 0, 2**63 - 1)
+    assert repr(curve) == "<Schedule 'linear': end = 0, start = -1.00000e+400, steps = 9.22337e+18>"
+
+
 def test_text_of_an_open_schedule_has_no_values() -> None:
     curve = schedules.linear(0, 1, 10).unbind("end")
     assert str(curve) == "linear, 10 steps\n  end = open, start = 0, steps = 10"

@@ -1,10 +1,12 @@
 """Values that a Python config determines are those of Python; everything else is left open."""
 
+import ast
 import random
 
 import pytest
 
 from closedform.errors import ConfigError
+from closedform.recipes.documents.python.syntax import source_text
 from closedform.recipes.documents.python_text import parsed_python
 from closedform.recipes.documents.values import Unresolved
 from tests.recipes import python_programs
@@ -98,3 +100,8 @@ def test_hostile_configs_are_refused_in_little_time() -> None:
     ):
         with pytest.raises(ConfigError):
             parsed_python(text, "config.py")
+
+
+def test_the_text_of_an_integer_that_python_does_not_write() -> None:
+    tree = ast.parse(f"[0x{'f' * 4000} for milestone in milestones]")
+    assert source_text(tree) == "an integer of more than 4,300 digits"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from closedform import schedules as library
-from closedform.errors import DefinitionError, DomainError
+from closedform.errors import DefinitionError, DomainError, LimitError
 
 BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "negative rate": (
@@ -24,6 +24,12 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: library.warm_restarts(1, 0, 5, multiplier=0),
         DomainError,
         "multiplier must be an integer >= 1, got 0 (warm_restarts)",
+    ),
+    "restarts": (
+        lambda: library.warm_restarts(1, 0, 5, multiplier=2, restarts=10**9),
+        LimitError,
+        "restarts must be at most 1000 where periods grow, got int 1000000000 (warm_restarts): "
+        "leave it out: restarts then reach beyond the last step of the clock",
     ),
     "mode": (
         lambda: library.cyclic(0, 1, 5, mode="triangle"),

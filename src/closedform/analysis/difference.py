@@ -16,7 +16,7 @@ from closedform import markup
 from closedform.delegation import functions
 from closedform.effort import Effort
 from closedform.errors import ArgumentError, DomainError, UnknownNameError, describe
-from closedform.ir.types import FloatArray, StepArray
+from closedform.ir.types import MAX_STEP, FloatArray, StepArray
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
 from closedform.recipes.logs import OFFSETS, Log, Logged
@@ -210,8 +210,11 @@ def diff(a: Source, b: Source, until: int | None = None) -> Difference:
                 hint="load_recipe reads a config, from_python a function of the step, from_onnx a "
                 "file; `closedform diff` takes all of them",
             )
-    if until is not None and (isinstance(until, bool) or not isinstance(until, int) or until < 1):
-        raise ArgumentError(f"until must be an integer of at least 1, got {until!r}")
+    is_count = isinstance(until, int) and not isinstance(until, bool)
+    if until is not None and not (is_count and 1 <= until <= MAX_STEP):
+        raise ArgumentError(
+            f"until must be an integer of at least 1 and at most {MAX_STEP}, got {describe(until)}"
+        )
     first_difference: Difference | None = None
     for left, right, name in _read_in_turn(a, b):
         difference = _differences(left, right, until)

@@ -141,7 +141,9 @@ class KerasSchedule(keras.optimizers.schedules.LearningRateSchedule):  # type: i
                 the value outside is NaN instead.
         """
         steps, is_outside = _read_steps(step, f"schedule {self.name!r}")
-        value = keras.ops.cast(self._run({naming.STEP: steps})["value"], keras.backend.floatx())
+        result = keras.ops.cast(self._run({naming.STEP: steps})["value"], keras.backend.floatx())
+        # The graph of a constant has no step.
+        value = keras.ops.broadcast_to(result, keras.ops.shape(steps))
         return value if is_outside is None else keras.ops.where(is_outside, math.nan, value)
 
     def get_config(self) -> dict[str, str]:

@@ -166,4 +166,7 @@ def _value(schedule: Schedule, step: int) -> str:
 
 
 def _decimal(number: sp.Expr) -> str:
-    return f"{to_float(number):.6g}"
+    try:
+        return f"{to_float(number):.6g}"
+    except OverflowError:
+        return str(sp.N(number, 6))

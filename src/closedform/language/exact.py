@@ -17,7 +17,7 @@ import sympy as sp
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import BooleanFunction
 
-from closedform.errors import DomainError
+from closedform.errors import DomainError, LimitError
 from closedform.language.enclosures import Resolve, floor_of, sign_of
 from closedform.language.integers import FloorDiv, FloorMod
 from closedform.language.sizes import check_exponentials
@@ -27,6 +27,8 @@ from closedform.magnitude import bits, power_bits
 _DIGITS = 60
 # Rational powers of more bits than this become Floats: (999/1000)**(2**50) would never end.
 _MOST_BITS = 100_000
+_MOST_EXPONENT_BITS = 1000
+_LARGEST_EXPONENT = sp.Integer(2**_MOST_EXPONENT_BITS)
 _LONG_DIGITS = 80
 
 # Roots of rational numbers of more bits than this become Floats: SymPy factors the base, which took
@@ -236,6 +238,13 @@ def _branch(expr: sp.Piecewise, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
 
 def _power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
     """A power, as a Float of many digits where the exact one would be too long to work out."""
+    is_number = exponent.is_Rational or exponent.is_Float
+    # The time of SymPy grows with the cube of these bits.
+    if is_number and abs(exponent) > _LARGEST_EXPONENT and base not in (0, 1):
+        raise LimitError(
+            f"a power has an exponent of more than {_MOST_EXPONENT_BITS} bits",
+            hint="write its limit, 0 for a large negative exponent",
+        )
     if base.is_Rational and exponent.is_Rational:
         number = _fraction(base)
         is_long_root = exponent.q > 1 and bits(number) > _LARGEST_ROOT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -542,9 +543,8 @@ class Schedule:
 
 
 def _is_operand(value: object) -> bool:
-    """Whether a value can be added to a schedule or multiplied with it."""
-    numbers = int | float | Fraction | sp.Expr | Schedule
-    return isinstance(value, numbers) and not isinstance(value, bool)
+    """Whether a value is a schedule or a number; those that are not exact numbers are refused."""
+    return isinstance(value, numbers.Number | sp.Expr | Schedule) and not isinstance(value, bool)
 
 
 def check_schedule(value: object, subject: str, where: str | None = None) -> None:

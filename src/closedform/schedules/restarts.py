@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy as sp
 
-from closedform.errors import DomainError
+from closedform.errors import DomainError, LimitError, describe
 from closedform.language import Schedule, exact_number, floor_mod, hyper, t
 from closedform.language.aliases import Count, Number, Steps
 from closedform.language.compose import product
@@ -20,6 +20,8 @@ from closedform.schedules.blends import along_cosine, along_line
 
 # The last step of the clock (lowering/analysis/domain.py): restarts beyond it are never met.
 _LAST_RESTART = 2**50
+_MOST_RESTARTS = 1000
+"""Of periods that grow: 50 reach the last step of the clock."""
 
 
 @with_lengths
@@ -61,6 +63,12 @@ def warm_restarts(
     number = run_length(steps, "steps", where)
     factor = whole_number(multiplier, "multiplier", where, least=1)
     count = None if restarts is None else whole_number(restarts, "restarts", where, least=0)
+    if factor > 1 and count is not None and count > _MOST_RESTARTS:
+        raise LimitError(
+            f"restarts must be at most {_MOST_RESTARTS} where periods grow, got {describe(count)}",
+            where=where,
+            hint="leave it out: restarts then reach beyond the last step of the clock",
+        )
     n = steps_symbol(number)
     sums = _sums_of_powers(factor, count)
     if factor > 1:

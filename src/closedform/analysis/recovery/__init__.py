@@ -117,7 +117,7 @@ def recover(
     """
     if digits is not None and not 1 <= digits <= 17:
         raise ArgumentError(f"digits must be from 1 to 17, got {digits}")
-    read = _log(log, key, offset)
+    read = _log(log, key, None if offset is None else _checked_offset(offset))
     if key not in read.values:
         raise UnknownNameError(
             f"the log has no values of {key!r}", where=read.source, hint=nearest(key, read.values)
@@ -257,6 +257,15 @@ def _log(log: LogSource, key: str, offset: int | None) -> Log:
     cells: list[str | None] = [repr(_logged_float(value)) for value in log.values()]
     steps = tuple(_logged_step(step) - (offset or 0) for step in log)
     return Log(steps, {key: logged_values(cells)}, "<mapping>")
+
+
+def _checked_offset(offset: Any) -> int:
+    if isinstance(offset, int | np.integer) and abs(int(offset)) <= LAST_STEP:
+        return int(offset)
+    raise ArgumentError(
+        f"offset must be an integer from {-LAST_STEP} to {LAST_STEP}, got {describe(offset)}",
+        where="recover",
+    )
 
 
 def _logged_step(step: Any) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -101,7 +100,7 @@ def _turns(schedule: Schedule, total: int) -> set[int]:
     for shift, length in periods(schedule):
         count = int(sp.ceiling((total - shift) / length)) + 1
         if length > 1 and 0 < count <= MOST_SEGMENTS:
-            marks = (math.ceil(shift + index * length) for index in range(count))
+            marks = (int(sp.ceiling(shift + index * length)) for index in range(count))
             turns |= {mark for mark in marks if mark > 0}
     return turns
 

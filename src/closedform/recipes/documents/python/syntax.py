@@ -20,7 +20,11 @@ def dotted_name(node: ast.expr) -> str | None:
 
 def source_text(node: ast.AST) -> str:
     """Returns the code of a node in a line, cut after 80 characters."""
-    return shortened(" ".join(ast.unparse(node).split()), 80)
+    try:
+        text = ast.unparse(node)
+    except ValueError:  # from hexadecimal digits: Python writes no more than 4,300 decimal ones
+        return "an integer of more than 4,300 digits"
+    return shortened(" ".join(text.split()), 80)
 
 
 def bound_names(node: ast.AST) -> list[str]:

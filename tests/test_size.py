@@ -9,6 +9,7 @@ import io
 import subprocess
 import tokenize
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,23 +19,23 @@ from tools.__main__ import MODULES
 
 SOURCE = ROOT / "src" / "closedform"
 CAPS = {
-    "analysis": 7114,
+    "analysis": 7123,
     "api": 749,
-    "cli": 3456,
-    "exporters": 3871,
+    "cli": 3459,
+    "exporters": 3872,
     "frameworks": 21500,
     "importers": 14733,
     "ir": 4299,
-    "language": 3718,
+    "language": 3729,
     "laws": 1439,
     "lowering": 4287,
     "modules": 1270,
     "optimizers": 3682,
     "plotting": 734,
-    "recipes": 6375,
+    "recipes": 6379,
     "runtime": 2440,
     "scaling": 555,
-    "schedules": 1647,
+    "schedules": 1654,
     "torch": 6493,
     "training": 12641,
     "transforms": 1058,
@@ -75,6 +76,7 @@ def package_of(name: str) -> str:
     return parts[0] if len(parts) > 1 else "modules"
 
 
+@cache
 def sizes() -> Counter[str]:
     """The code lines of each file of src by its path."""
     return Counter(
@@ -86,6 +88,7 @@ def sizes() -> Counter[str]:
 
 
 def totals() -> Counter[str]:
+    """The code lines of each package."""
     total: Counter[str] = Counter()
     for name, size in sizes().items():
         total[package_of(name)] += size

@@ -57,6 +57,7 @@ NAMED = {
     "restarts": (
         "warm_restarts(1, 0.1, 20, multiplier=2, restarts=10**400)", "refused", "at most 1000",
     ),
+    "cosine beyond floats": ("one_cycle_momentum(-0.0, sp.pi*10**400, 100).verify()", "value", ""),
     "end of a comparison": (
         "cf.diff(RISE, FALL, until=10**5000)", "refused", "and at most 1125899906842624",
     ),

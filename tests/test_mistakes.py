@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sympy as sp
 
 import closedform as cf
 from closedform import Group, OptimizerSession, ScheduleSession, optimizers, schedules, transforms
@@ -121,6 +122,10 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "an offset beyond all steps": (
         lambda: cf.recover(dict.fromkeys(range(6), 0.1), offset=-(10**400)),
         "offset must be an integer from -",
+    ),
+    "a logged value without an end": (
+        lambda: cf.recover({1: 0.1, 2: 0.2, 3: untyped(sp.exp(sp.exp(sp.exp(20))))}),
+        "a value of a log has an exponential whose exponent is beyond",
     ),
     "an offset as text": (
         lambda: cf.recover(dict.fromkeys(range(6), 0.1), offset=untyped("1")),

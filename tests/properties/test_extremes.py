@@ -51,6 +51,16 @@ NAMED = {
     "plot": (
         "cosine(1, 0, 10**20).plot(os.path.join(place, 'x.svg'))", "refused", "at most 2**50",
     ),
+    "tower": (
+        "def f(step):\n    return 0.1 * 10**400 ** step\nprint(cf.from_python(f))", "value", "",
+    ),
+    "restarts": (
+        "warm_restarts(1, 0.1, 20, multiplier=2, restarts=10**400)", "refused", "at most 1000",
+    ),
+    "cosine beyond floats": ("one_cycle_momentum(-0.0, sp.pi*10**400, 100).verify()", "value", ""),
+    "end of a comparison": (
+        "cf.diff(RISE, FALL, until=10**5000)", "refused", "and at most 1125899906842624",
+    ),
     "exponentials": (
         "cf.Schedule(cf.t * sp.exp(sp.exp(sp.exp(20))))", "refused", "exponent is beyond",
     ),

@@ -23,6 +23,7 @@ And where the values of the direct form ``a*s + c`` may, it is ``(a*s + (c - fl(
 from __future__ import annotations
 
 import math
+import sys
 
 import sympy as sp
 
@@ -168,7 +169,7 @@ def _has_two_ends(floor: sp.Rational, height: sp.Rational, dtype: DType) -> bool
     The sine is followed by the roundings of ``s + r``, of the constant and of the product. From the
     top the first of them is none where it weighs most.
     """
-    if dtype is not DType.F64 or floor != 0:
+    if dtype is not DType.F64 or floor != 0 or 2 * height > sys.float_info.max:
         return False
     unit = _unit(2 * height)
     sine = sp.Rational(_SINE_UNITS + 1, 2**53) * height

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
+import sympy as sp
 
 from closedform.analysis.recovery.compositions import GOOD, shortest
 from closedform.analysis.recovery.marks import Points
@@ -17,6 +18,7 @@ from closedform.analysis.recovery.usual import Usual, usual_schedules
 from closedform.errors import ArgumentError, UnknownNameError, describe, nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.language.aliases import Number
+from closedform.language.sizes import check_exponentials
 from closedform.magnitude import LAST_STEP
 from closedform.recipes.logs import OFFSETS, Log, Logged, logged_values, read_log
 
@@ -280,6 +282,8 @@ def _logged_step(step: Any) -> int:
 
 
 def _logged_float(value: Any) -> float:
+    if isinstance(value, sp.Expr):
+        check_exponentials(value, "a value of a log")
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError) as error:

@@ -19,7 +19,7 @@ from tools.__main__ import MODULES
 
 SOURCE = ROOT / "src" / "closedform"
 CAPS = {
-    "analysis": 7123,
+    "analysis": 7127,
     "api": 749,
     "cli": 3459,
     "exporters": 3872,
@@ -28,7 +28,7 @@ CAPS = {
     "ir": 4299,
     "language": 3729,
     "laws": 1439,
-    "lowering": 4287,
+    "lowering": 4288,
     "modules": 1270,
     "optimizers": 3682,
     "plotting": 734,

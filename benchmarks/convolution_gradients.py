@@ -1,7 +1,7 @@
 """The forms of the gradient of a convolution in its weight, by time in onnxruntime.
 
 python -m benchmarks.convolution_gradients  writes the table of the fastest form of each class of
-                                            shapes to training/tracing/convolution_costs.py
+                                            shapes to training/to_onnx/convolution_costs.py
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from benchmarks._side_by_side import machine
 from closedform.runtime.onnx_session import open_session
-from closedform.training.tracing import convolution_costs
-from closedform.training.tracing.convolutions import FORMS, Geometry
-from closedform.training.tracing.onnx_program import write_onnx
-from closedform.training.tracing.onnx_registry import onnx_decompositions
+from closedform.training.to_onnx import convolution_costs
+from closedform.training.to_onnx.convolutions import FORMS, Geometry
+from closedform.training.to_onnx.onnx_program import write_onnx
+from closedform.training.to_onnx.onnx_registry import onnx_decompositions
 
 ROWS = 16
 CHANNELS = (4, 32, 64, 128)

@@ -13,7 +13,7 @@ import closedform as cf
 from closedform.effort import Effort
 from closedform.errors import ClosedFormError, ExportError, VerificationError
 from closedform.importers.onnx_checks import IR_VERSIONS, NAMES_OF_ANY_DOMAIN, OPSETS, is_of_engine
-from closedform.training.onnx_torch.module import read_module
+from closedform.training.from_onnx.module import read_module
 from closedform.verify.translation.rule_files import validate_file
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model

@@ -13,7 +13,7 @@ import torch
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from closedform.errors import ExportError
-from closedform.training.onnx_torch import read_module
+from closedform.training.from_onnx import read_module
 
 NUMBERS = np.random.default_rng(0)
 Arrays = Mapping[str, Any]

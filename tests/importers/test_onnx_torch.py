@@ -15,9 +15,9 @@ import torch
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from closedform.errors import ExportError
-from closedform.training.onnx_torch import read_module
-from closedform.training.onnx_torch.known import MOVED
-from closedform.training.onnx_torch.module import ROWS
+from closedform.training.from_onnx import read_module
+from closedform.training.from_onnx.known import MOVED
+from closedform.training.from_onnx.module import ROWS
 
 NUMBERS = np.random.default_rng(0)
 

@@ -12,9 +12,9 @@ import pytest
 from onnx import helper
 
 from closedform.errors import VerificationError
-from closedform.training.tracing.decompositions import _BACKWARD
-from closedform.training.tracing.elementary import ELEMENTARY
-from closedform.training.tracing.normalisation import NORMALISATION
+from closedform.training.to_onnx.decompositions import _BACKWARD
+from closedform.training.to_onnx.elementary import ELEMENTARY
+from closedform.training.to_onnx.normalisation import NORMALISATION
 from closedform.verify.terms.build import opaque, symbol
 from closedform.verify.terms.sympy_io import to_sympy
 from tests.proofs.gradient_faults import planted_faults

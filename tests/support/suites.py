@@ -321,8 +321,8 @@ SUITES = (
     compared_suite(
         "referee",
         "edits of steps of optimizers that jax2onnx wrote, against the rules of optax",
-        "tests/verify/translation/compare_referee.py",
-        "tests/verify/translation/compare_rewrites.py",
+        "tests/referee/compare_referee.py",
+        "tests/referee/compare_rewrites.py",
     ),
     # Fifteen minutes on one core; the accelerated packages run on the CPU.
     compared_suite(

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-from closedform.training.tracing import trace as tracing
+from closedform.training.to_onnx import trace as tracing
 
 _TRACES: dict[tuple[object, ...], tracing.Trace] = {}
 

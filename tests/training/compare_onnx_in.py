@@ -13,10 +13,10 @@ from torch import nn
 from torch.nn import functional
 
 from closedform.runtime.onnx_session import open_session
-from closedform.training.onnx_torch import OnnxModule, read_module
-from closedform.training.tracing.arrays import array_of
-from closedform.training.tracing.onnx_registry import quiet
-from closedform.training.tracing.trace import trace
+from closedform.training.from_onnx import OnnxModule, read_module
+from closedform.training.to_onnx.arrays import array_of
+from closedform.training.to_onnx.onnx_registry import quiet
+from closedform.training.to_onnx.trace import trace
 from tests.training.zoo import Recurrent
 
 TOLERANCE = 1e-5

@@ -19,7 +19,7 @@ import torch
 
 from closedform.errors import ExportError, SessionError
 from closedform.runtime.onnx_session import open_session
-from closedform.training.tracing.trace import trace
+from closedform.training.to_onnx.trace import trace
 from tests.support.thread_search import SMALLEST, NodeRun, largest_difference, node_runs
 from tests.training.functions import FUNCTIONS
 from tests.training.methods import METHODS

@@ -10,7 +10,7 @@ import pytest
 from onnx import ModelProto
 
 from closedform.errors import ExportError
-from closedform.training.tracing.trace import trace
+from closedform.training.to_onnx.trace import trace
 from closedform.training.webgpu.step import WEBGPU_FILE, webgpu_models
 from tests.training.op_samples import Sample, operators, samples
 from tests.training.webgpu_files import KINDS, Arrays

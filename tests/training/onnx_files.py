@@ -22,7 +22,7 @@ import torch
 from onnx import ModelProto, helper, load_model_from_string
 from PIL import Image, ImageDraw
 
-from closedform.training.onnx_torch import read_module
+from closedform.training.from_onnx import read_module
 from tests.support.inputs import ROOT
 
 CACHE = ROOT / "build" / "packages"

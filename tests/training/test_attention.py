@@ -17,8 +17,8 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from closedform.runtime.onnx_session import open_session
-from closedform.training.tracing.attention import attention
-from closedform.training.tracing.trace import trace
+from closedform.training.to_onnx.attention import attention
+from closedform.training.to_onnx.trace import trace
 from tests.training.op_samples import Result, Variant, outcome
 
 Mask = Callable[[torch.Tensor], torch.Tensor]

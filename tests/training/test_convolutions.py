@@ -11,10 +11,10 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from closedform.runtime.onnx_session import open_session
-from closedform.training.tracing.convolution_costs import FASTEST, shape_class
-from closedform.training.tracing.convolutions import FORMS, Geometry, unconvolve
-from closedform.training.tracing.onnx_program import write_onnx
-from closedform.training.tracing.onnx_registry import onnx_decompositions
+from closedform.training.to_onnx.convolution_costs import FASTEST, shape_class
+from closedform.training.to_onnx.convolutions import FORMS, Geometry, unconvolve
+from closedform.training.to_onnx.onnx_program import write_onnx
+from closedform.training.to_onnx.onnx_registry import onnx_decompositions
 
 Given = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Geometry]
 """The input, the gradient in the output, the weight, and the geometry of a convolution."""

@@ -13,9 +13,9 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.runtime.onnx_session import open_session
-from closedform.training.tracing import decompositions, elementary
-from closedform.training.tracing.onnx_registry import registry
-from closedform.training.tracing.trace import trace
+from closedform.training.to_onnx import decompositions, elementary
+from closedform.training.to_onnx.onnx_registry import registry
+from closedform.training.to_onnx.trace import trace
 
 _LAYERS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "plain": (nn.Conv2d(2, 3, 3), (7, 6)),

@@ -13,7 +13,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnxscript import ir
 
 from closedform.runtime.onnx_session import open_session
-from closedform.training.tracing.factors import merge_factors
+from closedform.training.to_onnx.factors import merge_factors
 
 Nodes = list[NodeProto]
 

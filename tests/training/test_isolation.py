@@ -16,8 +16,8 @@ from torch.utils import _pytree as pytree
 from closedform import optimizers
 from closedform.errors import ExportError
 from closedform.training import TrainSession, export
-from closedform.training.tracing.isolation import plain_kernels
-from closedform.training.tracing.onnx_registry import quiet
+from closedform.training.to_onnx.isolation import plain_kernels
+from closedform.training.to_onnx.onnx_registry import quiet
 
 
 class Situations(nn.Module):

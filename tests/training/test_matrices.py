@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from closedform.training.tracing.forms import FORMS
-from closedform.training.tracing.matrices import LARGEST, MATRICES
-from closedform.training.tracing.trace import trace
+from closedform.training.to_onnx.forms import FORMS
+from closedform.training.to_onnx.matrices import LARGEST, MATRICES
+from closedform.training.to_onnx.trace import trace
 
 _ATEN = torch.ops.aten
 

@@ -14,10 +14,10 @@ from torch.nn.functional import cross_entropy
 import closedform as cf
 from closedform import training
 from closedform.errors import ExportError
-from closedform.training.tracing import comparison, onnx_program, trace
-from closedform.training.tracing.batch import read_batch
-from closedform.training.tracing.forward import Forward
-from closedform.training.tracing.probe import run_eagerly
+from closedform.training.to_onnx import comparison, onnx_program, trace
+from closedform.training.to_onnx.batch import read_batch
+from closedform.training.to_onnx.forward import Forward
+from closedform.training.to_onnx.probe import run_eagerly
 
 BATCH = torch.randint(0, 9, (4, 5)), torch.randint(0, 3, (4,))
 

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 from onnxscript import ir
 
 from closedform.runtime.onnx_session import open_session
-from closedform.training.tracing.moves import merge_moves
+from closedform.training.to_onnx.moves import merge_moves
 
 Nodes = list[onnx.NodeProto]
 

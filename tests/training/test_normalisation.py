@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from closedform.runtime.onnx_session import open_session
-from closedform.training.tracing.trace import trace
+from closedform.training.to_onnx.trace import trace
 
 
 class _Norms(nn.Module):

@@ -11,8 +11,8 @@ import torch
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from closedform.runtime.onnx_session import open_session, run_on
-from closedform.training.onnx_torch import read_module
-from closedform.training.tracing.trace import trace
+from closedform.training.from_onnx import read_module
+from closedform.training.to_onnx.trace import trace
 
 ROWS = np.array([[0, 1, 1], [2, -1, 2]])
 POINTS = np.array([[[0, 1], [2, -1]], [[1, 0], [0, 1]]])

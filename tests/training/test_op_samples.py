@@ -12,7 +12,7 @@ from onnxruntime import InferenceSession
 from torch import nn
 
 from closedform.training.tables import union
-from closedform.training.tracing.trace import trace
+from closedform.training.to_onnx.trace import trace
 from tests.support.sampling import marking_slow
 from tests.training.op_samples import Result, operators, outcome, samples, variants
 from tools import build_training_operators as build

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from closedform.runtime.onnx_session import open_session
-from closedform.training.tracing.trace import trace
+from closedform.training.to_onnx.trace import trace
 
 Tensor = torch.Tensor
 Function = Callable[[Tensor], Tensor]

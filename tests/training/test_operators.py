@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from closedform.training.tracing.operators import ATEN, PRIMS, AbsentOperator
+from closedform.training.to_onnx.operators import ATEN, PRIMS, AbsentOperator
 
-TRACING = Path(__file__).parents[2] / "src/closedform/training/tracing"
+TRACING = Path(__file__).parents[2] / "src/closedform/training/to_onnx"
 REMOVED = {"ATEN.cholesky": (2, 14)}
 """Operators by the first version of torch without them."""
 

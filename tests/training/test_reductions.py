@@ -14,7 +14,7 @@ from torch import nn
 
 import closedform as cf
 from closedform import training
-from closedform.training.tracing.reductions import reduction_stages
+from closedform.training.to_onnx.reductions import reduction_stages
 
 
 @pytest.mark.parametrize("rank", range(1, 6))

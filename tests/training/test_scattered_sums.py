@@ -16,8 +16,8 @@ from torch.nn.functional import cross_entropy, embedding, interpolate
 from closedform import optimizers, transforms
 from closedform.runtime.onnx_session import open_session, run_on
 from closedform.training import TrainSession, export
-from closedform.training.tracing.scattered_sums import add_at_places
-from closedform.training.tracing.trace import trace
+from closedform.training.to_onnx.scattered_sums import add_at_places
+from closedform.training.to_onnx.trace import trace
 
 _ROWS, _WIDTH = 40, 8
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from closedform.training.tracing.forms import FORMS
-from closedform.training.tracing.specials import SPECIALS
+from closedform.training.to_onnx.forms import FORMS
+from closedform.training.to_onnx.specials import SPECIALS
 
 _ATEN = torch.ops.aten
 

@@ -19,7 +19,7 @@ from torch.nn import functional
 from closedform import UpdateRule, optimizers, schedules, transforms
 from closedform.errors import ExportError, SessionError, StateError
 from closedform.training import StepResult, TrainSession, export
-from closedform.training.tracing.batch import read_batch
+from closedform.training.to_onnx.batch import read_batch
 from tests.support.torch_exporter import traced_once
 from tests.support.unproved import expect_unproved
 from tests.training.models import CASES, STEPS, Case, batches, mlp, vectors

@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from closedform.errors import ExportError
 from closedform.runtime.onnx_session import open_session, run_on
-from closedform.training.tracing import attention, comparison, rounding
-from closedform.training.tracing.trace import trace
+from closedform.training.to_onnx import attention, comparison, rounding
+from closedform.training.to_onnx.trace import trace
 
 
 class _Attention(nn.Module):

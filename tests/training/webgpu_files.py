@@ -17,7 +17,7 @@ from closedform import UpdateRule
 from closedform.runtime.onnx_session import open_session
 from closedform.training import export
 from closedform.training.feeds import draw
-from closedform.training.tracing.batch import read_batch
+from closedform.training.to_onnx.batch import read_batch
 from closedform.training.webgpu.step import SCALARS_FILE, WEBGPU_FILE
 from tests.training.zoo import Entry
 

@@ -22,13 +22,13 @@ from closedform.runtime.shared_places import node_with_shared_places
 from closedform.training import TrainSession
 from closedform.training.assembly import assemble
 from closedform.training.feeds import draw
-from closedform.training.tracing.arrays import array_of
-from closedform.training.tracing.batch import read_batch
-from closedform.training.tracing.isolation import plain_kernels
-from closedform.training.tracing.onnx_registry import quiet
-from closedform.training.tracing.places import Places
-from closedform.training.tracing.random_operators import Drawn
-from closedform.training.tracing.trace import trace
+from closedform.training.to_onnx.arrays import array_of
+from closedform.training.to_onnx.batch import read_batch
+from closedform.training.to_onnx.isolation import plain_kernels
+from closedform.training.to_onnx.onnx_registry import quiet
+from closedform.training.to_onnx.places import Places
+from closedform.training.to_onnx.random_operators import Drawn
+from closedform.training.to_onnx.trace import trace
 from tests.training.zoo import Entry
 
 STEPS, ROWS, RATE = 20, 4, 0.02

@@ -25,8 +25,8 @@ from closedform.exporters.onnx_files import rule_models, schedule_model
 from closedform.exporters.onnx_targets import OnnxFormat
 from closedform.language import Schedule, UpdateRule
 from closedform.options import GraphOptions, ModelSpec
+from closedform.referee.own_files import judge_schedule, prove_file
 from closedform.verify.terms.verdict import Status, Verdict
-from closedform.verify.translation.own_files import judge_schedule, prove_file
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
 from tests.test_library import POSITIVE

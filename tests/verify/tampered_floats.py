@@ -14,11 +14,11 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from closedform.effort import Effort
-from closedform.verify.translation.referee import judge_step
+from closedform.referee.judgement import judge_step
+from tests.referee import foreign
 from tests.test_library import POSITIVE
 from tests.verify.tampered import RULES, Edit, Subject, subject_of_rule, subjects
 from tests.verify.tampered_values import Insertion, edit_with
-from tests.verify.translation import foreign
 
 LARGE: Mapping[int, float] = {TensorProto.FLOAT: 1e30, TensorProto.DOUBLE: 1e200}
 """By element type: a number whose square overflows, and whose inverse is not subnormal."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import onnx
 
     from closedform.exporters.onnx_targets import OnnxFormat
-    from closedform.importers.onnx_ports import PortNames
+    from closedform.referee.ports import PortNames
     from closedform.verify.claims.report import Report
 
 
@@ -315,7 +315,7 @@ def from_onnx(
         1/2
     """
     if ports is not None:
-        from closedform.verify.translation.step_rule import rules_of_file
+        from closedform.referee.rule_of_step import rules_of_file
 
         return rules_of_file(source, None if ports == "use" else ports, stored=stored)
     from closedform.verify.translation.from_onnx import from_onnx as read

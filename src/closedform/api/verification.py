@@ -21,10 +21,10 @@ from closedform.options import ANY_STEPS, GraphOptions, Precision
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from closedform.importers.onnx_ports import PortNames
+    from closedform.referee.file_report import FileReport
+    from closedform.referee.ports import PortNames
     from closedform.verify.certificates.certificate import Certificate, Engine
     from closedform.verify.claims.core import Claim
-    from closedform.verify.claims.foreign import FileReport
     from closedform.verify.claims.report import Report
 
 
@@ -105,7 +105,7 @@ def verify_file(
         ArgumentError: The source is unknown, its arguments do not fit it, or it is of another kind
             than the file.
     """
-    from closedform.verify.claims.foreign import FileReport, unknown_report
+    from closedform.referee.file_report import FileReport, unknown_report
     from closedform.verify.isolation import Ended, run_limited
 
     if not isinstance(path, str | os.PathLike):

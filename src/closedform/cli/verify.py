@@ -17,8 +17,8 @@ from closedform.cli.parser import Parser, UsageError, at_least_a_tenth
 if TYPE_CHECKING:
     from closedform.language import Schedule, UpdateRule
     from closedform.recipes import Recipe
+    from closedform.referee.file_report import ReportLine
     from closedform.verify.claims.certified import CertifiedGoal
-    from closedform.verify.claims.foreign import ReportLine
     from closedform.verify.claims.report import Report
 
 REFUTED, UNKNOWN, OUT_OF_REACH = 1, 3, 5
@@ -263,7 +263,7 @@ def _of_report(
     strict: bool,
     proof: Path | None,
 ) -> _Checked:
-    from closedform.verify.claims.foreign import row_of
+    from closedform.referee.file_report import row_of
 
     if proof is not None:
         from closedform.verify.claims.scripts import write_proofs
@@ -277,7 +277,7 @@ def _of_report(
 
 def _with_certificate(subject: _Checked, report: Report, folder: Path | None) -> _Checked:
     """A subject with the number of goals whose proofs the checker accepts."""
-    from closedform.verify.claims.foreign import row_of
+    from closedform.referee.file_report import row_of
 
     lines = []
     if folder is not None:

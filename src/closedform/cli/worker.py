@@ -9,7 +9,7 @@ from typing import Any
 from closedform.errors import ArgumentError, ClosedFormError
 from closedform.importers.onnx_graph import load_model
 from closedform.language.rule_data import rule_of_data
-from closedform.verify.claims.foreign import Source, check_file, rule_file
+from closedform.referee.file_report import Source, check_file, rule_file
 from closedform.verify.isolation import answer
 
 

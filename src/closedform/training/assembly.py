@@ -39,7 +39,7 @@ from closedform.training.session import (
     TRAIN_FILE,
     TRAINING_INFO_FILE,
 )
-from closedform.training.tracing.trace import METRIC, WRITTEN, Trace
+from closedform.training.to_onnx.trace import METRIC, WRITTEN, Trace
 
 _VALUE = "values/value/"
 """Prefix of the initializers of ``init.onnx``."""

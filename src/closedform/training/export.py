@@ -132,10 +132,10 @@ def export(
     Source: torch.fx traces the step, torch's own exporter writes the operators.
     """
     from closedform.training.assembly import assemble
-    from closedform.training.onnx_torch import OnnxModule
-    from closedform.training.tracing.forward import trained_params
-    from closedform.training.tracing.isolation import restore_on_exit
-    from closedform.training.tracing.trace import trace
+    from closedform.training.from_onnx import OnnxModule
+    from closedform.training.to_onnx.forward import trained_params
+    from closedform.training.to_onnx.isolation import restore_on_exit
+    from closedform.training.to_onnx.trace import trace
     from closedform.training.webgpu.step import webgpu_models
 
     if not isinstance(rule, UpdateRule):

@@ -65,7 +65,7 @@ def model_of(
         ExportError: The ONNX model is not supported, or ``trainable`` is given for a module.
     """
     if isinstance(model, ModelProto | str | os.PathLike):
-        from closedform.training.onnx_torch import read_module
+        from closedform.training.from_onnx import read_module
 
         module = read_module(model, trainable)
         if not module.is_chosen:

@@ -157,7 +157,7 @@ def _states(arrays: Mapping[str, Array], param: str) -> dict[str, Array]:
 
 
 def _fitting(tensor: torch.Tensor, array: Array, name: str, where: str) -> Array:
-    from closedform.training.tracing.arrays import array_of
+    from closedform.training.to_onnx.arrays import array_of
 
     value = array_of(tensor)
     if value.shape != array.shape or value.dtype != array.dtype:

@@ -10,9 +10,9 @@ from closedform.effort import Effort
 from closedform.exporters.onnx_files import rule_models
 from closedform.exporters.onnx_targets import OnnxFormat
 from closedform.options import GraphOptions, ModelSpec
+from closedform.referee.judgement import judge_step
+from closedform.referee.own_files import prove_file
 from closedform.verify.terms.verdict import Verdict
-from closedform.verify.translation.own_files import prove_file
-from closedform.verify.translation.referee import judge_step
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
 from tests.test_library import OPTIMIZERS

@@ -11,10 +11,10 @@ import torch
 from onnx import ModelProto
 
 from closedform.ir import naming
-from closedform.training.tracing.batch import read_batch
-from closedform.training.tracing.forward import Forward
-from closedform.training.tracing.onnx_program import write_onnx
-from closedform.training.tracing.symbolic import Symbols, traced_operators
+from closedform.training.to_onnx.batch import read_batch
+from closedform.training.to_onnx.forward import Forward
+from closedform.training.to_onnx.onnx_program import write_onnx
+from closedform.training.to_onnx.symbolic import Symbols, traced_operators
 
 Operation = Callable[..., torch.Tensor]
 

@@ -1,6 +1,6 @@
 """The rules whose backward is proved, by the names of torch's own table of operators.
 
-A rule that is added to the table of backwards in :mod:`closedform.training.tracing.decompositions`
+A rule that is added to the table of backwards in :mod:`closedform.training.to_onnx.decompositions`
 has to say in ``BACKWARDS`` which rules prove it, or why it is only compared with torch.
 """
 
@@ -273,4 +273,4 @@ BACKWARDS: Mapping[str, Backward] = {
         "raised to it, and dropout are only compared",
     ),
 }
-"""The backwards in the tables of :mod:`closedform.training.tracing`."""
+"""The backwards in the tables of :mod:`closedform.training.to_onnx`."""

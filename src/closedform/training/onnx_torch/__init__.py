@@ -1,5 +1,0 @@
-"""ONNX inference models as modules of torch, by a table of operators."""
-
-from closedform.training.onnx_torch.module import OnnxModule, read_module
-
-__all__ = ["OnnxModule", "read_module"]

@@ -1,0 +1,174 @@
+"""One step of a model in torch itself, with given random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+
+from closedform.training.to_onnx.forward import Forward
+from closedform.training.to_onnx.isolation import (
+    ParameterWriteError,
+    Writes,
+    no_other_randomness,
+)
+from closedform.training.to_onnx.onnx_program import Tensors
+from closedform.training.to_onnx.random_operators import Distribution, Drawn, Sizes
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class EagerRun:
+    """The results of a forward in torch.
+
+    Attributes:
+        loss: The loss.
+        metrics: Further results of the loss.
+        buffers: The buffers afterwards.
+        draws: The random numbers, in the order of the draws.
+    """
+
+    loss: torch.Tensor
+    metrics: Tensors
+    buffers: Tensors
+    draws: list[torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A step in torch after its forward.
+
+    Attributes:
+        run: Its results.
+        loss: The loss with its graph.
+        leaves: The parameters that it depends on.
+    """
+
+    run: EagerRun
+    loss: torch.Tensor
+    leaves: Tensors
+
+    def unreached_params(self) -> list[str]:
+        """Returns the parameters that the loss does not depend on."""
+        reached_ids: set[int] = set()
+        visited: set[Any] = {None}
+        left: list[Any] = [self.loss.grad_fn]
+        while left:
+            node = left.pop()
+            if node in visited:
+                continue
+            visited.add(node)
+            reached_ids.add(id(getattr(node, "variable", None)))
+            # The node of a leaf is AccumulateGrad, whose ``variable`` is the leaf.
+            left.extend(above for above, _ in node.next_functions)
+        return [name for name, leaf in self.leaves.items() if id(leaf) not in reached_ids]
+
+    def gradients(
+        self, take: Callable[[str, torch.Tensor], None], names: Sequence[str] | None = None
+    ) -> None:
+        """Computes gradients once, and hands over each one as soon as it is complete.
+
+        All of them take as much memory as the parameters.
+
+        Args:
+            take: Called with the name of a parameter and its gradient.
+            names: The parameters; None for all.
+        """
+        rest = {name: self.leaves[name] for name in (self.leaves if names is None else names)}
+        leaves = list(rest.values())
+
+        def hand_over(name: str, leaf: torch.Tensor) -> None:
+            # autograd calls the hook once the gradient is complete; taking it frees its memory.
+            gradient, leaf.grad = leaf.grad, None
+            del rest[name]
+            if gradient is not None:
+                take(name, gradient)
+
+        hooks = [
+            leaf.register_post_accumulate_grad_hook(partial(hand_over, name))
+            for name, leaf in rest.items()
+        ]
+        try:
+            self.loss.backward(inputs=leaves)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        for name, leaf in rest.items():
+            take(name, torch.zeros_like(leaf))
+
+
+def run_eagerly(
+    of: Forward,
+    params: Tensors,
+    buffers: Tensors,
+    tensors: Tensors,
+    draws: list[torch.Tensor] | None = None,
+) -> Pending:
+    """Returns the loss of a batch; the tensors given are not changed.
+
+    Args:
+        of: The model and its loss.
+        params: The parameters to train.
+        buffers: Buffers and frozen parameters.
+        tensors: The batch.
+        draws: The random numbers, in the order of the draws; drawn if None.
+
+    Raises:
+        ExportError: The forward draws numbers apart from torch, or writes to other tensors.
+    """
+    return with_copies(of, lambda: _forward(of, params, buffers, tensors, draws))
+
+
+def with_copies(of: Forward, run: Callable[[], T]) -> T:
+    """Returns the result of a run, repeated with copies of the parameters that it writes to."""
+    while True:
+        try:
+            return run()
+        except ParameterWriteError as write:
+            of.written_params.add(write.name)
+
+
+def _forward(
+    of: Forward,
+    params: Tensors,
+    buffers: Tensors,
+    tensors: Tensors,
+    draws: list[torch.Tensor] | None,
+) -> Pending:
+    generator = torch.Generator().manual_seed(0)
+    recorded_draws = iter(draws) if draws is not None else None
+    new_draws: list[torch.Tensor] = []
+
+    def draw(distribution: Distribution, shape: Sizes, dtype: torch.dtype) -> torch.Tensor:
+        if recorded_draws is not None:
+            return next(recorded_draws).reshape(shape)
+        numbers = torch.empty(shape, dtype=dtype)
+        match distribution:
+            case Distribution.UNIFORM:
+                numbers.uniform_(generator=generator)
+            case Distribution.NORMAL:
+                numbers.normal_(generator=generator)
+            case Distribution.EXPONENTIAL:
+                numbers.exponential_(generator=generator)
+        new_draws.append(numbers)
+        return numbers
+
+    leaves = of.leaves(params)
+    caller_tensors = of.uncopied_tensors(params, buffers)
+    batch = {name: value.detach().clone() for name, value in tensors.items()}
+    copies = {name: leaf for name, leaf in leaves.items() if name not in caller_tensors}
+    with (
+        no_other_randomness(of.where),
+        Writes(of.places, {**copies, **batch}, caller_tensors, of.where),
+        Drawn(draw, of.places, of.where),
+    ):
+        outcome = of.outcome(leaves, buffers, batch)
+    return Pending(
+        EagerRun(outcome.loss.detach(), outcome.metrics, outcome.buffers, new_draws),
+        outcome.loss,
+        leaves,
+    )

@@ -1,15 +1,23 @@
-"""The frameworks by name; the module of each is imported when its entry is first used."""
+"""The frameworks by name; the module of each is imported when its entry is first used.
+
+A package adds one with an entry point: ``[project.entry-points."closedform.frameworks"]`` with
+``mylab = "mylab_recipes:FRAMEWORK"`` makes ``FRAMEWORKS["mylab"]`` its declaration.
+"""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
 
-from closedform.errors import UnknownNameError, nearest
+from closedform.errors import ConfigError, UnknownNameError, nearest
 from closedform.recipes.framework import Framework
 
 MIN_HASH = 7
 """The fewest characters of a commit's hash that name a version: git abbreviates it to 7."""
+
+ENTRY_POINTS = "closedform.frameworks"
+"""The group of the entry points by which packages add frameworks."""
 
 _MODULES = {
     "alignment-handbook": "alignment_handbook",
@@ -79,27 +87,48 @@ _MODULES = {
 """The name of each framework, and its folder in frameworks/: `make frameworks` writes it."""
 
 
+def _entry_points() -> dict[str, EntryPoint]:
+    """Returns the entry points of installed packages, without names that are in the table."""
+    points = entry_points(group=ENTRY_POINTS)
+    return {point.name: point for point in points if point.name not in _MODULES}
+
+
 class _Frameworks(Mapping[str, Framework]):
     """A mapping whose names are known before any framework is imported."""
 
     def __getitem__(self, name: str) -> Framework:
-        module = importlib.import_module(self.module(name))
-        framework: Framework = module.FRAMEWORK
-        return framework
+        if name in _MODULES:
+            module = importlib.import_module(self.module(name))
+            framework: Framework = module.FRAMEWORK
+            return framework
+        point = _entry_points()[name]
+        registered = point.load()
+        if not isinstance(registered, Framework) or registered.name != name:
+            raise ConfigError(
+                f"entry point {name!r} must be a Framework of this name, got {registered!r:.80}",
+                where=f"package {point.dist.name if point.dist else point.module!r}",
+                hint=f"{point.value} is where the package declares it",
+            )
+        return registered
 
     @staticmethod
     def module(name: str) -> str:
         """Returns the name of the module of a framework."""
-        return f"closedform.frameworks.{_MODULES[name]}"
+        return (
+            f"closedform.frameworks.{_MODULES[name]}"
+            if name in _MODULES
+            else (_entry_points()[name].module)
+        )
 
     def __contains__(self, name: object) -> bool:
-        return name in _MODULES
+        return name in _MODULES or name in _entry_points()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_MODULES)
+        yield from _MODULES
+        yield from _entry_points()
 
     def __len__(self) -> int:
-        return len(_MODULES)
+        return len(_MODULES) + len(_entry_points())
 
 
 FRAMEWORKS = _Frameworks()

@@ -1,0 +1,120 @@
+"""Frameworks of other packages: built, installed with pip, read by the command line."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from closedform.errors import ConfigError
+from closedform.recipes import registry
+from closedform.recipes.registry import ENTRY_POINTS, FRAMEWORKS
+
+PROJECT = """\
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "mylab-recipes"
+version = "1.0"
+
+[project.entry-points."closedform.frameworks"]
+mylab = "mylab_recipes:FRAMEWORK"
+
+[tool.setuptools]
+py-modules = ["mylab_recipes"]
+"""
+MODULE = '''\
+"""The learning rate of mylab: a line from "lr" to 0 over "updates" updates."""
+
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.framework import Framework
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import ParamGroup, Recipe, Role
+from closedform.recipes.rules import plan_optimizer
+from closedform.schedules import linear
+
+
+def read(reading: Reading) -> Recipe:
+    content = reading.document.content
+    schedules = {"lr": linear(content["lr"], 0, content["updates"])}
+    group = ParamGroup(schedules, plan_optimizer("sgd", {}), Role.DEFAULT)
+    return reading.recipe(
+        (group,),
+        clock=Clock(Unit.UPDATE),
+        horizon=content["updates"],
+        clipping=None,
+        accumulation=None,
+        values=(),
+    )
+
+
+FRAMEWORK = Framework(
+    "mylab",
+    {},
+    reader=Reader(read, lambda document: "mylab" in document.content),
+    upstream="train.py",
+    clock=Clock(Unit.UPDATE),
+    defects={},
+)
+'''
+
+
+def run(words: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **variables}
+    return subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_an_installed_package_adds_a_framework(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(PROJECT, encoding="utf-8")
+    (tmp_path / "mylab_recipes.py").write_text(MODULE, encoding="utf-8")
+    target = tmp_path / "site"
+    words = ["-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
+    built = run([sys.executable, *words, "--target", str(target), "."], tmp_path)
+    assert built.returncode == 0, built.stderr
+    folder = tmp_path / "configs"  # the build leaves metadata of the package beside its sources
+    folder.mkdir()
+    config = folder / "config.json"
+    config.write_text(json.dumps({"mylab": 1, "lr": 0.5, "updates": 10}), encoding="utf-8")
+    path = os.pathsep.join([str(target), *filter(None, [os.environ.get("PYTHONPATH")])])
+    show = [sys.executable, "-m", "closedform", "show", "config.json"]
+    shown = run(show, folder, PYTHONPATH=path)
+    assert shown.returncode == 0, shown.stderr
+    assert "mylab" in shown.stdout
+    code = "import closedform as cf; print(cf.load_recipe('config.json').schedule().exact(4))"
+    value = run([sys.executable, "-c", code], folder, PYTHONPATH=path)
+    assert value.stdout.strip() == "3/10", value.stderr
+    without = run(show, folder)
+    assert without.returncode == 4, without.stdout
+    assert "--framework" in without.stderr  # the config is of no framework that is installed
+
+
+def register(monkeypatch: pytest.MonkeyPatch, points: Mapping[str, str]) -> None:
+    found = [EntryPoint(name, value, ENTRY_POINTS) for name, value in points.items()]
+    monkeypatch.setattr(registry, "entry_points", lambda group: found)
+
+
+def test_names_of_closedform_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, count = FRAMEWORKS["torch"], len(FRAMEWORKS)
+    register(monkeypatch, {"torch": "mylab_recipes:FRAMEWORK"})
+    assert FRAMEWORKS["torch"] is own
+    assert len([*FRAMEWORKS]) == len(FRAMEWORKS) == count
+
+
+def test_an_entry_point_that_is_not_a_framework_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("mylab_recipes")
+    module.FRAMEWORK = 3  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "mylab_recipes", module)
+    register(monkeypatch, {"mylab": "mylab_recipes:FRAMEWORK"})
+    assert "mylab" in FRAMEWORKS
+    assert FRAMEWORKS.module("mylab") == "mylab_recipes"
+    with pytest.raises(ConfigError, match="'mylab' must be a Framework of this name, got 3"):
+        FRAMEWORKS["mylab"]

@@ -83,7 +83,7 @@ LAYERS = in_order(
     {"verify": EXACT | ARRAYS | {"flint", "z3", "onnx", "onnxruntime"}},
     {
         "analysis laws": ARRAYS | {"sympy", "flint", "yaml"},
-        "referee": ARRAYS | {"sympy", "onnx", "onnxruntime"},
+        "referee": ARRAYS | {"sympy", "flint", "onnx", "onnxruntime"},
         "runtime": ARRAYS | {"onnx", "onnxruntime"},
     },
     {

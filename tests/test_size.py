@@ -1,13 +1,11 @@
 """The size of each package of src in code lines, which only falls.
 
-A code line has a token of code: docstrings, comments and blank lines do not count. A cap is raised
+Docstrings, comments and blank lines do not count. A cap is raised
 in a commit of its own, whose message says why.
 """
 
 import ast
-import io
 import subprocess
-import tokenize
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -19,10 +17,10 @@ from tools.__main__ import MODULES
 
 SOURCE = ROOT / "src" / "closedform"
 CAPS = {
-    "analysis": 7127,
+    "analysis": 7112,
     "api": 749,
-    "cli": 3459,
-    "exporters": 3872,
+    "cli": 3414,
+    "exporters": 3830,
     "frameworks": 21500,
     "importers": 14352,
     "ir": 4299,
@@ -47,23 +45,15 @@ CAPS = {
 SLACK = 40
 """A cap is lowered when a package is smaller by more."""
 MAKEFILE = 150
-_LAYOUT = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENCODING,
-    tokenize.ENDMARKER,
-}
 
 
 def code_lines(text: str) -> int:
     """The number of lines with code."""
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in _LAYOUT:
-            lines.update(range(token.start[0], token.end[0] + 1))
+    lines = {
+        number
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    }
     for node in ast.walk(ast.parse(text)):
         is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if is_text and isinstance(node.value.value, str):  # type: ignore[attr-defined]

@@ -1,7 +1,9 @@
 """``closedform rescale``, and certificates of ``closedform verify``."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from closedform.analysis.rescaling import BATCH_RULES
 from closedform.cli.rescale import RULES
@@ -51,10 +53,16 @@ def test_a_certificate_says_that_the_file_is_its_source(tmp_path: Path) -> None:
     words = ("cosine", "--start", "3e-4", "--end", "3e-5", "--steps", "1000")
     output = run("verify", *words, "--certificate", tmp_path)
     assert "PROVED it is equal to 'cosine.onnx'" in output
-    claims = (tmp_path / "cosine_claims.v").read_text(encoding="utf-8")
-    _, _, equality = claims.partition("(* it is equal to 'cosine.onnx'")
-    statement = equality.partition("Theorem claim :")[2].partition("Proof")[0]
-    left, _, right = statement.partition(" = ")
-    assert "cospi" in left
-    assert "cospi" in right
-    assert left.strip() not in right
+    goals = json.loads((tmp_path / "cosine.json").read_text(encoding="utf-8"))["goals"]
+    (statement,) = (goal["statement"] for goal in goals if "'cosine.onnx'" in goal["claim"])
+    nodes = statement["nodes"]
+    relation, (left, right), _ = nodes[statement["goal"]]
+    assert relation == "="
+    assert left != right
+    assert all("cospi" in operators(nodes, root) for root in (left, right))
+
+
+def operators(nodes: Sequence[Any], root: int) -> set[str]:
+    """The operators of a term in a table of nodes."""
+    operator, operands, _ = nodes[root]
+    return {operator}.union(*(operators(nodes, operand) for operand in operands))

@@ -49,7 +49,6 @@ ELSEWHERE = {
     "laws/law.py": {"eta_k", "\\eta_{k-1}", "S_{k+1}", "S_k", "Q", "Q_k", "S", "k n", "n-k"},
     "laws/published.py": {"LD S2 N", "B C beta gamma", "L0 A alpha", "lambda", "D G"},
     # Operands of an exported operator, which has no hyperparameters.
-    "training/gradients/elementwise.py": {"z", "g", "erf.0", "x"},
 }
 """The other names that are text, and the reason why no user's symbol meets them."""
 

@@ -267,8 +267,8 @@ def test_the_effort_is_kept(name: str) -> None:
     gc.unfreeze()
     # Measured in the time of this process: what else the machine runs is none of the prover's.
     # Writing one question for z3, one common divisor and one exact evaluation are not interrupted;
-    # each is bounded in size, and 1.5 s is several times what the longest of them takes.
-    assert time.process_time() - begun < seconds + 1.5
+    # each is bounded in size. The longest of them took 0.6 s on one machine and 2.6 s on another.
+    assert time.process_time() - begun < seconds + 8
     assert verdict.status in Status
 
 

@@ -38,7 +38,7 @@ def table(rows: list[Row]) -> str:
         bar = "" if row.bar is None else f"≤ {row.bar:g}"
         figure = f"{row.figure:.3g}{' ' + row.unit if row.unit else ''}"
         status, said = _status(row), row.detail
-        if status == MISSED:
+        if status == MISSED and row.reason:
             said = f"{row.detail}. {REASON} {row.reason}".lstrip(". ")
         lines.append(f"| {row.task} | {figure} | {bar} | {status} | {said} |")
     return "\n".join(lines)

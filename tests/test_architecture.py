@@ -203,7 +203,10 @@ PACKAGES = [".".join(("closedform", *path.relative_to(PACKAGE).parts)) for path 
 
 
 def is_type_checking(test: ast.expr) -> bool:
-    return ast.unparse(test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
+    match test:
+        case ast.Name("TYPE_CHECKING") | ast.Attribute(ast.Name("typing"), "TYPE_CHECKING"):
+            return True
+    return False
 
 
 def with_typing(root: ast.AST) -> Iterator[tuple[ast.AST, bool]]:

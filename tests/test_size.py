@@ -4,7 +4,7 @@ Docstrings, comments and blank lines do not count. A cap is raised
 in a commit of its own, whose message says why.
 """
 
-import ast
+import re
 import subprocess
 from collections import Counter
 from functools import cache
@@ -17,17 +17,17 @@ from tools.__main__ import MODULES
 
 SOURCE = ROOT / "src" / "closedform"
 CAPS = {
-    "analysis": 7112,
+    "analysis": 7101,
     "api": 749,
     "cli": 3414,
     "exporters": 3830,
     "frameworks": 21500,
-    "importers": 14352,
+    "importers": 14346,
     "ir": 4299,
     "language": 3729,
     "laws": 1439,
     "lowering": 4288,
-    "modules": 1270,
+    "modules": 1289,
     "optimizers": 3682,
     "plotting": 734,
     "recipes": 6399,
@@ -47,18 +47,14 @@ SLACK = 40
 MAKEFILE = 150
 
 
+DOCSTRING = re.compile(r'^[ \t]*[rR]?"""(?:[^"\\]|\\.|"(?!""))*"""[ \t]*$', re.MULTILINE)
+"""A string of three quotes that is a statement: ruff forbids other quotes for docstrings."""
+
+
 def code_lines(text: str) -> int:
-    """The number of lines with code."""
-    lines = {
-        number
-        for number, line in enumerate(text.splitlines(), 1)
-        if line.strip() and not line.lstrip().startswith("#")
-    }
-    for node in ast.walk(ast.parse(text)):
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if is_text and isinstance(node.value.value, str):  # type: ignore[attr-defined]
-            lines.difference_update(range(node.lineno, (node.end_lineno or 0) + 1))  # type: ignore[attr-defined]
-    return len(lines)
+    """The number of lines with code; a syntax tree of all files takes ten times as long."""
+    lines = (line.strip() for line in DOCSTRING.sub("", text).splitlines())
+    return sum(bool(line) and not line.startswith("#") for line in lines)
 
 
 def package_of(name: str) -> str:

@@ -51,7 +51,7 @@ test: $(STAMP) ## types, wheel-smoke, doctests, lint and proofs side by side, th
 
 lint: $(STAMP) ## ruff: rules and format
 	@$(BIN)/ruff check --quiet $(CODE)
-	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "mend it with: make format"; exit 1; }
+	@$(BIN)/ruff format --check --quiet $(CODE) || { $(BIN)/ruff format --check $(CODE); echo "mend it with: make format"; exit 1; }
 
 format: $(STAMP) ## ruff: mend what it can, and format
 	@$(BIN)/ruff check --quiet --fix $(CODE) || true

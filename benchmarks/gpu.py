@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import re
 import subprocess
 import sys
@@ -32,9 +31,10 @@ import closedform as cf
 from benchmarks._side_by_side import Row, Task, compared, machine, medians, readable, show
 from closedform.language import UpdateRule
 from closedform.torch import Optimizer, optim
+from tests.torch.training import largest_difference
+from tools.sections import RESULTS_FOLDER, ROOT, add_figures
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "tools" / "results" / "gpu.json"
+RESULTS = RESULTS_FOLDER / "gpu.json"
 LOGS = ROOT / "build" / "gpu"
 PACKAGES = ("closedform", "torch", "onnxruntime", "numpy")
 REPLAYS = 1_000
@@ -78,12 +78,12 @@ class Setting:
     ) -> list[nn.Parameter]:
         """Returns parameters with gradients."""
         torch.manual_seed(0)
-        made = [
+        parameters = [
             nn.Parameter(torch.randn(shape, device=self.device, dtype=dtype)) for shape in shapes
         ]
-        for parameter in made:
+        for parameter in parameters:
             parameter.grad = torch.randn_like(parameter)
-        return made
+        return parameters
 
     def device_times(self, *tasks: Task, calls: int = 10) -> list[float]:
         """Returns the median time of each task in seconds: windows of calls, then a wait."""
@@ -167,7 +167,7 @@ def captured_rows(setting: Setting) -> Iterator[Row]:
         eager = _train(setting, make_optimizer, is_captured=False)
         replayed = _train(setting, make_optimizer, is_captured=True)
         task = f"{name}: {REPLAYS:,} replays, largest difference to eager steps"
-        yield Row(task, _difference(eager, replayed), 0, noise=0)
+        yield Row(task, largest_difference(eager, replayed), 0, noise=0)
     as_tensor = functools.partial(torch.tensor, device=setting.device)
     for word, as_rate in (("a number", float), ("a tensor", as_tensor)):
         states = [
@@ -183,7 +183,7 @@ def captured_rows(setting: Setting) -> Iterator[Row]:
             for is_captured in (False, True)
         ]
         task = f"torch's AdamW under LambdaLR, the rate {word}: largest difference to eager steps"
-        yield Row(task, _difference(*states), None, "no bar: torch's own")
+        yield Row(task, largest_difference(*states), None, "no bar: torch's own")
 
 
 def _train(
@@ -200,7 +200,6 @@ def _train(
     params = setting.parameters([(64, 32), (32, 48)])
     targets = [torch.ones_like(param) for param in params]
     optimizer = make(params)
-    is_scheduled = schedule is not None
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule) if schedule else None
 
     @torch.no_grad()
@@ -215,7 +214,7 @@ def _train(
     train()
     if scheduler:
         scheduler.step()
-    if is_captured and setting.is_small and not is_scheduled:
+    if is_captured and setting.is_small and scheduler is None:
         step = torch.compile(train, backend="aot_eager")
     elif is_captured and not setting.is_small:
         graph = torch.cuda.CUDAGraph()
@@ -230,20 +229,15 @@ def _train(
     return [param.detach().clone() for param in params]
 
 
-def _difference(ones: Sequence[Tensor], others: Sequence[Tensor]) -> float:
-    pairs = zip(ones, others, strict=True)
-    return max(float((one - other).abs().max()) for one, other in pairs)
-
-
 # --- times and memory --------------------------------------------------------------------------
 
 
 def large_rows(setting: Setting) -> Iterator[Row]:
     """AdamW of 32 matrices of 2,048², in float32 and bfloat16; bytes that are read and written."""
-    copied = torch.empty(setting.size(2**30, 2**16), device=setting.device, dtype=torch.uint8)
-    beside = torch.empty_like(copied)
-    (taken,) = setting.device_times(lambda: beside.copy_(copied))
-    yield Row("copy of 1 GiB", 2 * copied.numel() / taken / 1e9, None, unit="GB/s")
+    source = torch.empty(setting.size(2**30, 2**16), device=setting.device, dtype=torch.uint8)
+    target = torch.empty_like(source)
+    (seconds,) = setting.device_times(lambda: target.copy_(source))
+    yield Row("copy of 1 GiB", 2 * source.numel() / seconds / 1e9, None, unit="GB/s")
     side = setting.size(2048, 64)
     shapes = [(side, side)] * setting.size(32, 4)
     # Bytes of an element: the parameter twice, the gradient, two states twice. Ours are float32.
@@ -259,7 +253,7 @@ def _adamw_rows(
     theirs: int,
 ) -> Iterator[Row]:
     elements = sum(rows * columns for rows, columns in shapes)
-    backends: dict[str, Any] = {"eager": "eager", "compile": "compile"}
+    backends = ("eager", "compile")
     forms: dict[str, dict[str, Any]] = {
         "default": {},
         "foreach": {"foreach": True},
@@ -274,8 +268,8 @@ def _adamw_rows(
         torch.optim.AdamW(setting.parameters(shapes, dtype), lr=1e-3, **form).step
         for form in forms.values()
     ]
-    taken = setting.device_times(*here, *torchs)
-    times = dict(zip([*backends, *forms], taken, strict=True))
+    seconds_of_steps = setting.device_times(*here, *torchs)
+    times = dict(zip([*backends, *forms], seconds_of_steps, strict=True))
     word = f"AdamW, {len(shapes)} × {shapes[0][0]:,}², {str(dtype).removeprefix('torch.')}"
     for name, seconds in times.items():
         count = ours if name in backends else theirs
@@ -453,29 +447,23 @@ SECTIONS: Mapping[str, Callable[[Setting], Iterator[Row]]] = {
 
 def measure(setting: Setting, names: Sequence[str], results: Path) -> bool:
     """Measures sections and stores each; returns whether all bars are met."""
-    stored = json.loads(results.read_text(encoding="utf-8")) if results.exists() else {}
+    results.parent.mkdir(parents=True, exist_ok=True)
     is_met = True
     for name in names:
         print(f"== {name}", flush=True)
         section: dict[str, Any] = {"machine": _machine(setting), "error": "", "rows": []}
-        stored[name] = section
         try:
             for row in SECTIONS[name](setting):
                 show([row])
                 section["rows"].append(asdict(row))
                 is_met = is_met and row.is_met
-                _write(results, stored)
+                add_figures(results, {name: section})
         except Exception as failure:  # the other sections still run
             traceback.print_exc()
             section["error"] = f"{type(failure).__name__}: {failure}".strip()[:500]
             is_met = False
-        _write(results, stored)
+        add_figures(results, {name: section})
     return is_met
-
-
-def _write(results: Path, stored: Mapping[str, Any]) -> None:
-    results.parent.mkdir(parents=True, exist_ok=True)
-    results.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _machine(setting: Setting) -> str:

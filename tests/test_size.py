@@ -1,14 +1,13 @@
 """The size of each package of src in code lines, which only falls.
 
 Docstrings, comments and blank lines do not count. A cap is raised
-in a commit of its own, whose message says why.
+in a separate commit, whose message says why.
 """
 
 import re
 import subprocess
 from collections import Counter
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -30,12 +29,12 @@ CAPS = {
     "modules": 1289,
     "optimizers": 3682,
     "plotting": 734,
-    "recipes": 6399,
+    "recipes": 6394,
     "referee": 2665,
     "runtime": 2440,
     "scaling": 555,
     "schedules": 1654,
-    "torch": 6493,
+    "torch": 6491,
     "training": 12641,
     "transforms": 1058,
     "verify": 17303,
@@ -83,7 +82,7 @@ def totals() -> Counter[str]:
 
 
 def growth(package: str) -> str:
-    """The files of a package that differ in size from those of the last commit."""
+    """The files of a package whose sizes differ from the last commit."""
     rows = []
     for name, size in sizes().items():
         if package_of(name) == package:
@@ -110,7 +109,7 @@ def test_docstrings_comments_and_blank_lines_are_not_code() -> None:
     assert code_lines(text) == 4
 
 
-def test_a_new_file_is_in_the_report(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_new_file_is_in_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "src/closedform/ir/new.py"
     monkeypatch.setitem(globals(), "sizes", lambda: Counter({name: 3}))
     assert growth("ir") == f"{name}: 0 -> 3"

@@ -114,11 +114,9 @@ class _Frameworks(Mapping[str, Framework]):
     @staticmethod
     def module(name: str) -> str:
         """Returns the name of the module of a framework."""
-        return (
-            f"closedform.frameworks.{_MODULES[name]}"
-            if name in _MODULES
-            else (_entry_points()[name].module)
-        )
+        if name in _MODULES:
+            return f"closedform.frameworks.{_MODULES[name]}"
+        return _entry_points()[name].module
 
     def __contains__(self, name: object) -> bool:
         return name in _MODULES or name in _entry_points()

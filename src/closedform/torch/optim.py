@@ -1,5 +1,6 @@
 """The classes of torch.optim, each run by an update rule: ``AdamW(params, backend="compile")``."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,14 +15,11 @@ class _TorchOptimizer(NamedOptimizer):
 
     _creates_states_in_advance = False
 
-    def _begin(self, params: Any, source: Any, defaults: dict[str, Any], *options: Any) -> None:
-        if defaults.get("foreach") and defaults.get("fused"):
-            raise ArgumentError(
-                "foreach and fused cannot both be True",
-                where=source.name,
-                hint="leave foreach out for the fused kernel",
-            )
-        super()._begin(params, source, defaults, *options)
+    def _check_arguments(self, values: Mapping[str, Any], where: str) -> None:
+        super()._check_arguments(values, where)
+        if values.get("foreach") and values.get("fused"):
+            hint = "leave foreach out for the fused kernel"
+            raise ArgumentError("foreach and fused cannot both be True", where=where, hint=hint)
 
 
 class _WithScalars(_TorchOptimizer):

@@ -36,6 +36,11 @@ _NOT_ARGUMENTS = frozenset({"verbose", "optimizer", "_partial_", "_convert_", "_
 _OF_LIGHTNING = frozenset({"interval", "frequency", "monitor", "by_epoch"})
 
 
+def torch_schedules() -> Mapping[str, ScheduleEntry]:
+    """Returns the scheduler classes of torch by name."""
+    return FRAMEWORKS["torch"].schedules
+
+
 def class_of(value: Any) -> str | None:
     """Returns the class that a value names as a block, without its module; None if it names none.
 
@@ -55,14 +60,14 @@ def class_of(value: Any) -> str | None:
             name = text.replace("/", ".").rpartition(".")[2]
             # Keys such as name hold other texts, too: they count only if they name a class of
             # torch.
-            if key in _TARGETS or name in FRAMEWORKS["torch"].schedules:
+            if key in _TARGETS or name in torch_schedules():
                 return name
     return None
 
 
 def is_scheduler(name: str | None) -> bool:
     """Returns whether a class or function of this name builds a scheduler."""
-    return name is not None and (name in FRAMEWORKS["torch"].schedules or name in FUNCTIONS)
+    return name is not None and (name in torch_schedules() or name in FUNCTIONS)
 
 
 def blocks(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -132,7 +137,7 @@ def entry_of(name: str) -> ScheduleEntry:
     """Returns the entry of a class of torch or a function of transformers."""
     if name in FUNCTIONS:
         return FRAMEWORKS["huggingface"].schedules[FUNCTIONS[name]]
-    return FRAMEWORKS["torch"].schedules[name]
+    return torch_schedules()[name]
 
 
 def _convert(document: Document, value: Any, path: str) -> Any:
@@ -145,11 +150,9 @@ def _convert(document: Document, value: Any, path: str) -> Any:
         )
     name = class_of(value)
     if name is not None:
-        if name not in FRAMEWORKS["torch"].schedules:
+        if name not in torch_schedules():
             raise document.error(
-                f"there is no scheduler {name!r}",
-                path,
-                nearest(name, FRAMEWORKS["torch"].schedules),
+                f"there is no scheduler {name!r}", path, nearest(name, torch_schedules())
             )
         return {"class": name, "kwargs": arguments(document, value, path)}
     if isinstance(value, list | tuple):

@@ -28,7 +28,6 @@ from closedform.recipes.generic.keys_by_name import Book, Entry
 from closedform.recipes.generic.python_names import ARGPARSE, stated_elsewhere
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.registry import FRAMEWORKS
 from closedform.recipes.rules import plan_optimizer
 from closedform.schedules import (
     constant,
@@ -161,15 +160,13 @@ class _Proposal:
         book = self.book
         # A text is a class only if torch has it by this name; "cosine" is a family.
         texts = [
-            entry
-            for entry in book.candidates("decay")
-            if entry.value in FRAMEWORKS["torch"].schedules
+            entry for entry in book.candidates("decay") if entry.value in classes.torch_schedules()
         ]
         if len(texts) != 1:
             return None
         arguments: dict[str, Any] = {}
         name = str(texts[0].value)
-        parameters = FRAMEWORKS["torch"].schedules[name].parameters
+        parameters = classes.torch_schedules()[name].parameters
         names = {
             path.rpartition(".")[2] for path, value in book.values.items() if value is not None
         }
@@ -220,7 +217,7 @@ class _Proposal:
                 raise ConfigError(
                     f"there is no scheduler class {entry.value!r}",
                     where=self.book.document.place(entry.path),
-                    hint=f"{nearest(name, FRAMEWORKS['torch'].schedules)} or name a family: "
+                    hint=f"{nearest(name, classes.torch_schedules())} or name a family: "
                     "paths={'decay': 'cosine'}",
                 )
 
@@ -261,7 +258,7 @@ class _Proposal:
             # The rate is the base of torch's class, which scales it.
             schedule = class_schedule(
                 framework,
-                {**FRAMEWORKS["torch"].schedules, entry.name: entry},
+                {**classes.torch_schedules(), entry.name: entry},
                 entry.name,
                 arguments,
                 base=rate,

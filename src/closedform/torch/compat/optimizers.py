@@ -104,24 +104,23 @@ class NamedOptimizer(Optimizer):
         arguments = bound_arguments(self.entry.name, names, (params, *args), kwargs, source.name)
         del arguments["params"]
         defaults = fill(self.entry.parameters, arguments, source.name)
-        _check_numbers(defaults, source.name)
+        self._check_arguments(defaults, source.name)
         self._begin(params, source, {**defaults, **self.entry.group_entries}, backend, providers)
 
     def _choices(self) -> dict[str, Any]:
         """The arguments of the library's rule that the class does not take."""
         return {}
 
-
-def _check_numbers(values: Mapping[str, Any], where: str) -> None:
-    """Raises ArgumentError for a schedule, which a class of another library does not take."""
-    for name, value in values.items():
-        if isinstance(value, Schedule):
-            raise ArgumentError(
-                f"{name} must be a number, got schedule {value.name!r}",
-                where=where,
-                hint="drive the param groups with closedform.torch.ParamScheduler, or pass a rule "
-                "of closedform.optimizers to closedform.torch.Optimizer",
-            )
+    def _check_arguments(self, values: Mapping[str, Any], where: str) -> None:
+        """Raises ArgumentError for values that the class does not take, such as schedules."""
+        for name, value in values.items():
+            if isinstance(value, Schedule):
+                raise ArgumentError(
+                    f"{name} must be a number, got schedule {value.name!r}",
+                    where=where,
+                    hint="drive the param groups with closedform.torch.ParamScheduler, or pass a "
+                    "rule of closedform.optimizers to closedform.torch.Optimizer",
+                )
 
 
 def optimizer_classes(

@@ -278,7 +278,8 @@ def optimizer(
     """Returns the update rule of an optimizer class, its states named as the framework names them.
 
     Args:
-        framework: ``"cerebras"``, ``"torch"`` or ``"huggingface"``.
+        framework: One with optimizer classes: ``"cerebras"``, ``"composer"``, ``"huggingface"`` or
+            ``"torch"``.
         name: The class name, exactly.
         config: Its arguments without the parameters. A hyperparameter may be a Schedule, or None
             for an input of the graph.

@@ -61,8 +61,7 @@ from closedform.schedules import constant
 from closedform.schedules.blends import along_geometric, along_line
 from closedform.schedules.restarts import jagged_factor
 
-# rex and restarts are asked for step t + 1 (axolotl-rex-033); the interpolation's first two values
-# are equal.
+# rex and restarts are asked for step t + 1; the interpolation's first two values are equal.
 CLOCK, AHEAD, LATE = (Clock(Unit.UPDATE, offset) for offset in (0, 1, -1))
 """The clocks of transformers' schedulers, of rex and restarts, and of the interpolation."""
 

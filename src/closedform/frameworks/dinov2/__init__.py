@@ -137,7 +137,7 @@ def table(
     """
     refuse_unless(warmup <= total, f"the warmup has {warmup} of {total} updates", name)
     # numpy.linspace with its end: start + (p - start) i / (W - 1), so that the last entry has the
-    # peak. W = 1 has only the start (dinov2-lr-009).
+    # peak. W = 1 has only the start.
     rise = along_line(start, first, t / sp.Integer(max(warmup - 1, 1)))
 
     def decay() -> sp.Expr:

@@ -132,8 +132,7 @@ def _cosine_one_ahead(arguments: Arguments, context: Context) -> Schedule:
         arguments["num_warmup_steps"],
         arguments["warmup_lr_rate"],
     )
-    # The lambda uses current_step + 1: after the warmup the peak never comes
-    # (hf5-cosine_warmup_with_min_lr-035).
+    # The lambda uses current_step + 1: after the warmup the peak never comes.
     ahead = 1 if context.as_implemented else 0
     later = _cosine_to_minimum(arguments, context, base).shift(ahead)
     if not warmup:

@@ -70,7 +70,7 @@ def _length(section: Section, key: str, default: int) -> int | RunRatio:
     form = section.document.syntax
     if isinstance(value, int) and not isinstance(value, bool):
         return value if value >= 1 or form is not Syntax.ARGUMENTS else RunRatio(float(value))
-    # argparse reads 10 as an int; TOML keeps 1.0 a float, which is a ratio (kohya-cosine-010).
+    # argparse reads 10 as an int; TOML keeps 1.0 a float, which is a ratio.
     if isinstance(value, float) and (value < 1 or form is not Syntax.ARGUMENTS):
         return RunRatio(value)
     if isinstance(value, str) and form is not Syntax.TOML:
@@ -261,7 +261,7 @@ def _rate(context: Context, arguments: Values, rate: sp.Expr) -> Schedule:
         return by_intervals("constant", (lambda: rate, None))
     processes = _processes(context, arguments)
     total = _updates(context, arguments, processes) * processes
-    # Only ratios are of all processes' steps; whole numbers are not multiplied (kohya-cosine-012).
+    # Only ratios are of all processes' steps; whole numbers are not multiplied.
     factor = 1 if context.as_implemented else processes
     warmup, decay = (
         length.of(total) if isinstance(length, RunRatio) else length * factor

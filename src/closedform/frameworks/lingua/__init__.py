@@ -124,8 +124,7 @@ def _cosine(optim: Values, total: int) -> Iterator[Stage]:
         )
 
     edges = [first_from(number * period) for number in range(1, int(total / period) + 1)]
-    # The sign of the cosine is the parity of t // (T c): every other cycle is a mirror image
-    # (lingua-cosine-011).
+    # The sign of the cosine is the parity of t // (T c): every other cycle is a mirror image.
     for parity, end in enumerate([*edges, total + 1]):
         yield wave(*((sp.S.One, low) if parity % 2 == 0 else (low, sp.S.One))), end
     yield lambda: low, None
@@ -149,8 +148,7 @@ def _wsd(optim: Values, total: int) -> Iterator[Stage]:
 
     def cycles(first: int, last: int, run_end: int) -> Iterator[Stage]:
         for end in range(first, last + length, length):
-            # A part of all updates up to the end of the cycle, so that later decays are longer
-            # (lingua-wsd-010).
+            # A part of all updates up to the end of the cycle, so that later decays are longer.
             decay = int(end * float(part))
             yield lambda: sp.S.One, min(end - decay + 1, end, run_end)
             yield of_cycle(end, decay), min(end, run_end)

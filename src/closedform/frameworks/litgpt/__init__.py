@@ -216,7 +216,7 @@ def _finetune(context: Context, optimizer: Values | ClassOptimizer, train: Value
     _refuse_unsupported("finetune", train)
     (total,) = context.numbers.require("total_updates", where=train.origin.document.source)
     rate, warmup = exact_number(optimizer.lr, "lr"), sp.Integer(train.lr_warmup_steps)
-    # step / warmup is computed at step 0, also for a warmup of 0 (litgpt-finetune-002).
+    # step / warmup is computed at step 0, also for a warmup of 0.
     if warmup <= 0:
         raise train.error(
             f"lr_warmup_steps must be above 0 (division by zero), got {warmup}", "lr_warmup_steps"

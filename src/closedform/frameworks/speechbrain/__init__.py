@@ -149,8 +149,7 @@ def _cyclic_cosine(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage,
     is_short = total.is_integer and warmup.is_integer and 0 < last <= LONGEST_PRODUCT
     message = "without lr_initial the factors are multiplied: that is known for at most"
     refuse_unless(is_short, f"{message} {LONGEST_PRODUCT} updates", where)
-    # float64 as upstream: the product is a running value in the param group, rounded at each call
-    # (speechbrain-CyclicCosineScheduler-002).
+    # float64 as upstream: the product is a running value in the param group, rounded at each call.
     product, stages = float(rate), []
     for step in range(1, int(last) + 1):
         product *= 0.5 * (math.cos(math.pi * int(step - warmup) / int(total)) + 1)

@@ -234,7 +234,7 @@ def _of_fsdp(context: Context, optim: Values, run: VerlRun) -> Schedule:
     where, low = context.where, optim.min_lr_ratio
     is_old, rate = context.version == WITH_WARMUP_STYLE, optim.lr
     has_null = optim.origin.content.get("lr_warmup_steps", -1) is None
-    # null cannot be compared with 0: the workers raise (verl-fsdp-cosine-020).
+    # null cannot be compared with 0: the workers raise.
     refuse_unless(
         not has_null or not context.as_implemented, "lr_warmup_steps must be an integer", where
     )
@@ -278,7 +278,7 @@ def _of_megatron(context: Context, optim: Values, run: VerlRun) -> Schedule:
 
 
 def _of_sft(context: Context, optim: Values, run: VerlRun) -> Schedule:
-    # total_training_steps ends the run and not the schedule (verl-sft-cosine-007).
+    # total_training_steps ends the run and not the schedule.
     total = run.length if context.as_implemented else run.end
     warmup = int(total * float(optim.lr_warmup_steps_ratio))
     rest = max(0, total - warmup)

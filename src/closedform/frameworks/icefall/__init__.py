@@ -170,5 +170,5 @@ FRAMEWORK = Framework(
     clock=CLOCK,
     defects=DEFECTS,
     reader=Reader(_read, _matches),
-    facts=("group_index", "group_lrs", "recipe", *_FACTS),
+    facts=("group_index", "group_lrs", *_FACTS),
 )

@@ -233,5 +233,5 @@ FRAMEWORK = Framework(
     clock=CLOCK,
     defects=DEFECTS,
     reader=Reader(_read, _matches),
-    facts=("batches_per_epoch", "lr_scale", "samples", "script"),
+    facts=("batches_per_epoch", "lr_scale", "script"),
 )

@@ -260,5 +260,4 @@ FRAMEWORK = Framework(
     clock=CLOCK,
     defects=DEFECTS,
     reader=Reader(_read, _matches),
-    facts=("mlx",),
 )

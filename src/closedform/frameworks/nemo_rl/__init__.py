@@ -227,5 +227,5 @@ FRAMEWORK = Framework(
     clock=CLOCK,
     defects=DEFECTS,
     reader=Reader(_read, _matches),
-    facts=("algorithm", "backend", "bridge", "training_steps"),
+    facts=("backend", "training_steps"),
 )

@@ -296,5 +296,5 @@ FRAMEWORK = Framework(
     clock=CLOCK,
     defects=DEFECTS,
     reader=Reader(_read, _matches),
-    facts=("schedule_free_optimizer", "steps_per_epoch"),
+    facts=("steps_per_epoch",),
 )

@@ -270,5 +270,5 @@ FRAMEWORK = Framework(
     clock=CLOCK,
     defects=DEFECTS,
     reader=Reader(_read, _matches),
-    facts=("dataset_len", "prompts_len", "trainer", "role"),
+    facts=("dataset_len", "prompts_len", "role"),
 )

@@ -216,5 +216,4 @@ FRAMEWORK = Framework(
     clock=CLOCK,
     defects=DEFECTS,
     reader=Reader(_read, _matches),
-    facts=("resumed_with_skip_scheduler",),
 )

@@ -184,5 +184,5 @@ FRAMEWORK = Framework(
     clock=CLOCK,
     defects=DEFECTS,
     reader=Reader(_read, _matches),
-    facts=("batch_size", "dataset_sizes", "updates_in_schedule"),
+    facts=("batch_size", "dataset_sizes"),
 )

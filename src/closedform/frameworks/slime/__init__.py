@@ -161,5 +161,5 @@ FRAMEWORK = Framework(
     clock=CLOCK,
     defects=DEFECTS,
     reader=Reader(_read, _matches),
-    facts=(*(f"--{name.replace('_', '-')}" for name in _ROLLOUTS), "updates_per_rollout"),
+    facts=tuple(f"--{name.replace('_', '-')}" for name in _ROLLOUTS),
 )

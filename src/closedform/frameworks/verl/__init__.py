@@ -457,5 +457,5 @@ FRAMEWORK = Framework(
     clock=CLOCK,
     defects=DEFECTS,
     reader=Reader(_read, _matches),
-    facts=("part", "total_training_steps", "megatron"),
+    facts=("part", "total_training_steps"),
 )

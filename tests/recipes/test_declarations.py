@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from closedform import frameworks
+from closedform.recipes import kit
 from closedform.recipes.keys import Key
 from closedform.recipes.registry import _MODULES
 from tests.support.pages import ROOT
@@ -31,8 +33,9 @@ def trees(name: str) -> list[ast.Module]:
 
 def test_recipes_are_made_in_one_place() -> None:
     """``Reading.recipe`` fills in the notes, the facts and the version."""
+    calls = re.compile(r"\b(?:kit\.)?Recipe\(")
     modules = [path for name in _MODULES for path in files(name)]
-    assert not [path.name for path in modules if " Recipe(" in path.read_text(encoding="utf-8")]
+    assert not [path for path in modules if calls.search(path.read_text(encoding="utf-8"))]
     (call,) = [
         node
         for node in ast.walk(
@@ -43,6 +46,15 @@ def test_recipes_are_made_in_one_place() -> None:
         and node.func.id == "Recipe"
     ]
     assert call.keywords
+
+
+def test_frameworks_import_the_machine_by_one_module() -> None:
+    """Each takes it from ``kit``, whose names are all used."""
+    text = "".join(path.read_text(encoding="utf-8") for name in _MODULES for path in files(name))
+    imports = re.findall(r"^ *(?:from|import) closedform\.recipes\b.*", text, re.MULTILINE)
+    assert set(imports) == {"from closedform.recipes import kit"}
+    names = {name for name in vars(kit) if not name.startswith("_")}
+    assert names == set(re.findall(r"\bkit\.([A-Za-z]\w*)", text))
 
 
 @pytest.mark.parametrize("name", _MODULES)
@@ -161,7 +173,7 @@ def test_each_fact_is_read(name: str) -> None:
         keyword.value
         for tree in trees(name)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Framework"
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "kit.Framework"
         for keyword in node.keywords
         if keyword.arg == "facts"
     ]

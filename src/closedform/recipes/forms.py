@@ -337,11 +337,11 @@ def plain(value: Any) -> Any:
     return native(value) if isinstance(value, sp.Expr) else value
 
 
-def whole(value: sp.Expr) -> int:
+def nearest_integer(value: sp.Expr) -> int:
     """Returns the nearest integer.
 
     Example:
-        >>> whole(sp.Rational(7, 4))
+        >>> nearest_integer(sp.Rational(7, 4))
         2
     """
     return int(sp.floor(value + sp.S.Half))

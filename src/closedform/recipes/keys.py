@@ -26,7 +26,7 @@ from closedform.recipes.defects import Defect, check_documented
 from closedform.recipes.document import Document
 from closedform.recipes.documents.values import Unresolved
 from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, parameters
-from closedform.recipes.section import Section, whole
+from closedform.recipes.section import Section, document_section
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +323,7 @@ class Keys(Mapping[str, Key]):
         Raises:
             ConfigError: As ``read``.
         """
-        return self.read(whole(document))
+        return self.read(document_section(document))
 
 
 class OpenKeys(Keys):
@@ -390,8 +390,9 @@ def section_entries(
         content = {key.removeprefix("--"): value for key, value in arguments.items()}
         document, name = Document(content, context.where), context.path[-1]
         try:
+            root = document_section(document)
             values = [
-                keys.read(whole(document).section(place) if place else whole(document))
+                keys.read(root.section(place) if place else root)
                 for place, keys in layout.items()
             ]
             if style is not None and style(*values) != name:

@@ -275,7 +275,7 @@ class Section:
             raise ConfigError(error.what, where=where, hint=error.hint) from error
 
 
-def whole(document: Document) -> Section:
+def document_section(document: Document) -> Section:
     """Returns the section that is the whole config."""
     return Section(document, document.content)
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from closedform.frameworks.transformers.arguments import TrainerProgram, framework_of, keys_with
-from closedform.recipes.keys import number
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 
 _OWN = ("dataset_mixer", "dataset_mixture", "preprocessing_num_workers", "chat_template")
 
 
-def _matches(section: Section) -> bool:
+def _matches(section: kit.Section) -> bool:
     return any(key in section for key in _OWN)
 
 
 # The default of the rate depends on the script: SFT, DPO or ORPO.
-_KEYS = keys_with(learning_rate=number(None))
+_KEYS = keys_with(learning_rate=kit.number(None))
 FRAMEWORK = framework_of(TrainerProgram("alignment-handbook", _matches, _KEYS))

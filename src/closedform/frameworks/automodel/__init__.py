@@ -17,43 +17,10 @@ from closedform.frameworks.megatron.schedules import (
     weight_decay,
 )
 from closedform.language import Schedule, exact_number
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, interpolate
-from closedform.recipes.entries import Context
-from closedform.recipes.forms import (
-    Config,
-    CurveName,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    native,
-    whole,
-)
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import by_intervals
-from closedform.recipes.keys import (
-    ClassKeys,
-    Keys,
-    OpenKeys,
-    Values,
-    anything,
-    choice,
-    integer,
-    irrelevant,
-    number,
-    section,
-    section_entries,
-    sections,
-    text,
-)
-from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
+from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 _CLASSES = {
     "adam": "torch.optim.Adam",
     "adamw": "torch.optim.AdamW",
@@ -67,40 +34,42 @@ _CLASSES = {
 _LEAST_WARMUP: Mapping[str, int] = {"dspark": 20}
 """A part of the name of a recipe, and the least warmup of its draft model."""
 
-_DRAFT = {"warmup_ratio": number(0.05), "min_lr_ratio": number(0.1)}
-_OVERRIDE = Keys(pattern=text(), lr_mult=number(1), wd_mult=number(1))
-OPTIMIZER = ClassKeys(
-    _target_=text("torch.optim.AdamW"),
-    lr=number(None),
-    weight_decay=number(None),
-    param_group_overrides=sections(_OVERRIDE),
+_DRAFT = {"warmup_ratio": kit.number(0.05), "min_lr_ratio": kit.number(0.1)}
+_OVERRIDE = kit.Keys(pattern=kit.text(), lr_mult=kit.number(1), wd_mult=kit.number(1))
+OPTIMIZER = kit.ClassKeys(
+    _target_=kit.text("torch.optim.AdamW"),
+    lr=kit.number(None),
+    weight_decay=kit.number(None),
+    param_group_overrides=kit.sections(_OVERRIDE),
     **_DRAFT,
 )
-DRAFT = Keys(lr=number(), **_DRAFT)
-SCHEDULER = Keys(
-    lr_decay_style=choice(*STYLES, default="cosine"),
-    lr_warmup_steps=number(None),
-    lr_decay_steps=number(None),
-    min_lr=number(None),
-    max_lr=number(None),
-    init_lr=number(None),
-    wsd_decay_steps=number(None),
-    lr_wsd_decay_style=text(None),
-    wd_incr_style=choice(*WEIGHT_DECAY_STYLES, default="constant"),
-    wd_incr_steps=number(None),
-    start_wd=number(None),
-    end_wd=number(None),
-    use_checkpoint_opt_param_scheduler=irrelevant(),
-    override_opt_param_scheduler=irrelevant(),
+DRAFT = kit.Keys(lr=kit.number(), **_DRAFT)
+SCHEDULER = kit.Keys(
+    lr_decay_style=kit.choice(*STYLES, default="cosine"),
+    lr_warmup_steps=kit.number(None),
+    lr_decay_steps=kit.number(None),
+    min_lr=kit.number(None),
+    max_lr=kit.number(None),
+    init_lr=kit.number(None),
+    wsd_decay_steps=kit.number(None),
+    lr_wsd_decay_style=kit.text(None),
+    wd_incr_style=kit.choice(*WEIGHT_DECAY_STYLES, default="constant"),
+    wd_incr_steps=kit.number(None),
+    start_wd=kit.number(None),
+    end_wd=kit.number(None),
+    use_checkpoint_opt_param_scheduler=kit.irrelevant(),
+    override_opt_param_scheduler=kit.irrelevant(),
 )
-CONFIG = OpenKeys(
-    optimizer=section(OPTIMIZER),
-    lr_scheduler=section(SCHEDULER),
-    step_scheduler=section(OpenKeys(max_steps=integer(None), num_epochs=integer(10))),
-    recipe=anything(""),
-    recipe_args=section(ClassKeys(max_grad_norm=number(1))),
-    clip_grad_norm=section(ClassKeys(max_norm=number(1))),
-    dp_replicate_optimizer=irrelevant(),
+CONFIG = kit.OpenKeys(
+    optimizer=kit.section(OPTIMIZER),
+    lr_scheduler=kit.section(SCHEDULER),
+    step_scheduler=kit.section(
+        kit.OpenKeys(max_steps=kit.integer(None), num_epochs=kit.integer(10))
+    ),
+    recipe=kit.anything(""),
+    recipe_args=kit.section(kit.ClassKeys(max_grad_norm=kit.number(1))),
+    clip_grad_norm=kit.section(kit.ClassKeys(max_norm=kit.number(1))),
+    dp_replicate_optimizer=kit.irrelevant(),
 )
 
 
@@ -109,7 +78,7 @@ def _first(*values: Any) -> Any:
     return next((value for value in values if value is not None), None)
 
 
-def _updates(context: Context) -> sp.Expr:
+def _updates(context: kit.Context) -> sp.Expr:
     """The updates of the run: its epochs, at most ``max_steps``."""
     # A class of frameworks.schedule gets the section step_scheduler as a fact.
     steps = context.facts.get("step_scheduler")
@@ -123,7 +92,7 @@ def _updates(context: Context) -> sp.Expr:
     return exact_number(run if most is None else min(run, most))
 
 
-def _rate(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
+def _rate(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) -> Schedule:
     total, warmup = _updates(context), scheduler.lr_warmup_steps
     if warmup is not None and not warmup.is_Integer:
         raise scheduler.error(
@@ -148,12 +117,12 @@ def _rate(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
     return learning_rate(plan)
 
 
-def _weight_decay(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
+def _weight_decay(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) -> Schedule:
     first, last = (
         _first(end, optimizer.weight_decay, sp.S.Zero)
         for end in (scheduler.start_wd, scheduler.end_wd)
     )
-    refuse_unless(
+    kit.refuse_unless(
         0 <= first <= last,
         f"the weight decay must not fall or be negative, got {first} to {last}",
         context.where,
@@ -163,7 +132,7 @@ def _weight_decay(context: Context, optimizer: Values, scheduler: Values) -> Sch
     return weight_decay(scheduler.wd_incr_style, first, last, total, sp.S.One)
 
 
-def _speculative(context: Context, config: Values) -> Schedule:
+def _speculative(context: kit.Context, config: kit.Values) -> Schedule:
     """The rate of the recipes that train a draft model: a warmup from its first step, a cosine."""
     optimizer, least = config.optimizer, config.least_warmup
     total = int(context.fact("total_updates"))
@@ -176,7 +145,7 @@ def _speculative(context: Context, config: Values) -> Schedule:
     # The warmup is (t + 1) / W, so update 0 is above 0; the cosine counts from t = W.
     warmup_count = replace(CLOCK, offset=1).count(context.numbers)
     wave = along_cosine(sp.S.One, low, (CLOCK.count(context.numbers).n - warmup) / rest)
-    return by_intervals(
+    return kit.by_intervals(
         "speculative",
         (lambda: rate * warmup_count.n / warmup, warmup),
         (lambda: rate * wave, warmup + rest),
@@ -186,36 +155,36 @@ def _speculative(context: Context, config: Values) -> Schedule:
 
 _SCHEDULER = "nemo_automodel/components/optim/scheduler.py"
 DEFECTS = {
-    "warmup-by-default": Defect(
+    "warmup-by-default": kit.Defect(
         "without lr_warmup_steps the warmup is a tenth of the run, at most 1000 updates",
         "nemo_automodel/components/optim/optimizer.py:642",
         lambda config: _has_default(config, "lr_warmup_steps"),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=STYLES,
     ),
-    "starts-at-a-tenth": Defect(
+    "starts-at-a-tenth": kit.Defect(
         "without init_lr the warmup begins at a tenth of the rate",
         "nemo_automodel/components/optim/optimizer.py:637",
         lambda config: _has_default(config, "init_lr"),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=STYLES,
     ),
-    "minimum-by-default": Defect(
+    "minimum-by-default": kit.Defect(
         "without min_lr the minimum is a hundredth of the rate",
         "nemo_automodel/components/optim/optimizer.py:639",
         lambda config: (
             _has_default(config, "min_lr") and config.lr_scheduler.lr_decay_style != "constant"
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=tuple(style for style in STYLES if style != "constant"),
     ),
-    "tail-without-a-style": Defect(
+    "tail-without-a-style": kit.Defect(
         "WSD without a style of its decay fails where the decay begins",
         f"{_SCHEDULER}: get_lr",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("WSD",),
     ),
-    "draft-keys-ignored": Defect(
+    "draft-keys-ignored": kit.Defect(
         "warmup_ratio and min_lr_ratio only have an effect in the recipes of draft models, which "
         "have recipe_args: without these, the rate is constant",
         "nemo_automodel/recipes/llm/train_dflash.py:373",
@@ -224,26 +193,26 @@ DEFECTS = {
             and any(key in config.optimizer for key in _DRAFT)
             and "recipe_args" not in config
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "multipliers-ignored": Defect(
+    "multipliers-ignored": kit.Defect(
         "param_group_overrides only have an effect with an lr_scheduler",
         f"{_SCHEDULER}: step",
         lambda config: bool(
             config.optimizer.param_group_overrides and not config.lr_scheduler.origin.content
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }
 
 
-def _has_default(config: Values, key: str) -> bool:
+def _has_default(config: kit.Values, key: str) -> bool:
     return bool(config.lr_scheduler.origin.content) and key not in config.lr_scheduler
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     content = document.content
     if isinstance(content.get("step_scheduler"), dict):
         return True
@@ -253,8 +222,8 @@ def _matches(document: Document) -> bool:
     )
 
 
-def _read(reading: Reading) -> Recipe:
-    config = CONFIG.read_whole(interpolate(reading.document))
+def _read(reading: kit.Reading) -> kit.Recipe:
+    config = CONFIG.read_whole(kit.interpolate(reading.document))
     optimizer = _optimizer(config.optimizer)
     total = _total(config.step_scheduler, reading)
     schedules = _schedules(config, optimizer, total, reading)
@@ -267,21 +236,21 @@ def _read(reading: Reading) -> Recipe:
         [default, *(_override_group(override, default) for override in overrides)],
         clock=CLOCK,
         horizon=total,
-        clipping=Clipping(threshold),
+        clipping=kit.Clipping(threshold),
         accumulation=None,
         values=(config,),
     )
 
 
-def _optimizer(optimizer: Values) -> ClassOptimizer:
+def _optimizer(optimizer: kit.Values) -> kit.ClassOptimizer:
     name = optimizer._target_
     # Without _target_ the class is AdamW with these arguments; with it, torch's defaults count.
     defaults = {} if "_target_" in optimizer else {"betas": (0.9, 0.95), "weight_decay": 0.0}
     left_out = ("_target_", "param_group_overrides", *_DRAFT)
-    return class_optimizer(optimizer.origin, _CLASSES.get(name, name), left_out, defaults)
+    return kit.class_optimizer(optimizer.origin, _CLASSES.get(name, name), left_out, defaults)
 
 
-def _total(steps: Values, reading: Reading) -> int | None:
+def _total(steps: kit.Values, reading: kit.Reading) -> int | None:
     """The updates of the run: its epochs, at most ``max_steps``."""
     if reading.facts.total_updates is not None:
         return int(reading.facts.total_updates)
@@ -296,7 +265,7 @@ def _total(steps: Values, reading: Reading) -> int | None:
 
 
 def _schedules(
-    config: Values, optimizer: ClassOptimizer, total: int | None, reading: Reading
+    config: kit.Values, optimizer: kit.ClassOptimizer, total: int | None, reading: kit.Reading
 ) -> dict[str, Schedule]:
     scheduler = config.lr_scheduler
     is_draft = "recipe_args" in config and any(key in config.optimizer for key in _DRAFT)
@@ -319,44 +288,48 @@ def _schedules(
     name = str(config.recipe).lower()
     least = next((steps for part, steps in _LEAST_WARMUP.items() if part in name), 1)
     with config.optimizer.origin.locate_errors():
-        draft = Values(config.origin, {"optimizer": rates, "least_warmup": least})
+        draft = kit.Values(config.origin, {"optimizer": rates, "least_warmup": least})
         return {"lr": _speculative(context, draft)}
 
 
-def _override_group(override: Values, default: ParamGroup) -> ParamGroup:
+def _override_group(override: kit.Values, default: kit.ParamGroup) -> kit.ParamGroup:
     """The group of an entry of ``param_group_overrides``: default schedules times multipliers."""
     schedules = {
         key: schedule.scale(override.lr_mult if key == "lr" else override.wd_mult)
         for key, schedule in default.schedules.items()
     }
     pattern = override.pattern
-    return ParamGroup(schedules, default.optimizer, Role.NAMED, pattern, (pattern,))
+    return kit.ParamGroup(schedules, default.optimizer, kit.Role.NAMED, pattern, (pattern,))
 
 
-_WRITTEN = {CurveName.LINEAR: "linear", CurveName.COSINE: "cosine", CurveName.CONSTANT: "constant"}
+_WRITTEN = {
+    kit.CurveName.LINEAR: "linear",
+    kit.CurveName.COSINE: "cosine",
+    kit.CurveName.CONSTANT: "constant",
+}
 
 
 def _configs(
-    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
-) -> Iterator[Config]:
+    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     del facts
     if form.curve not in _WRITTEN:
         return
     section: dict[str, Any] = {
         "lr_decay_style": _WRITTEN[form.curve],
-        "lr_warmup_steps": whole(form.warmup()),
-        "lr_decay_steps": whole(form.end),
-        "init_lr": native(form.at()),
-        "min_lr": native(form.low),
+        "lr_warmup_steps": kit.nearest_integer(form.warmup()),
+        "lr_decay_steps": kit.nearest_integer(form.end),
+        "init_lr": kit.native(form.at()),
+        "min_lr": kit.native(form.low),
     }
-    if form.curve is CurveName.CONSTANT:
+    if form.curve is kit.CurveName.CONSTANT:
         # The check of Megatron's plan wants the decay to end after the warmup, also at a constant
         # rate.
-        section["lr_decay_steps"] = max(form.total, whole(form.warmup()) + 1)
+        section["lr_decay_steps"] = max(form.total, kit.nearest_integer(form.warmup()) + 1)
     elif form.has_plateau:
         section |= {
             "lr_decay_style": "WSD",
-            "wsd_decay_steps": whole(form.end - form.begin),
+            "wsd_decay_steps": kit.nearest_integer(form.end - form.begin),
             "lr_wsd_decay_style": _WRITTEN[form.curve],
         }
     optimizer_section: dict[str, Any] = {
@@ -370,33 +343,33 @@ def _configs(
         "lr_scheduler": section,
     }
     if optimizer.clipping is not None:
-        config["clip_grad_norm"] = {"max_norm": native(optimizer.clipping)}
+        config["clip_grad_norm"] = {"max_norm": kit.native(optimizer.clipping)}
     yield config
 
 
 _LAYOUT = {"optimizer": OPTIMIZER, "lr_scheduler": SCHEDULER}
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "automodel",
     {
-        **section_entries(
+        **kit.section_entries(
             dict.fromkeys(STYLES, _rate),
             _LAYOUT,
             lambda optimizer, scheduler: str(scheduler.lr_decay_style),
         ),
-        **section_entries(
+        **kit.section_entries(
             {f"wd-{style}": _weight_decay for style in WEIGHT_DECAY_STYLES},
             _LAYOUT,
             lambda optimizer, scheduler: f"wd-{scheduler.wd_incr_style}",
         ),
-        **section_entries(
+        **kit.section_entries(
             {"speculative": _speculative},
-            {"": Keys(optimizer=section(DRAFT), least_warmup=integer(1))},
+            {"": kit.Keys(optimizer=kit.section(DRAFT), least_warmup=kit.integer(1))},
         ),
     },
     versions=("36044ad3d139",),
     upstream=_SCHEDULER,
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
-    writer=Writer(".yaml", _configs, {}, ("adam", "adamw", "sgd")),
+    reader=kit.Reader(_read, _matches),
+    writer=kit.Writer(".yaml", _configs, {}, ("adam", "adamw", "sgd")),
 )

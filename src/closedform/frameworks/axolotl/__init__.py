@@ -21,64 +21,29 @@ from closedform.frameworks.transformers.schedules import (
 )
 from closedform.frameworks.transformers.writer import kinds
 from closedform.language import Schedule, exact_number
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document
-from closedform.recipes.entries import Context, build_schedule
-from closedform.recipes.forms import (
-    Config,
-    CurveName,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    native,
-    whole,
-)
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import by_intervals, ending
-from closedform.recipes.keys import (
-    ClassKeys,
-    Keys,
-    OpenKeys,
-    Values,
-    anything,
-    choice,
-    flag,
-    integer,
-    irrelevant,
-    number,
-    section,
-    section_entries,
-    sections,
-    text,
-    where_needed,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.section import whole as whole_section
+from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.blends import along_geometric, along_line
 from closedform.schedules.restarts import jagged_factor
 
 # rex and restarts are asked for step t + 1; the interpolation's first two values are equal.
-CLOCK, AHEAD, LATE = (Clock(Unit.UPDATE, offset) for offset in (0, 1, -1))
+CLOCK, AHEAD, LATE = (kit.Clock(kit.Unit.UPDATE, offset) for offset in (0, 1, -1))
 """The clocks of transformers' schedulers, of rex and restarts, and of the interpolation."""
 
-SCHEDULER = Keys(
-    learning_rate=number(),
-    lr_scheduler=choice(*CURVES, "rex", "one_cycle", *OF_LOSS, default="cosine"),
-    lr_scheduler_kwargs=section(ClassKeys()),
-    warmup_steps=number(None),
-    warmup_ratio=number(None),
-    lr_quadratic_warmup=flag(False),
-    cosine_min_lr_ratio=number(None),
-    cosine_constant_lr_ratio=number(None),
-    jagged_restart_steps=number(None),
-    jagged_restart_warmup_steps=number(None),
-    jagged_restart_anneal_steps=number(None),
+SCHEDULER = kit.Keys(
+    learning_rate=kit.number(),
+    lr_scheduler=kit.choice(*CURVES, "rex", "one_cycle", *OF_LOSS, default="cosine"),
+    lr_scheduler_kwargs=kit.section(kit.ClassKeys()),
+    warmup_steps=kit.number(None),
+    warmup_ratio=kit.number(None),
+    lr_quadratic_warmup=kit.flag(False),
+    cosine_min_lr_ratio=kit.number(None),
+    cosine_constant_lr_ratio=kit.number(None),
+    jagged_restart_steps=kit.number(None),
+    jagged_restart_warmup_steps=kit.number(None),
+    jagged_restart_anneal_steps=kit.number(None),
 )
-INTERPOLATION = Keys(num_steps=number(), min_lr=number(), max_lr=number())
+INTERPOLATION = kit.Keys(num_steps=kit.number(), min_lr=kit.number(), max_lr=kit.number())
 _FURTHER = (
     "adam_beta3",
     "adam_epsilon2",
@@ -96,26 +61,28 @@ _FURTHER = (
     "relora_warmup_steps",
     "rl_beta",
 )
-CONFIG = OpenKeys(
+CONFIG = kit.OpenKeys(
     **{
         **SCHEDULER,
         **{name: key for name, key in OPTIMIZER.items() if name != "optim"},
-        "learning_rate": number(None),
-        "optimizer": text("adamw_torch"),
-        "embedding_lr": number(None),
-        "lr_groups": sections(Keys(name=text(), modules=anything(()), lr=number())),
-        "max_grad_norm": number(1),
-        "max_steps": integer(None),
-        "num_epochs": where_needed(number(1)),
-        "micro_batch_size": integer(1),
-        "gradient_accumulation_steps": integer(None),
-        "batch_size": where_needed(integer(None)),
-        **dict.fromkeys(_FURTHER, irrelevant()),
+        "learning_rate": kit.number(None),
+        "optimizer": kit.text("adamw_torch"),
+        "embedding_lr": kit.number(None),
+        "lr_groups": kit.sections(
+            kit.Keys(name=kit.text(), modules=kit.anything(()), lr=kit.number())
+        ),
+        "max_grad_norm": kit.number(1),
+        "max_steps": kit.integer(None),
+        "num_epochs": kit.where_needed(kit.number(1)),
+        "micro_batch_size": kit.integer(1),
+        "gradient_accumulation_steps": kit.integer(None),
+        "batch_size": kit.where_needed(kit.integer(None)),
+        **dict.fromkeys(_FURTHER, kit.irrelevant()),
     }
 )
 
 
-def _length_of_warmup(config: Values, total: int) -> int:
+def _length_of_warmup(config: kit.Values, total: int) -> int:
     """The updates of the warmup that the config asks for: steps, else a ratio, else 3 % or 100."""
     steps, ratio = config.warmup_steps, config.warmup_ratio
     if steps is not None:
@@ -134,13 +101,13 @@ def _length_of_warmup(config: Values, total: int) -> int:
     return int(float(ratio) * total)
 
 
-def _warmup(config: Values, total: int, as_implemented: bool) -> int:
+def _warmup(config: kit.Values, total: int, as_implemented: bool) -> int:
     updates = _length_of_warmup(config, total)
     # base.py of axolotl turns 1 into 2.
     return 2 if updates == 1 and as_implemented else updates
 
 
-def _low(config: Values, default: float = 0.0) -> sp.Expr:
+def _low(config: kit.Values, default: float = 0.0) -> sp.Expr:
     """The minimum as a part of the rate."""
     low = config.cosine_min_lr_ratio or exact_number(default)
     if not 0 <= low <= 1:
@@ -149,9 +116,9 @@ def _low(config: Values, default: float = 0.0) -> sp.Expr:
     return low
 
 
-def _rex(config: Values, run: ScheduleNumbers) -> Schedule:
-    low, length, count = _low(config), run.total - run.warmup, AHEAD.count(Facts())
-    refuse_unless(
+def _rex(config: kit.Values, run: ScheduleNumbers) -> Schedule:
+    low, length, count = _low(config), run.total - run.warmup, AHEAD.count(kit.Facts())
+    kit.refuse_unless(
         length >= 0,
         f"warmup_steps must be at most {run.total} updates, got {run.warmup}",
         run.where,
@@ -162,7 +129,7 @@ def _rex(config: Values, run: ScheduleNumbers) -> Schedule:
         factor = rest / (sp.Rational(1, 10) + sp.Rational(9, 10) * rest)
         return run.base * along_line(low, sp.S.One, factor)
 
-    return by_intervals(
+    return kit.by_intervals(
         "rex",
         (lambda: run.base * count.n / run.warmup, count.first_after(run.warmup)),
         (fall, count.first_from(run.total)),
@@ -170,25 +137,25 @@ def _rex(config: Values, run: ScheduleNumbers) -> Schedule:
     )
 
 
-def _quadratic(config: Values, run: ScheduleNumbers) -> Schedule:
+def _quadratic(config: kit.Values, run: ScheduleNumbers) -> Schedule:
     # The quadratic warmup's cosine ends at 0: the minimum is not passed to it (DEFECTS).
     low = sp.S.Zero if run.as_implemented else _low(config)
     rise = run.base * (run.count.n / max(sp.S.One, run.warmup)) ** 2
     wave = run.base * along_line(low, sp.S.One, cosine_wave(sp.S.Half, run.progress))
-    return by_intervals(
+    return kit.by_intervals(
         "cosine_quadratic_warmup",
         (lambda: rise, run.count.first_from(run.warmup)),
         (lambda: wave, None),
     )
 
 
-def _to_minimum(config: Values, run: ScheduleNumbers) -> Schedule:
+def _to_minimum(config: kit.Values, run: ScheduleNumbers) -> Schedule:
     wave = cosine_wave(sp.S.Half, run.progress)
     value = run.base * along_line(_low(config), sp.S.One, wave)
-    return by_intervals("cosine_min_lr", run.rise(), (lambda: value, None))
+    return kit.by_intervals("cosine_min_lr", run.rise(), (lambda: value, None))
 
 
-def _to_constant(config: Values, run: ScheduleNumbers) -> Schedule:
+def _to_constant(config: kit.Values, run: ScheduleNumbers) -> Schedule:
     # int(total · ratio) in floats, as upstream.
     low, end = (
         _low(config),
@@ -200,7 +167,7 @@ def _to_constant(config: Values, run: ScheduleNumbers) -> Schedule:
         part = cosine_wave(sp.S.Half, (step - run.warmup) / length)
         return run.base * along_line(low, sp.S.One, part)
 
-    return by_intervals(
+    return kit.by_intervals(
         "cosine_constant_lr",
         run.rise(),
         (lambda: wave(run.count.n), run.count.first_from(end)),
@@ -208,8 +175,8 @@ def _to_constant(config: Values, run: ScheduleNumbers) -> Schedule:
     )
 
 
-def _one_cycle(config: Values, run: ScheduleNumbers) -> Schedule:
-    refuse_unless(
+def _one_cycle(config: kit.Values, run: ScheduleNumbers) -> Schedule:
+    kit.refuse_unless(
         run.warmup <= run.total,
         f"the warmup must be at most {run.total} updates, got {run.warmup}",
         run.where,
@@ -222,15 +189,17 @@ def _one_cycle(config: Values, run: ScheduleNumbers) -> Schedule:
         "pct_start": exact_number(int(run.warmup) / end),
         **config.lr_scheduler_kwargs.origin.content,
     }
-    context = Context("torch", torch.FRAMEWORK.schedules, base=run.base, as_implemented=True)
-    cycle = build_schedule("OneCycleLR", arguments, context)
+    context = kit.Context("torch", torch.FRAMEWORK.schedules, base=run.base, as_implemented=True)
+    cycle = kit.build_schedule("OneCycleLR", arguments, context)
     if cycle.last_step is not None:
         return cycle
     # torch's OneCycleLR raises at step total_steps + 1.
-    return ending(cycle.bound, end + 1, f"ValueError: Tried to step {end + 1} times", "one_cycle")
+    return kit.ending(
+        cycle.bound, end + 1, f"ValueError: Tried to step {end + 1} times", "one_cycle"
+    )
 
 
-def _jagged(config: Values, run: ScheduleNumbers) -> Schedule:
+def _jagged(config: kit.Values, run: ScheduleNumbers) -> Schedule:
     """The inner schedule times a factor that falls at the end of each period and rises after."""
     # Defaults of the class: a warmup of 10 updates, an anneal of 1, down to 0.001 of the rate.
     rise = config.jagged_restart_warmup_steps or sp.Integer(10)
@@ -238,20 +207,20 @@ def _jagged(config: Values, run: ScheduleNumbers) -> Schedule:
     low = _low(config, 0.001)
     inner = config.replace(jagged_restart_steps=None)
     # Its step is one ahead, and two over rex, which is one ahead itself.
-    step = AHEAD.count(Facts()).n + (1 if config.lr_scheduler == "rex" else 0)
+    step = AHEAD.count(kit.Facts()).n + (1 if config.lr_scheduler == "rex" else 0)
     factor = jagged_factor(step, config.jagged_restart_steps, rise, fall, low)
     # shift(1): the inner schedule is asked for its next step, too.
     value = KINDS[_kind(inner)](inner, run).shift(1).expr
     return Schedule(value * factor, name="jagged_restart")
 
 
-def _plain(config: Values, run: ScheduleNumbers) -> Schedule:
+def _plain(config: kit.Values, run: ScheduleNumbers) -> Schedule:
     name = config.lr_scheduler
-    refuse_unless(name in CURVES, f"{name} is a function of the loss", run.where)
+    kit.refuse_unless(name in CURVES, f"{name} is a function of the loss", run.where)
     return schedule_by_name(name, config.lr_scheduler_kwargs.origin, run)
 
 
-KINDS: Mapping[str, Callable[[Values, ScheduleNumbers], Schedule]] = {
+KINDS: Mapping[str, Callable[[kit.Values, ScheduleNumbers], Schedule]] = {
     "rex": _rex,
     "cosine_quadratic_warmup": _quadratic,
     "cosine_min_lr": _to_minimum,
@@ -262,7 +231,7 @@ KINDS: Mapping[str, Callable[[Values, ScheduleNumbers], Schedule]] = {
 }
 
 
-def _kind(config: Values) -> str:
+def _kind(config: kit.Values) -> str:
     """The kind of schedule that the config asks for."""
     name: str = config.lr_scheduler
     if config.jagged_restart_steps is not None:
@@ -278,7 +247,7 @@ def _kind(config: Values) -> str:
     return "default"
 
 
-def _rate(context: Context, config: Values) -> Schedule:
+def _rate(context: kit.Context, config: kit.Values) -> Schedule:
     total, rate = int(context.fact("num_training_steps")), config.learning_rate
     warmup = _warmup(config, total, context.as_implemented)
     run = ScheduleNumbers(
@@ -293,11 +262,11 @@ def _rate(context: Context, config: Values) -> Schedule:
     return KINDS[_kind(config)](config, run)
 
 
-def _interpolated(context: Context, keys: Values) -> Schedule:
+def _interpolated(context: kit.Context, keys: kit.Values) -> Schedule:
     low, high, last = keys.min_lr, keys.max_lr, keys.num_steps - 1
-    refuse_unless(last != 0, "num_steps is 1: division by zero", context.where)
-    count = LATE.count(Facts())
-    return by_intervals(
+    kit.refuse_unless(last != 0, "num_steps is 1: division by zero", context.where)
+    count = LATE.count(kit.Facts())
+    return kit.by_intervals(
         "InterpolatingLogScheduler",
         (lambda: low, count.first_from(sp.S.Zero)),
         (lambda: along_geometric(low, high, count.n / last), count.first_after(last - 1)),
@@ -309,30 +278,30 @@ _SCHEDULERS = "src/axolotl/utils/schedulers.py"
 _COSINES = ("cosine", "cosine_with_min_lr", "cosine_warmup_with_min_lr")
 
 
-def _rises_again(kind: str, upstream: str) -> Defect:
-    return Defect(
+def _rises_again(kind: str, upstream: str) -> kit.Defect:
+    return kit.Defect(
         "the cosine rises again after the run",
         upstream,
         lambda config, total: (
             _kind(config) == kind and (kind != "default" or config.lr_scheduler in _COSINES)
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(kind,),
     )
 
 
-def _counts_from_one(kind: str, upstream: str) -> Defect:
-    return Defect(
+def _counts_from_one(kind: str, upstream: str) -> kit.Defect:
+    return kit.Defect(
         f"{kind} counts from 1: update 0 uses the value of step 1",
         upstream,
         lambda config, total: _kind(config) == kind,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(kind,),
     )
 
 
 DEFECTS = {
-    "warmup-of-one": Defect(
+    "warmup-of-one": kit.Defect(
         "a warmup of one update becomes one of two",
         "src/axolotl/core/builders/base.py:256",
         lambda config, total: _length_of_warmup(config, total) == 1,
@@ -341,7 +310,7 @@ DEFECTS = {
     ),
     "rex-1": _counts_from_one("rex", f"{_SCHEDULERS}:45"),
     "jagged_restart-1": _counts_from_one("jagged_restart", f"{_SCHEDULERS}:322"),
-    "cosine_quadratic_warmup-1": Defect(
+    "cosine_quadratic_warmup-1": kit.Defect(
         "with lr_quadratic_warmup, cosine_min_lr_ratio is ignored",
         "src/axolotl/core/trainers/mixins/scheduler.py:96",
         lambda config, total: (
@@ -353,17 +322,17 @@ DEFECTS = {
     "cosine_quadratic_warmup-2": _rises_again("cosine_quadratic_warmup", f"{_SCHEDULERS}:141"),
     "cosine_min_lr-1": _rises_again("cosine_min_lr", f"{_SCHEDULERS}:198"),
     "default-1": _rises_again("default", "src/transformers/optimization.py:140"),
-    "first-value-twice": Defect(
+    "first-value-twice": kit.Defect(
         "the first two values are equal",
         f"{_SCHEDULERS}:114",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("InterpolatingLogScheduler",),
     ),
 }
 
 
-def _matches(document: Document) -> bool:
-    section = whole_section(document)
+def _matches(document: kit.Document) -> bool:
+    section = kit.document_section(document)
     own = ("base_model", "lr_scheduler", "datasets", "sequence_len", "torchdistx_path", "optimizer")
     return "learning_rate" in section and (
         (
@@ -374,7 +343,7 @@ def _matches(document: Document) -> bool:
     )
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     config = CONFIG.read_whole(reading.document)
     rate = base_rate(config, reading.facts, None)
     accumulation = _accumulation(config)
@@ -396,14 +365,14 @@ def _read(reading: Reading) -> Recipe:
         with config.origin.locate_errors("lr_scheduler"):
             lr = _rate(context, config.replace(learning_rate=peak))
         schedules = {"lr": lr, "weight_decay": constant(config.weight_decay)}
-        groups.append(ParamGroup(schedules, plan, Role.of(name), name, patterns))
+        groups.append(kit.ParamGroup(schedules, plan, kit.Role.of(name), name, patterns))
     # max_grad_norm 0 of transformers' Trainer switches clipping off.
     norm = config.max_grad_norm
     return reading.recipe(
         [*groups, groups[0].without_decay(NO_DECAY)],
         clock=AHEAD if _kind(config) in ("rex", "jagged_restart") else CLOCK,
         horizon=total,
-        clipping=Clipping(norm) if norm > 0 else None,
+        clipping=kit.Clipping(norm) if norm > 0 else None,
         accumulation=accumulation,
         values=(config, total),
         derived={
@@ -414,7 +383,7 @@ def _read(reading: Reading) -> Recipe:
     )
 
 
-def _accumulation(config: Values) -> int:
+def _accumulation(config: kit.Values) -> int:
     """The micro-batches of an update: given, or those of the batch."""
     size, accumulation = config.micro_batch_size, config.gradient_accumulation_steps
     if size < 1:
@@ -424,7 +393,7 @@ def _accumulation(config: Values) -> int:
     return int(accumulation)
 
 
-def _rates(config: Values) -> list[tuple[str, Any, tuple[str, ...]]]:
+def _rates(config: kit.Values) -> list[tuple[str, Any, tuple[str, ...]]]:
     """The groups with a rate of their own: name, rate, modules."""
     rates: list[tuple[str, Any, tuple[str, ...]]] = [
         (group.name, group.lr, tuple(map(str, group.modules))) for group in config.lr_groups
@@ -437,43 +406,45 @@ def _rates(config: Values) -> list[tuple[str, Any, tuple[str, ...]]]:
 _WRITTEN = {"adamw": "adamw_torch", "sgd": "sgd", "lion": "lion_pytorch"}
 
 
-def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     del facts
-    warmup = whole(form.warmup()) if form.rise is not None else 0
+    warmup = kit.nearest_integer(form.warmup()) if form.rise is not None else 0
     end = form.total
-    if form.curve in (CurveName.LINEAR, CurveName.COSINE) and form.after is None:
-        end = whole(form.end)
+    if form.curve in (kit.CurveName.LINEAR, kit.CurveName.COSINE) and form.after is None:
+        end = kit.nearest_integer(form.end)
     shared: dict[str, Any] = {
-        "learning_rate": native(form.peak),
+        "learning_rate": kit.native(form.peak),
         "max_steps": end,
         "micro_batch_size": 1,
         # A warmup of one update would become one of two.
         "warmup_steps": warmup,
         "optimizer": made.argument(_WRITTEN.get(made.name, "adamw_torch")),
-        "weight_decay": native(made.weight_decay or 0),
-        "max_grad_norm": native(made.clipping or 0),
+        "weight_decay": kit.native(made.weight_decay or 0),
+        "max_grad_norm": kit.native(made.clipping or 0),
     }
     for index, beta in enumerate(made.betas(), 1):
         shared[f"adam_beta{index}"] = beta
     if "eps" in made.values:
-        shared["adam_epsilon"] = native(made.values["eps"])
+        shared["adam_epsilon"] = kit.native(made.values["eps"])
     factors = [group.factor for group in made.groups if group.name == "embedding"]
     if factors and factors[0] is not None:
-        shared["embedding_lr"] = native(factors[0] * form.peak)
+        shared["embedding_lr"] = kit.native(factors[0] * form.peak)
     for scheduler in _schedulers(form, warmup):
         yield {**shared, **scheduler}
 
 
-def _schedulers(form: WarmupDecayForm, warmup: int) -> Iterator[dict[str, Any]]:
-    is_quadratic = form.rise is not None and form.rise.curve is CurveName.POWER
-    if form.curve is CurveName.COSINE:
+def _schedulers(form: kit.WarmupDecayForm, warmup: int) -> Iterator[dict[str, Any]]:
+    is_quadratic = form.rise is not None and form.rise.curve is kit.CurveName.POWER
+    if form.curve is kit.CurveName.COSINE:
         cosine: dict[str, Any] = {"lr_scheduler": "cosine"}
-        ratio = native(form.low / form.peak) if form.peak != 0 else 0.0
+        ratio = kit.native(form.low / form.peak) if form.peak != 0 else 0.0
         if is_quadratic:
             yield {**cosine, "lr_quadratic_warmup": True}
             return
         if form.after is not None and form.total:
-            length = native((form.end) / form.total)
+            length = kit.native((form.end) / form.total)
             ended = {"cosine_min_lr_ratio": ratio, "cosine_constant_lr_ratio": length}
             yield {**cosine, **ended, "max_steps": form.total}
         if ratio:
@@ -485,17 +456,17 @@ def _schedulers(form: WarmupDecayForm, warmup: int) -> Iterator[dict[str, Any]]:
         yield scheduler
 
 
-_RATES = section_entries(dict.fromkeys(KINDS, _rate), {"": SCHEDULER})
-FRAMEWORK = Framework(
+_RATES = kit.section_entries(dict.fromkeys(KINDS, _rate), {"": SCHEDULER})
+FRAMEWORK = kit.Framework(
     "axolotl",
     {
         **_RATES,
-        **section_entries({"InterpolatingLogScheduler": _interpolated}, {"": INTERPOLATION}),
+        **kit.section_entries({"InterpolatingLogScheduler": _interpolated}, {"": INTERPOLATION}),
     },
     versions=("067b021c8b87",),
     upstream="src/axolotl/utils/schedulers.py, src/axolotl/core/trainers/mixins/scheduler.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
-    writer=Writer(".yaml", _configs, {}, ("adamw", "sgd")),
+    reader=kit.Reader(_read, _matches),
+    writer=kit.Writer(".yaml", _configs, {}, ("adamw", "sgd")),
 )

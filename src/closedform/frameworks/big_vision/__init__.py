@@ -15,73 +15,36 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import Schedule, exact_number, t
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, Syntax
-from closedform.recipes.documents.python_text import run_function
-from closedform.recipes.documents.values import ConfigCall, Unresolved
-from closedform.recipes.entries import Context
-from closedform.recipes.forms import (
-    Config,
-    CurveName,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    literal,
-    native,
-    whole,
-)
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import by_intervals, first_from
-from closedform.recipes.keys import (
-    Key,
-    Keys,
-    OpenKeys,
-    Values,
-    choice,
-    flag,
-    integer,
-    irrelevant,
-    mapping,
-    number,
-    numbers,
-    section,
-    section_entries,
-    text,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.arguments import stepwise
 from closedform.schedules.blends import along_cosine, along_inverse_root, along_line
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 
 # The suffixes of big_vision/utils.py: steps(), which accepts one of them for a duration.
 _UNITS = ("steps", "examples", "epochs", "percent")
-SCHEDULE = Keys(
+SCHEDULE = kit.Keys(
     # stair is the default of create_learning_rate_schedule: without steps it is a constant.
-    decay_type=choice("linear", "polynomial", "cosine", "rsqrt", "stair", default="stair"),
-    mult=number(1),
-    scale_with_batchsize=flag(False),
-    linear_end=number(0),
-    end=number(None),
-    power=number(1),
-    timescale=number(10_000),
-    shift=number(0),
-    steps=numbers(()),
-    mults=numbers(()),
+    decay_type=kit.choice("linear", "polynomial", "cosine", "rsqrt", "stair", default="stair"),
+    mult=kit.number(1),
+    scale_with_batchsize=kit.flag(False),
+    linear_end=kit.number(0),
+    end=kit.number(None),
+    power=kit.number(1),
+    timescale=kit.number(10_000),
+    shift=kit.number(0),
+    steps=kit.numbers(()),
+    mults=kit.numbers(()),
     **{
-        f"{name}_{unit}": number(None)
+        f"{name}_{unit}": kit.number(None)
         for name in ("warmup", "cooldown", "timescale")
         for unit in _UNITS
     },
 )
 
 
-def _schedules(config: Section, key: str, default: Any) -> list[tuple[str, Values | None]]:
+def _schedules(config: kit.Section, key: str, default: Any) -> list[tuple[str, kit.Values | None]]:
     """The schedules by the patterns of their parameters, empty for all; None for frozen ones."""
     if not isinstance(config.value(key, {}), list | tuple):
         return [("", SCHEDULE.read(config.section(key)))]
@@ -92,7 +55,7 @@ def _schedules(config: Section, key: str, default: Any) -> list[tuple[str, Value
     ]
 
 
-def _multipliers(config: Section, key: str, default: Any) -> list[tuple[str, sp.Expr]]:
+def _multipliers(config: kit.Section, key: str, default: Any) -> list[tuple[str, sp.Expr]]:
     """The multipliers by the patterns of their parameters."""
     return [
         (pattern, exact_number(inner.number(place)))
@@ -100,7 +63,7 @@ def _multipliers(config: Section, key: str, default: Any) -> list[tuple[str, sp.
     ]
 
 
-def _pairs(config: Section, key: str) -> Iterator[tuple[str, str, Section]]:
+def _pairs(config: kit.Section, key: str) -> Iterator[tuple[str, str, kit.Section]]:
     """The patterns of a list of pairs, and the place of the second entry in a section."""
     entries = config.value(key, ())
     if not isinstance(entries, list | tuple):
@@ -111,32 +74,33 @@ def _pairs(config: Section, key: str) -> Iterator[tuple[str, str, Section]]:
             raise config.error("an entry must be a pair of a pattern and a value", place)
         # A section of one entry: the errors of a nested schedule then name lr_mults[2] and not only
         # its pattern.
-        yield entry[0], place, Section(config.document, {place: entry[1]}, config.path)
+        yield entry[0], place, kit.Section(config.document, {place: entry[1]}, config.path)
 
 
-CONFIG = OpenKeys(
-    lr=number(),
-    wd=number(0),
-    schedule=Key(_schedules, None),
-    lr_mults=Key(_multipliers, None),
-    wd_mults=Key(_multipliers, None),
-    optax=mapping(),
-    optax_name=text(),
-    grad_clip_norm=number(None),
-    input=section(OpenKeys(batch_size=integer(None))),
-    batch_size=integer(None),
-    total_steps=integer(None),
-    total_examples=number(None),
-    total_epochs=number(None),
+CONFIG = kit.OpenKeys(
+    lr=kit.number(),
+    wd=kit.number(0),
+    schedule=kit.Key(_schedules, None),
+    lr_mults=kit.Key(_multipliers, None),
+    wd_mults=kit.Key(_multipliers, None),
+    optax=kit.mapping(),
+    optax_name=kit.text(),
+    grad_clip_norm=kit.number(None),
+    input=kit.section(kit.OpenKeys(batch_size=kit.integer(None))),
+    batch_size=kit.integer(None),
+    total_steps=kit.integer(None),
+    total_examples=kit.number(None),
+    total_epochs=kit.number(None),
     # Options of losses, and arguments of some files, with names that an optimizer could have.
     **dict.fromkeys(
-        ("beta", "beta_percept", "ema_decay", "optim_name", "grad_clip_per_example"), irrelevant()
+        ("beta", "beta_percept", "ema_decay", "optim_name", "grad_clip_per_example"),
+        kit.irrelevant(),
     ),
-    **dict.fromkeys(("total_percent", "warmup_steps", "weight_decay_decouple"), irrelevant()),
+    **dict.fromkeys(("total_percent", "warmup_steps", "weight_decay_decouple"), kit.irrelevant()),
 )
 
 
-def _duration(schedule: Values, name: str, context: Context) -> sp.Expr | None:
+def _duration(schedule: kit.Values, name: str, context: kit.Context) -> sp.Expr | None:
     """A length in updates, at least 1 unless it is 0; None where there is none."""
     # steps() of big_vision/utils.py asserts that one suffix is used.
     amounts = {unit: getattr(schedule, f"{name}_{unit}") for unit in _UNITS}
@@ -171,13 +135,13 @@ def _duration(schedule: Values, name: str, context: Context) -> sp.Expr | None:
     return sp.Integer(max(1, round(updates)) if updates else 0)
 
 
-def _line(schedule: Values, base: sp.Expr, rest: sp.Expr, context: Context) -> sp.Expr:
+def _line(schedule: kit.Values, base: sp.Expr, rest: sp.Expr, context: kit.Context) -> sp.Expr:
     end = schedule.linear_end if schedule.end is None else schedule.end
     # The position is clipped before it is raised: a power of a negative number has no value.
     return along_line(end, base, rest**schedule.power)
 
 
-def _root(schedule: Values, base: sp.Expr, rest: sp.Expr, context: Context) -> sp.Expr:
+def _root(schedule: kit.Values, base: sp.Expr, rest: sp.Expr, context: kit.Context) -> sp.Expr:
     """The inverse root, from the end of the warmup on."""
     # timescale without a suffix is a number of updates already.
     scale = _duration(schedule, "timescale", context) or schedule.timescale
@@ -186,7 +150,7 @@ def _root(schedule: Values, base: sp.Expr, rest: sp.Expr, context: Context) -> s
     return along_inverse_root(base, sp.S.Zero, position, scale)
 
 
-def _stair(schedule: Values, base: sp.Expr, rest: sp.Expr, context: Context) -> sp.Expr:
+def _stair(schedule: kit.Values, base: sp.Expr, rest: sp.Expr, context: kit.Context) -> sp.Expr:
     """The multipliers by the number of entries of ``steps`` that have passed."""
     steps, mults = schedule.steps, schedule.mults
     if len(steps) != len(mults):
@@ -195,10 +159,10 @@ def _stair(schedule: Values, base: sp.Expr, rest: sp.Expr, context: Context) -> 
         )
     values = [base, *(base * mult for mult in mults)]
     # Upstream looks t + 1 up among the steps, so that a step counts from its own update on.
-    return stepwise(values, [sp.Integer(first_from(step)) for step in steps])
+    return stepwise(values, [sp.Integer(kit.first_from(step)) for step in steps])
 
 
-_CURVES: Mapping[str, Callable[[Values, sp.Expr, sp.Expr, Context], sp.Expr]] = {
+_CURVES: Mapping[str, Callable[[kit.Values, sp.Expr, sp.Expr, kit.Context], sp.Expr]] = {
     "linear": _line,
     "polynomial": _line,
     "cosine": lambda schedule, base, rest, context: along_cosine(base, sp.S.Zero, 1 - rest),
@@ -207,7 +171,7 @@ _CURVES: Mapping[str, Callable[[Values, sp.Expr, sp.Expr, Context], sp.Expr]] = 
 }
 
 
-def _factor(context: Context, schedule: Values) -> Schedule:
+def _factor(context: kit.Context, schedule: kit.Values) -> Schedule:
     (total,) = context.numbers.require("total_updates", where=context.where)
     warmup = _duration(schedule, "warmup", context) or sp.S.Zero
     cooldown = _duration(schedule, "cooldown", context) or sp.S.Zero
@@ -227,29 +191,29 @@ def _factor(context: Context, schedule: Values) -> Schedule:
     if cooldown > 0:
         # Not clipped at 0: negative after the run (big_vision/utils.py:1139).
         rate *= sp.Min(1, (total - t) / cooldown)
-    return by_intervals(schedule.decay_type, (lambda: rate, None))
+    return kit.by_intervals(schedule.decay_type, (lambda: rate, None))
 
 
 DEFECTS = {
-    "decay-not-times-rate": Defect(
+    "decay-not-times-rate": kit.Defect(
         "the schedule multiplies the weight decay, which is not times the rate",
         "big_vision/optax.py:136",
         lambda config: config.wd != 0,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "decays-kernels": Defect(
+    "decays-kernels": kit.Defect(
         "without wd_mults only parameters named kernel are decayed",
         "big_vision/optax.py:133",
         lambda config: config.wd != 0 and "wd_mults" not in config,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "default-arguments": Defect(
+    "default-arguments": kit.Defect(
         "get_config is read with the defaults of its arguments",
         "big_vision/configs/common.py:29",
         lambda config: True,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "negative-after-the-run": Defect(
+    "negative-after-the-run": kit.Defect(
         "a cooldown makes the rate negative after the run",
         "big_vision/utils.py:1139",
         lambda config: any(
@@ -258,7 +222,7 @@ DEFECTS = {
             if schedule is not None
             for unit in _UNITS
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
 }
 _FUNCTION = "get_config"
@@ -273,8 +237,8 @@ _OPTIMIZERS = {
 _ARGUMENTS = {"b1": "beta1", "b2": "beta2", "eps": "eps"}
 
 
-def _matches(document: Document) -> bool:
-    if document.syntax is not Syntax.PYTHON or document.python is None:
+def _matches(document: kit.Document) -> bool:
+    if document.syntax is not kit.Syntax.PYTHON or document.python is None:
         return False
     return any(
         isinstance(statement, ast.FunctionDef) and statement.name == _FUNCTION
@@ -282,18 +246,18 @@ def _matches(document: Document) -> bool:
     )
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     config = CONFIG.read(_config(reading.document))
     batch = config.input.batch_size or config.batch_size or reading.facts.global_batch_size
     total = _total(reading, config, batch)
     context = reading.context.with_facts(total_updates=total, global_batch_size=batch)
     plan = _plan(config)
-    groups: list[ParamGroup] = []
-    frozen: list[ParamGroup] = []
+    groups: list[kit.ParamGroup] = []
+    frozen: list[kit.ParamGroup] = []
     for pattern, schedule in config.schedule:
         if schedule is None:
             still = {"lr": constant(0), "weight_decay": constant(0)}
-            frozen.append(ParamGroup(still, plan, Role.FROZEN, pattern, (pattern,)))
+            frozen.append(kit.ParamGroup(still, plan, kit.Role.FROZEN, pattern, (pattern,)))
             continue
         with schedule.origin.locate_errors():
             factor = _factor(context, schedule)
@@ -301,7 +265,7 @@ def _read(reading: Reading) -> Recipe:
         # times the rate.
         schedules = {"lr": factor.scale(config.lr), "weight_decay": factor.scale(config.wd)}
         patterns = (pattern,) if pattern else ()
-        groups.append(ParamGroup(schedules, plan, Role.of(pattern), pattern, patterns))
+        groups.append(kit.ParamGroup(schedules, plan, kit.Role.of(pattern), pattern, patterns))
     if not groups:
         raise config.error("all parameters are frozen: every schedule is None", "schedule")
     # The first group that is not frozen is the default one.
@@ -311,37 +275,37 @@ def _read(reading: Reading) -> Recipe:
         for pattern, mult in mults:
             schedules = {**first, key: first[key].scale(mult)}
             label = f"{pattern} ({name})"
-            groups.append(ParamGroup(schedules, plan, Role.NAMED, label, (pattern,)))
+            groups.append(kit.ParamGroup(schedules, plan, kit.Role.NAMED, label, (pattern,)))
     return reading.recipe(
         (*groups, *frozen),
         clock=CLOCK,
         horizon=total,
-        clipping=Clipping(config.grad_clip_norm) if config.grad_clip_norm else None,
+        clipping=kit.Clipping(config.grad_clip_norm) if config.grad_clip_norm else None,
         accumulation=1,
         values=(config,),
         derived={"lr": config.lr, "weight_decay": config.wd},
     )
 
 
-def _config(document: Document) -> Section:
+def _config(document: kit.Document) -> kit.Section:
     """The mapping that ``get_config`` returns."""
     module = document.python
-    outer = Section(document, document.content)
+    outer = kit.Section(document, document.content)
     body = None
     if module is not None:
         module = replace(module, convert=_known_call)
-        body = run_function(module, _FUNCTION, document.source)
+        body = kit.python_text.run_function(module, _FUNCTION, document.source)
     if body is None:
         raise outer.error(f"there is no function {_FUNCTION}")
     content = body.names.get("return")
     if not isinstance(content, Mapping):
         raise outer.error(f"{_FUNCTION} does not return a config that can be read", _FUNCTION)
-    return Section(document, content, _FUNCTION)
+    return kit.Section(document, content, _FUNCTION)
 
 
 def _known_call(value: Any) -> Any:
     """The mapping that ``parse_arg`` or ``ConfigDict`` makes; other values are unchanged."""
-    if not isinstance(value, ConfigCall):
+    if not isinstance(value, kit.ConfigCall):
         return value
     name = value.name.rpartition(".")[2]
     if name == "ConfigDict":
@@ -363,7 +327,7 @@ def _parse_arguments(text: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
     # arg of parse_arg("…", runlocal=(False, bool)): a pair of default and converter.
     plain = {k: v[0] if isinstance(v, tuple) and len(v) == 2 else v for k, v in spec.items()}
     if text is not None and not isinstance(text, str):
-        return {key: Unresolved(key) for key in plain}
+        return {key: kit.Unresolved(key) for key in plain}
     # get_config(arg=None): without an argument the defaults count.
     text = text or ""
     # parse_arg of configs/common.py: a single word sets the flag of that name, or the first
@@ -384,10 +348,10 @@ def _convert(text: str, default: Any) -> Any:
             return {"True": True, "true": True, "False": False, "false": False, "": False}[text]
         return type(default)(text) if isinstance(default, int | float) else text
     except (KeyError, ValueError):
-        return Unresolved(text)
+        return kit.Unresolved(text)
 
 
-def _total(reading: Reading, config: Values, batch: int | None) -> int:
+def _total(reading: kit.Reading, config: kit.Values, batch: int | None) -> int:
     """The updates of the run."""
     if config.total_steps is not None:
         return int(config.total_steps)
@@ -405,11 +369,11 @@ def _total(reading: Reading, config: Values, batch: int | None) -> int:
     return max(1, round(amount)) if amount else 0
 
 
-def _plan(config: Values) -> OptimizerPlan:
+def _plan(config: kit.Values) -> kit.OptimizerPlan:
     name = config.optax_name
     arguments = {_ARGUMENTS.get(key, key): value for key, value in config.optax.content.items()}
     place = config.origin.document.place(config.origin.at("optax_name"))
-    return plan_optimizer(_OPTIMIZERS.get(name, name), arguments, where=place)
+    return kit.plan_optimizer(_OPTIMIZERS.get(name, name), arguments, where=place)
 
 
 _NAMES = {
@@ -419,68 +383,68 @@ _NAMES = {
 }
 
 
-def _sections(form: WarmupDecayForm) -> Iterator[dict[str, Any]]:
-    warmup = native(form.warmup())
+def _sections(form: kit.WarmupDecayForm) -> Iterator[dict[str, Any]]:
+    warmup = kit.native(form.warmup())
     curve: dict[str, Any] = {"warmup_steps": warmup} if warmup else {}
-    has_whole_run = whole(form.end) == form.total
+    has_whole_run = kit.nearest_integer(form.end) == form.total
     match form.curve:
         # The cosine of upstream ends at 0: another minimum has no key.
-        case CurveName.COSINE if form.low == 0 and has_whole_run:
+        case kit.CurveName.COSINE if form.low == 0 and has_whole_run:
             yield {**curve, "decay_type": "cosine"}
-        case CurveName.LINEAR | CurveName.POWER if has_whole_run and not form.has_plateau:
-            low = native(form.low / form.peak) if form.peak != 0 else 0.0
-            power = native(form.power)
+        case kit.CurveName.LINEAR | kit.CurveName.POWER if has_whole_run and not form.has_plateau:
+            low = kit.native(form.low / form.peak) if form.peak != 0 else 0.0
+            power = kit.native(form.power)
             yield {**curve, "decay_type": "polynomial", "end": low, "power": power}
         # linear with a plateau has no key: a constant multiplier with a cooldown is the same curve.
-        case CurveName.LINEAR if form.low == 0 and has_whole_run:
+        case kit.CurveName.LINEAR if form.low == 0 and has_whole_run:
             # A constant rate times a cooldown at the end.
-            cooldown = {"cooldown_steps": form.total - whole(form.begin)}
+            cooldown = {"cooldown_steps": form.total - kit.nearest_integer(form.begin)}
             yield {**curve, **cooldown, "decay_type": "stair"}
-        case CurveName.CONSTANT:
+        case kit.CurveName.CONSTANT:
             yield {**curve, "decay_type": "stair"}
-        case CurveName.STEPS:
+        case kit.CurveName.STEPS:
             steps = [first for first, _ in form.marks[1:]]
-            mults = [native(value / form.peak) for _, value in form.marks[1:]]
+            mults = [kit.native(value / form.peak) for _, value in form.marks[1:]]
             yield {**curve, "decay_type": "stair", "steps": steps, "mults": mults}
-        case CurveName.INVERSE_ROOT | CurveName.SEQUENCE:
+        case kit.CurveName.INVERSE_ROOT | kit.CurveName.SEQUENCE:
             yield from _inverse_root(form, curve)
         case _:
             return
 
 
-def _inverse_root(form: WarmupDecayForm, curve: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _inverse_root(form: kit.WarmupDecayForm, curve: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """An inverse root after the warmup, perhaps with a cooldown to 0 at the end."""
-    if form.curve is CurveName.INVERSE_ROOT:
+    if form.curve is kit.CurveName.INVERSE_ROOT:
         yield {
             **curve,
             "decay_type": "rsqrt",
-            "timescale": native(form.end),
-            "shift": native(-form.begin - whole(form.warmup())),
+            "timescale": kit.native(form.end),
+            "shift": kit.native(-form.begin - kit.nearest_integer(form.warmup())),
         }
 
 
 def _configs(
-    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
-) -> Iterator[Config]:
+    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     del facts
     options: dict[str, Any] = {}
     if optimizer.betas():
         options = {"b1": optimizer.betas()[0], "b2": optimizer.betas()[1]}
         if "eps" in optimizer.values:
-            options["eps"] = native(optimizer.values["eps"])
+            options["eps"] = kit.native(optimizer.values["eps"])
     config: dict[str, Any] = {
         "total_steps": form.total,
         # All lengths are written in steps, so the batch size has no effect.
         "input": {"batch_size": 1},
         "optax_name": _NAMES.get(optimizer.argument(optimizer.name), "scale_by_adam"),
         "optax": options | optimizer.arguments("lr", "weight_decay"),
-        "lr": native(form.peak),
-        "wd": native(_decay(form, optimizer)),
+        "lr": kit.native(form.peak),
+        "wd": kit.native(_decay(form, optimizer)),
     }
     if optimizer.clipping is not None:
-        config["grad_clip_norm"] = native(optimizer.clipping)
+        config["grad_clip_norm"] = kit.native(optimizer.clipping)
     mults = [
-        [pattern, native(group.factor)]
+        [pattern, kit.native(group.factor)]
         for group in optimizer.groups
         for pattern in group.patterns
         if group.name.endswith("(lr_mults)") and group.factor is not None
@@ -500,16 +464,18 @@ def _configs(
         yield {**config, "schedule": schedule}
 
 
-def _decay(form: WarmupDecayForm, optimizer: Optimizer) -> Any:
+def _decay(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Any:
     """The weight decay that the schedule multiplies."""
     changing = optimizer.schedules.get("weight_decay")
     if changing is not None:
         return changing.peak
-    return optimizer.weight_decay or sp.S.Zero if form.curve is CurveName.CONSTANT else sp.S.Zero
+    return (
+        optimizer.weight_decay or sp.S.Zero if form.curve is kit.CurveName.CONSTANT else sp.S.Zero
+    )
 
 
-def _text(config: Config) -> str:
-    lines = [f"  config.{key} = {literal(value)}\n" for key, value in config.items()]
+def _text(config: kit.Config) -> str:
+    lines = [f"  config.{key} = {kit.literal(value)}\n" for key, value in config.items()]
     return (
         "import ml_collections as mlc\n\n\n"
         "def get_config(arg=None):\n"
@@ -517,9 +483,9 @@ def _text(config: Config) -> str:
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "big_vision",
-    section_entries(
+    kit.section_entries(
         dict.fromkeys(_CURVES, _factor),
         {"schedule": SCHEDULE},
         style=lambda schedule: str(schedule.decay_type),
@@ -528,6 +494,6 @@ FRAMEWORK = Framework(
     upstream="big_vision/utils.py, big_vision/optax.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
-    writer=Writer(".py", _configs, {}, ("adam", "sgd", "lion"), text=_text),
+    reader=kit.Reader(_read, _matches),
+    writer=kit.Writer(".py", _configs, {}, ("adam", "sgd", "lion"), text=_text),
 )

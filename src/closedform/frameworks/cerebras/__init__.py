@@ -21,7 +21,7 @@ from closedform.frameworks.cerebras.param_groups import (
 )
 from closedform.frameworks.cerebras.reader import READER
 from closedform.frameworks.cerebras.schedules import CLOCK, DEFECTS, SCHEDULES
-from closedform.recipes.framework import Framework
+from closedform.recipes import kit
 
 __all__ = [
     "FRAMEWORK",
@@ -36,7 +36,7 @@ __all__ = [
     "layer_decay_groups",
 ]
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "cerebras",
     SCHEDULES,
     OPTIMIZERS,

@@ -14,22 +14,13 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, chained, sequential
-from closedform.recipes.entries import (
-    Arguments,
-    Context,
-    check_joints,
-    find_schedule,
-    generic_arguments,
-    sub_schedule,
-    sub_schedules,
-)
-from closedform.recipes.tags import build_member
+from closedform.recipes import kit
 from closedform.schedules import constant, piecewise_constant, scale
 
 SCALE_CLASSES = ("ScalePerParamLR", "ScalePerParamWD", "ScalePerParamScheduler")
 
 
-def values_between(given: Arguments, context: Context) -> Schedule:
+def values_between(given: kit.Arguments, context: kit.Context) -> Schedule:
     """One value more than milestones; with as many, the last one is repeated."""
     values, marks = list(given["vals"]), given["milestones"]
     if len(values) == len(marks) and values:
@@ -47,11 +38,11 @@ def values_between(given: Arguments, context: Context) -> Schedule:
     return piecewise_constant(shown, [mark for _, mark in reached[1:]])
 
 
-def sequence(given: Arguments, context: Context) -> Schedule:
+def sequence(given: kit.Arguments, context: kit.Context) -> Schedule:
     """Local time all the way down; as implemented, children of composite members stay at step 0."""
-    specs = sub_schedules(given["schedulers"], "schedulers")
+    specs = kit.sub_schedules(given["schedulers"], "schedulers")
     marks = given["milestones"]
-    check_joints(marks, specs)
+    kit.check_joints(marks, specs)
     inner = replace(context, frozen=context.as_implemented, is_halted=False)
     tags = given["param_group_tags"]
     first = int(given["last_epoch"]) + 1
@@ -60,24 +51,24 @@ def sequence(given: Arguments, context: Context) -> Schedule:
     # A member without a step is not built: it may be one that has no value over no steps.
     entries = _reached(milestones)
     members_of_run = [specs[0 if index is None else index + 1] for index, _ in entries]
-    members = [build_member(sub_schedule(spec), tags, inner) for spec in members_of_run]
+    members = [kit.build_member(kit.sub_schedule(spec), tags, inner) for spec in members_of_run]
     if context.frozen:
         members = [constant(member.exact(0)) for member in members]
     joined = sequential(members, [mark for _, mark in entries[1:]])
     return joined if context.as_implemented else joined.shift(first)
 
 
-def product(given: Arguments, context: Context) -> Schedule:
+def product(given: kit.Arguments, context: kit.Context) -> Schedule:
     """The first one times value/initial of each other one; only the first keeps its size.
 
     As implemented, the children of composite members stay at step 0, and so does a chain in a
     chain.
     """
-    specs = sub_schedules(given["schedulers"], "schedulers")
+    specs = kit.sub_schedules(given["schedulers"], "schedulers")
     inner = replace(context, frozen=context.as_implemented, is_halted=context.as_implemented)
     tags = given["param_group_tags"]
-    parsed = [sub_schedule(spec) for spec in specs]
-    members = [build_member(spec, tags, inner) for spec in parsed]
+    parsed = [kit.sub_schedule(spec) for spec in specs]
+    members = [kit.build_member(spec, tags, inner) for spec in parsed]
     initials = [_initial_value(spec, inner) for spec in parsed[1:]]
     if all(m.exact(0) == v for m, v in zip(members[1:], initials, strict=True)):
         result = chained(members)
@@ -87,15 +78,15 @@ def product(given: Arguments, context: Context) -> Schedule:
     return constant(result.exact(0)) if context.is_halted else result
 
 
-def scaled(given: Arguments, context: Context) -> Schedule:
+def scaled(given: kit.Arguments, context: kit.Context) -> Schedule:
     """As implemented, a member of a composite is not scaled and its child stays at step 0."""
-    spec = sub_schedule(given["scheduler"])
+    spec = kit.sub_schedule(given["scheduler"])
     if spec[0] in SCALE_CLASSES:
         raise DefinitionError(
             f"a {spec[0]} cannot scale another one", hint="scale once, around the whole schedule"
         )
     inner = replace(context, frozen=False, is_halted=False)
-    child = build_member(spec, given["param_group_tags"], inner)
+    child = kit.build_member(spec, given["param_group_tags"], inner)
     if context.frozen:
         return constant(child.exact(0))
     group = context.group
@@ -103,11 +94,11 @@ def scaled(given: Arguments, context: Context) -> Schedule:
     return child if factor == 1 else scale(child, factor)
 
 
-def _initial_value(spec: tuple[Any, Mapping[str, Any]], context: Context) -> sp.Expr:
+def _initial_value(spec: tuple[Any, Mapping[str, Any]], context: kit.Context) -> sp.Expr:
     """The initial value of a later member of a chain, by which it is divided."""
     name, kwargs = spec
-    entry = find_schedule(name, context)
-    generic = generic_arguments(entry, kwargs, f"{context.where} > {name}")
+    entry = kit.find_schedule(name, context)
+    generic = kit.generic_arguments(entry, kwargs, f"{context.where} > {name}")
     if "initial_val" not in generic:
         raise DefinitionError(
             f"a {name} has no initial value to be divided by", hint="put it first"

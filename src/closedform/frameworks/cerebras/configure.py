@@ -13,20 +13,7 @@ from closedform.deprecation import renamed_keywords
 from closedform.errors import ArgumentError, ConfigError, UnknownNameError, nearest
 from closedform.frameworks.cerebras.optimizers import OPTIMIZERS
 from closedform.frameworks.cerebras.schedules import SCHEDULES
-from closedform.recipes.entries import (
-    Context,
-    OptimizerEntry,
-    Parameter,
-    Required,
-    ScheduleEntry,
-    fill,
-    find_schedule,
-    generic_arguments,
-    locate_errors,
-    sub_schedule,
-    sub_schedules,
-)
-from closedform.recipes.framework import ConfigFunction
+from closedform.recipes import kit
 
 Configured = tuple[str, dict[str, Any]]
 """A class name and its arguments, for ``schedule`` and ``schedules``."""
@@ -42,9 +29,9 @@ _SCHEDULER_ALIASES = {
 _CHAINED = ("chained", "chainedlr")
 
 
-@locate_errors("cerebras > configure_scheduler_params")
+@kit.locate_errors("cerebras > configure_scheduler_params")
 def configure_scheduler_params(
-    config: Mapping[str, Any], own: Sequence[ScheduleEntry] = ()
+    config: Mapping[str, Any], own: Sequence[kit.ScheduleEntry] = ()
 ) -> Configured:
     """Returns the class and arguments of a flat config: its ``scheduler`` and the rest.
 
@@ -90,12 +77,12 @@ def configure_scheduler_params(
 
 
 @renamed_keywords(as_shipped="as_implemented")
-@locate_errors("cerebras > configure_lr_scheduler")
+@kit.locate_errors("cerebras > configure_lr_scheduler")
 def configure_lr_scheduler(
     learning_rate: Any,
     adjust_learning_rate: Mapping[str, Any] | None = None,
     as_implemented: bool = False,
-    own: Sequence[ScheduleEntry] = (),
+    own: Sequence[kit.ScheduleEntry] = (),
 ) -> Configured | None:
     """Returns the class and arguments of a learning rate as configs give it; None where it is none.
 
@@ -156,8 +143,10 @@ def configure_lr_scheduler(
     return _adjusted(row, adjust_learning_rate)
 
 
-@locate_errors("cerebras > configure_scheduler")
-def configure_scheduler(params: Mapping[str, Any], own: Sequence[ScheduleEntry] = ()) -> Configured:
+@kit.locate_errors("cerebras > configure_scheduler")
+def configure_scheduler(
+    params: Mapping[str, Any], own: Sequence[kit.ScheduleEntry] = ()
+) -> Configured:
     """Returns the class and arguments of the nested form ``{class name: {arguments}}``.
 
     Names are complete and in their own letter case. Members of a composite are such mappings, too;
@@ -184,7 +173,7 @@ def configure_scheduler(params: Mapping[str, Any], own: Sequence[ScheduleEntry] 
     return made
 
 
-def _nested(params: Any, tags: Any, own: Sequence[ScheduleEntry], where: str) -> Configured:
+def _nested(params: Any, tags: Any, own: Sequence[kit.ScheduleEntry], where: str) -> Configured:
     if not isinstance(params, Mapping) or not params:
         raise ConfigError(f"a scheduler must be {{class name: {{arguments}}}}, got {params!r}")
     name, given = next(iter(params.items()))
@@ -216,8 +205,8 @@ def _nested(params: Any, tags: Any, own: Sequence[ScheduleEntry], where: str) ->
     if children == "scheduler":
         kwargs["scheduler"] = _spec(_nested(kwargs["scheduler"], own_tags, own, where))
         return name, kwargs
-    with locate_errors(f"{where} > {name}"):
-        specs = sub_schedules(kwargs.pop("schedulers"), "schedulers")
+    with kit.locate_errors(f"{where} > {name}"):
+        specs = kit.sub_schedules(kwargs.pop("schedulers"), "schedulers")
     members = [_nested(spec, own_tags, own, where) for spec in specs]
     if not name.startswith("Sequential"):
         return name, {"schedulers": [_spec(member) for member in members], **kwargs}
@@ -254,17 +243,17 @@ def _spec(made: Configured) -> dict[str, Any]:
     return {"class": name, "kwargs": kwargs}
 
 
-def _check(made: Configured, own: Sequence[ScheduleEntry], where: str) -> None:
+def _check(made: Configured, own: Sequence[kit.ScheduleEntry], where: str) -> None:
     """Refuses names of arguments and forms of members that the constructor would refuse."""
     name, kwargs = made
-    context = Context(FRAMEWORK, _entries(own), path=(where.split(" > ")[-1],))
-    entry = find_schedule(name, context)
-    generic_arguments(entry, kwargs, f"{where} > {name}")
+    context = kit.Context(FRAMEWORK, _entries(own), path=(where.split(" > ")[-1],))
+    entry = kit.find_schedule(name, context)
+    kit.generic_arguments(entry, kwargs, f"{where} > {name}")
     if entry.children is None:
         return
     inside = kwargs[entry.children]
     for spec in [inside] if entry.children == "scheduler" else inside:
-        member, arguments = sub_schedule(spec)
+        member, arguments = kit.sub_schedule(spec)
         _check((member, dict(arguments)), own, where)
 
 
@@ -275,11 +264,11 @@ def _number(value: float | str, name: str) -> float:
         raise ConfigError(f"{name} must be a number, got {value!r}") from error
 
 
-def _entries(own: Sequence[ScheduleEntry]) -> dict[str, ScheduleEntry]:
+def _entries(own: Sequence[kit.ScheduleEntry]) -> dict[str, kit.ScheduleEntry]:
     return {**SCHEDULES, **{entry.name: entry for entry in own}}
 
 
-def _lr_class(name: Any, own: Sequence[ScheduleEntry]) -> ScheduleEntry:
+def _lr_class(name: Any, own: Sequence[kit.ScheduleEntry]) -> kit.ScheduleEntry:
     """The LR class of a name in any letter case, as it is or with LR after it."""
     entries = _entries(own)
     known = {
@@ -308,7 +297,7 @@ _OPTIMIZER_ALIASES = {
 
 
 @renamed_keywords(as_shipped="as_implemented")
-@locate_errors("cerebras > configure_optimizer_params")
+@kit.locate_errors("cerebras > configure_optimizer_params")
 def configure_optimizer_params(
     optimizer_type: str, kwargs: Mapping[str, Any], as_implemented: bool = False
 ) -> tuple[str, dict[str, Any]]:
@@ -343,7 +332,7 @@ def configure_optimizer_params(
         elif name == "lr":
             default = parameter.default
             made[name] = rate if rate is not None else default
-            if made[name] is None or isinstance(made[name], Required):
+            if made[name] is None or isinstance(made[name], kit.Required):
                 made[name] = _DEFAULT_RATE
         if name not in given:
             _check_former_names(name, _OPTIMIZER_ALIASES.get(name, ()), given)
@@ -376,7 +365,7 @@ def configure_optimizer(
     return name, entries
 
 
-def _optimizer_class(optimizer_type: str) -> OptimizerEntry:
+def _optimizer_class(optimizer_type: str) -> kit.OptimizerEntry:
     known = {name.lower(): entry for name, entry in OPTIMIZERS.items()}
     lower = str(optimizer_type).lower()
     if lower not in known:
@@ -404,24 +393,24 @@ def _check_former_names(name: str, former: Iterable[str], given: Mapping[str, An
 
 
 def _configured_lr_scheduler(
-    arguments: Mapping[str, Any], as_implemented: bool, own: Sequence[ScheduleEntry]
+    arguments: Mapping[str, Any], as_implemented: bool, own: Sequence[kit.ScheduleEntry]
 ) -> Configured | None:
-    taken = (Parameter("config"), Parameter("adjust_learning_rate", None))
-    values = fill(taken, arguments, f"{FRAMEWORK} > configure_lr_scheduler")
+    taken = (kit.Parameter("config"), kit.Parameter("adjust_learning_rate", None))
+    values = kit.fill(taken, arguments, f"{FRAMEWORK} > configure_lr_scheduler")
     return configure_lr_scheduler(
         values["config"], values["adjust_learning_rate"], as_implemented=as_implemented, own=own
     )
 
 
 def _configured_scheduler(
-    arguments: Mapping[str, Any], as_implemented: bool, own: Sequence[ScheduleEntry]
+    arguments: Mapping[str, Any], as_implemented: bool, own: Sequence[kit.ScheduleEntry]
 ) -> Configured:
     del as_implemented
-    values = fill((Parameter("config"),), arguments, f"{FRAMEWORK} > configure_scheduler")
+    values = kit.fill((kit.Parameter("config"),), arguments, f"{FRAMEWORK} > configure_scheduler")
     return configure_scheduler(values["config"], own)
 
 
-FUNCTIONS: Mapping[str, ConfigFunction] = {
+FUNCTIONS: Mapping[str, kit.ConfigFunction] = {
     "configure_lr_scheduler": _configured_lr_scheduler,
     "configure_scheduler": _configured_scheduler,
 }

@@ -28,42 +28,33 @@ from closedform.optimizers import (
     rprop,
     sgd,
 )
-from closedform.recipes import checks
-from closedform.recipes.entries import (
-    REQUIRED,
-    OptimizerEntry,
-    Parameter,
-    RuleOfArguments,
-    parameters,
-    parameters_of,
-    passed_to,
-)
+from closedform.recipes import kit
 
 
 def _lamb(given: Mapping[str, Any]) -> UpdateRule:
     arguments = dict(given)
-    is_adam = checks.flag(arguments.pop("adam"), "adam", "cerebras > Lamb")
+    is_adam = kit.checks.flag(arguments.pop("adam"), "adam", "cerebras > Lamb")
     return lamb(**arguments, correct_bias=False, trust_ratio=not is_adam)
 
 
 def _adafactor(given: Mapping[str, Any]) -> UpdateRule:
     arguments = dict(given)
     for name in ("relative_step", "warmup_init"):
-        if checks.flag(arguments.pop(name), name, "cerebras > Adafactor"):
+        if kit.checks.flag(arguments.pop(name), name, "cerebras > Adafactor"):
             raise DefinitionError(
                 f"Adafactor has no {name}, got True",
                 where="cerebras > Adafactor",
                 hint="schedule lr: the step here reads nothing else",
             )
-    arguments["decay_rate"] = -checks.number(
+    arguments["decay_rate"] = -kit.checks.number(
         arguments["decay_rate"], "decay_rate", "cerebras > Adafactor"
     )
     arguments["beta1"] = 0 if arguments["beta1"] is None else arguments["beta1"]
     return adafactor(**arguments, relative_step=False)
 
 
-_MAXIMIZE = Parameter("maximize", False)
-_MUON = parameters(lr=0.02, weight_decay=0.01, momentum=0.95, nesterov=True, ns_steps=5)
+_MAXIMIZE = kit.Parameter("maximize", False)
+_MUON = kit.parameters(lr=0.02, weight_decay=0.01, momentum=0.95, nesterov=True, ns_steps=5)
 _MUON_FORM: Mapping[str, Any] = {
     "lookahead": "sum",
     "scale": "match_rms_adamw",
@@ -71,31 +62,33 @@ _MUON_FORM: Mapping[str, Any] = {
     "floor": "added",
     "precision": "bf16",
 }
-_NADAM = parameters_of(nadam, "decoupled_weight_decay")
+_NADAM = kit.parameters_of(nadam, "decoupled_weight_decay")
 _EPS_BEFORE = {"eps_added": "before_correction"}
 
 
 def _entry(
     name: str,
     make: Callable[..., UpdateRule],
-    *more: Parameter,
-    build: RuleOfArguments | None = None,
+    *more: kit.Parameter,
+    build: kit.RuleOfArguments | None = None,
     left_out: tuple[str, ...] = (),
     **changes: object,
-) -> OptimizerEntry:
+) -> kit.OptimizerEntry:
     """A class whose arguments are those of the library's rule, with these changes, and more."""
-    parameters = (*parameters_of(make, *left_out, **changes), *more)
-    return OptimizerEntry(name, parameters, build or passed_to(make))
+    parameters = (*kit.parameters_of(make, *left_out, **changes), *more)
+    return kit.OptimizerEntry(name, parameters, build or kit.passed_to(make))
 
 
 _ENTRIES = (
-    _entry("SGD", sgd, _MAXIMIZE, build=passed_to(sgd, first_momentum="dampened"), lr=REQUIRED),
-    _entry("Adam", adam, build=passed_to(adam, **_EPS_BEFORE), eps=1e-6),
+    _entry(
+        "SGD", sgd, _MAXIMIZE, build=kit.passed_to(sgd, first_momentum="dampened"), lr=kit.REQUIRED
+    ),
+    _entry("Adam", adam, build=kit.passed_to(adam, **_EPS_BEFORE), eps=1e-6),
     _entry(
         "AdamW",
         adamw,
-        *parameters(correct_bias=True, amsgrad=False),
-        build=passed_to(adamw, **_EPS_BEFORE),
+        *kit.parameters(correct_bias=True, amsgrad=False),
+        build=kit.passed_to(adamw, **_EPS_BEFORE),
         left_out=("amsgrad",),
         eps=1e-6,
         weight_decay=0.0,
@@ -104,27 +97,27 @@ _ENTRIES = (
     _entry("Adagrad", adagrad, _MAXIMIZE, eps=1e-6),
     _entry("Lion", lion),
     _entry("Adamax", adamax, _MAXIMIZE, lr=1e-3, eps=1e-6),
-    OptimizerEntry("NAdam", _NADAM, passed_to(nadam)),
+    kit.OptimizerEntry("NAdam", _NADAM, kit.passed_to(nadam)),
     _entry("RAdam", radam, left_out=("decoupled_weight_decay",), eps=1e-6),
     _entry("Adadelta", adadelta, _MAXIMIZE),
-    _entry("Lamb", lamb, Parameter("adam", False), build=_lamb),
+    _entry("Lamb", lamb, kit.Parameter("adam", False), build=_lamb),
     _entry("Rprop", rprop, lr=1e-3),
     _entry("ASGD", asgd, _MAXIMIZE),
     _entry(
         "Adafactor",
         adafactor,
-        *parameters(scale_parameter=True, relative_step=False, warmup_init=False),
+        *kit.parameters(scale_parameter=True, relative_step=False, warmup_init=False),
         build=_adafactor,
-        lr=REQUIRED,
+        lr=kit.REQUIRED,
         decay_rate=-0.8,
         beta1=None,
     ),
-    OptimizerEntry("Muon", _MUON, passed_to(muon, **_MUON_FORM)),
+    kit.OptimizerEntry("Muon", _MUON, kit.passed_to(muon, **_MUON_FORM)),
 )
 OPTIMIZERS = {entry.name: entry for entry in _ENTRIES}
 
 AS_IMPLEMENTED = {
-    "NAdam": OptimizerEntry("NAdam", _NADAM, passed_to(nadam, doubled_factor=True)),
-    "Muon": OptimizerEntry("Muon", _MUON, passed_to(muon, **_MUON_FORM, lost_buffer=True)),
+    "NAdam": kit.OptimizerEntry("NAdam", _NADAM, kit.passed_to(nadam, doubled_factor=True)),
+    "Muon": kit.OptimizerEntry("Muon", _MUON, kit.passed_to(muon, **_MUON_FORM, lost_buffer=True)),
 }
 """The classes whose implementation differs from their documented formula, as implemented."""

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from closedform.errors import ConfigError, nearest
-from closedform.recipes.entries import locate_errors
+from closedform.recipes import kit
 
 Group = dict[str, Any]
 
@@ -24,7 +24,7 @@ _OLD_TYPES: Mapping[str, tuple[str, ...]] = {
 """The layer types of cerebras.pytorch 2.2: the parts of the names of their weights."""
 
 
-@locate_errors("cerebras > configure_param_groups")
+@kit.locate_errors("cerebras > configure_param_groups")
 def configure_param_groups(
     params: Sequence[str],
     norms: Sequence[str],
@@ -72,7 +72,7 @@ def configure_param_groups(
     return [g for g in groups if g["params"]] if config.get("params") else groups
 
 
-@locate_errors("cerebras > configure_param_groups_2_2")
+@kit.locate_errors("cerebras > configure_param_groups_2_2")
 def configure_param_groups_2_2(
     params: Sequence[str], norms: Sequence[str], config: Mapping[str, Any]
 ) -> list[Group]:
@@ -106,7 +106,7 @@ def configure_param_groups_2_2(
     return [group for group in groups if group["params"]]
 
 
-@locate_errors("layer_decay_groups")
+@kit.locate_errors("layer_decay_groups")
 def layer_decay_groups(
     params: Sequence[str],
     layers: Sequence[str | Sequence[str]],

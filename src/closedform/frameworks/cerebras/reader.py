@@ -18,27 +18,21 @@ from closedform.frameworks.cerebras.optimizers import AS_IMPLEMENTED, OPTIMIZERS
 from closedform.frameworks.cerebras.param_groups import configure_param_groups
 from closedform.frameworks.cerebras.schedules import CLOCK, SCHEDULES
 from closedform.language import Schedule, UpdateRule, exact_number
-from closedform.recipes.document import Document
-from closedform.recipes.entries import Context, build_schedule, fill
-from closedform.recipes.keys import ClassKeys, integer, section
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.section import Section, whole
-from closedform.recipes.tags import Tags, read_tags
+from closedform.recipes import kit
 from closedform.schedules import constant
 
 _SCHEDULED = {"LR": "lr", "WD": "weight_decay"}
-_LOOP = ClassKeys(max_steps=integer(None, least=1))
-_INIT = ClassKeys(loop=section(_LOOP))
+_LOOP = kit.ClassKeys(max_steps=kit.integer(None, least=1))
+_INIT = kit.ClassKeys(loop=kit.section(_LOOP))
 
 
-def matches(document: Document) -> bool:
+def matches(document: kit.Document) -> bool:
     """Returns whether a config has the section of ModelZoo's trainer."""
     trainer = document.content.get("trainer")
     return isinstance(trainer, Mapping) and isinstance(trainer.get("init"), Mapping)
 
 
-def read(reading: Reading) -> Recipe:
+def read(reading: kit.Reading) -> kit.Recipe:
     """Returns the recipe of a config, as :func:`closedform.recipes.load_recipe` describes it.
 
     Where a scheduler drives a key, it takes the place of the optimizer's own number.
@@ -47,7 +41,7 @@ def read(reading: Reading) -> Recipe:
         ConfigError: A class or argument is unknown, or a value is not valid. An optimizer that the
             library does not have is refused when it is asked for.
     """
-    trainer = whole(reading.document).section("trainer")
+    trainer = kit.document_section(reading.document).section("trainer")
     if "init" not in trainer:
         raise trainer.error(
             "a config must have the section 'trainer.init', got none",
@@ -66,7 +60,7 @@ def read(reading: Reading) -> Recipe:
         if key not in ("adjust_learning_rate", "params")
     }
 
-    def group(tag: str | None) -> ParamGroup:
+    def group(tag: str | None) -> kit.ParamGroup:
         schedules = {
             spec.key: spec.schedule for spec in specs if spec.tags is None or tag in spec.tags
         }
@@ -77,7 +71,7 @@ def read(reading: Reading) -> Recipe:
                 value = rule.hyperparameters.get(key)
                 if key not in schedules and value is not None:
                     schedules[key] = constant(value)
-        return ParamGroup(schedules, plan, Role.of(tag or ""), tag or "")
+        return kit.ParamGroup(schedules, plan, kit.Role.of(tag or ""), tag or "")
 
     tags = {tag for spec in specs for tag in spec.tags or () if tag is not None}
     return reading.recipe(
@@ -104,7 +98,7 @@ class LayerGrouping:
     params: Any = None
 
     def param_groups(
-        self, recipe: Recipe, params: Sequence[str], norms: Sequence[str]
+        self, recipe: kit.Recipe, params: Sequence[str], norms: Sequence[str]
     ) -> list[dict[str, Any]]:
         """Returns the groups of a model; those with a tag have the schedules of their tag."""
         decay = recipe.optimizer().hyperparameters.get("weight_decay", 0)
@@ -124,7 +118,7 @@ class LayerGrouping:
         return groups
 
 
-READER = Reader(read, matches)
+READER = kit.Reader(read, matches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +126,12 @@ class _Driven:
     """A scheduler of a config: its key, the tags of its groups, None for all, and its schedule."""
 
     key: str
-    tags: Tags
+    tags: kit.Tags
     schedule: Schedule
     content: Mapping[str, Any]
 
 
-def _schedulers(init: Section, context: Context) -> list[_Driven]:
+def _schedulers(init: kit.Section, context: kit.Context) -> list[_Driven]:
     result: list[_Driven] = []
     content = init.content.get("schedulers")
     if content is None:
@@ -154,7 +148,7 @@ def _schedulers(init: Section, context: Context) -> list[_Driven]:
             )
         key = _key(name)
         with entries.locate_errors(entry):
-            tags = read_tags(arguments.get("param_group_tags"), "param_group_tags", name)
+            tags = kit.read_tags(arguments.get("param_group_tags"), "param_group_tags", name)
         if any(
             driven.key == key and (tags is None or driven.tags is None or tags & driven.tags)
             for driven in result
@@ -175,7 +169,7 @@ def _key(name: str) -> str:
     return _SCHEDULED.get(name[-2:], "lr")
 
 
-def _members(place: Section, items: object) -> Section:
+def _members(place: kit.Section, items: object) -> kit.Section:
     """The list ``schedulers`` of a section, as one whose entries are its items."""
     if not isinstance(items, list):
         got = type(items).__name__
@@ -185,7 +179,7 @@ def _members(place: Section, items: object) -> Section:
 
 
 def _scheduler(
-    outer: Section, key: str, context: Context, tags: Any = None, *, is_shown: bool = True
+    outer: kit.Section, key: str, context: kit.Context, tags: Any = None, *, is_shown: bool = True
 ) -> tuple[str, dict[str, Any]]:
     """Class name and arguments in the framework's form; every leaf is built once to check it.
 
@@ -216,7 +210,7 @@ def _scheduler(
     return name, arguments
 
 
-def _composite(place: Section, context: Context, name: str, tags: Any) -> dict[str, Any]:
+def _composite(place: kit.Section, context: kit.Context, name: str, tags: Any) -> dict[str, Any]:
     """The members of a composite; one of a sequence begins when the lengths before have passed."""
     entries = _members(place, place.content.get("schedulers"))
     if not entries.content:
@@ -255,26 +249,28 @@ def _length(entry: Any) -> Any:
     return arguments.get("total_iters") if isinstance(arguments, Mapping) else None
 
 
-def _built(place: Section, name: str, arguments: Mapping[str, Any], context: Context) -> Schedule:
+def _built(
+    place: kit.Section, name: str, arguments: Mapping[str, Any], context: kit.Context
+) -> Schedule:
     with place.locate_errors():
-        return build_schedule(name, arguments, replace(context, key=_key(name)))
+        return kit.build_schedule(name, arguments, replace(context, key=_key(name)))
 
 
-def _optimizer(init: Section) -> tuple[str, Section]:
+def _optimizer(init: kit.Section) -> tuple[str, kit.Section]:
     """Class name and section of the optimizer; an empty name if there is none."""
     if "optimizer" not in init.content:
-        return "", Section(init.document, {}, init.path)
+        return "", kit.Section(init.document, {}, init.path)
     label, place = init.name_and_arguments("optimizer")
     return _class_name(label, OPTIMIZERS) or label, place
 
 
 def _plan(
-    place: Section,
+    place: kit.Section,
     name: str,
     arguments: Mapping[str, Any],
     schedules: Mapping[str, Schedule],
     as_implemented: bool,
-) -> OptimizerPlan:
+) -> kit.OptimizerPlan:
     """The optimizer; one that is missing or unknown is refused when it is built."""
 
     def refuse(driven: Mapping[str, Schedule]) -> UpdateRule:
@@ -286,7 +282,7 @@ def _plan(
         )
 
     if name not in OPTIMIZERS:
-        return OptimizerPlan(name, arguments, refuse)
+        return kit.OptimizerPlan(name, arguments, refuse)
     kwargs = _arguments(place, name, arguments, schedules)
     entry = OPTIMIZERS[name]
     if as_implemented:
@@ -296,13 +292,13 @@ def _plan(
     def build(driven: Mapping[str, Schedule]) -> UpdateRule:
         values = {**kwargs, **{key: driven[key] for key in driven if key in keys}}
         with place.locate_errors():
-            return entry.build(fill(entry.parameters, values, f"cerebras > {name}"))
+            return entry.build(kit.fill(entry.parameters, values, f"cerebras > {name}"))
 
-    return OptimizerPlan(name, arguments, build)
+    return kit.OptimizerPlan(name, arguments, build)
 
 
 def _arguments(
-    place: Section, name: str, arguments: Mapping[str, Any], schedules: Mapping[str, Schedule]
+    place: kit.Section, name: str, arguments: Mapping[str, Any], schedules: Mapping[str, Schedule]
 ) -> dict[str, Any]:
     kwargs = dict(arguments)
     for key, value in kwargs.items():
@@ -329,7 +325,7 @@ def _arguments(
     return kwargs
 
 
-def _factors(place: Section) -> dict[str, sp.Expr]:
+def _factors(place: kit.Section) -> dict[str, sp.Expr]:
     """The factors of the learning rate by layer type."""
     factors = place.section("adjust_learning_rate")
     with factors.locate_errors():

@@ -11,20 +11,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.frameworks.cerebras import composites
 from closedform.language import Schedule, floor_mod, t
-from closedform.recipes import checks
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.entries import (
-    REQUIRED,
-    Arguments,
-    Context,
-    Parameter,
-    ScheduleBuilder,
-    ScheduleEntry,
-    values_of,
-)
-from closedform.recipes.expressions import parse_function
-from closedform.recipes.tags import read_tags
+from closedform.recipes import kit
 from closedform.schedules import (
     constant,
     cosine,
@@ -48,13 +35,13 @@ from closedform.schedules.exponential import check_factor
 from closedform.schedules.one_cycle import ANNEALS, cycle_phases
 from closedform.schedules.polynomial import check_cycle
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 
 # The functions of a LambdaLR that gets none (lambdas=None).
 _DEFAULT_LAMBDAS = ("t/30", "0.95**t")
 
 
-def constant_value(given: Arguments, context: Context) -> Schedule:
+def constant_value(given: kit.Arguments, context: kit.Context) -> Schedule:
     """The length is only read when a Sequential is configured; it may be 0."""
     del context
     total = given["total_iters"]
@@ -62,7 +49,7 @@ def constant_value(given: Arguments, context: Context) -> Schedule:
     return constant(given["val"], total if total is not None and total > 0 else None)
 
 
-def straight(given: Arguments, context: Context) -> Schedule:
+def straight(given: kit.Arguments, context: kit.Context) -> Schedule:
     """Polynomial of power 1; over no steps, it is at its end from step 0 on."""
     # N = 0: t >= N holds at once, so that the end value counts from step 0 on (spec of
     # PolynomialLR: v1 is tested first).
@@ -73,7 +60,7 @@ def straight(given: Arguments, context: Context) -> Schedule:
     return linear(given["initial_val"], given["end_val"], given["total_iters"])
 
 
-def power_of_rest(given: Arguments, context: Context) -> Schedule:
+def power_of_rest(given: kit.Arguments, context: kit.Context) -> Schedule:
     """As implemented, ``cycle`` has no effect: the value is final before the time is stretched.
 
     Over no steps, it is at its end from step 0 on.
@@ -94,7 +81,7 @@ def power_of_rest(given: Arguments, context: Context) -> Schedule:
     )
 
 
-def exponential_decay(given: Arguments, context: Context) -> Schedule:
+def exponential_decay(given: kit.Arguments, context: kit.Context) -> Schedule:
     """One factor every ``total_iters`` steps."""
     value, rate, steps = given["initial_val"], given["decay_rate"], given["total_iters"]
     # The base is checked for fractional exponents: a negative one is NaN in torch, alternating with
@@ -104,7 +91,7 @@ def exponential_decay(given: Arguments, context: Context) -> Schedule:
     return exponential(value, rate, steps, staircase=given["staircase"])
 
 
-def cosine_restarts(given: Arguments, context: Context) -> Schedule:
+def cosine_restarts(given: kit.Arguments, context: kit.Context) -> Schedule:
     """As implemented, later periods are constant: at the start, at the end, and so on."""
     value, low, period = given["initial_val"], given["eta_min"], given["T_0"]
     if not context.as_implemented:
@@ -123,7 +110,7 @@ def cosine_restarts(given: Arguments, context: Context) -> Schedule:
     return Schedule(sp.Piecewise((first.bound, t < period), (later, True)), name="warm_restarts")
 
 
-def product_of_functions(given: Arguments, context: Context) -> Schedule:
+def product_of_functions(given: kit.Arguments, context: kit.Context) -> Schedule:
     """As implemented, the initial value is a factor as often as there are functions."""
     texts = _DEFAULT_LAMBDAS if given["lambdas"] is None else given["lambdas"]
     if not isinstance(texts, list | tuple):
@@ -136,7 +123,7 @@ def product_of_functions(given: Arguments, context: Context) -> Schedule:
     return function(sp.Mul(given["initial_val"] ** count, *factors), name="lambda")
 
 
-def own_function(given: Arguments, context: Context) -> Schedule:
+def own_function(given: kit.Arguments, context: kit.Context) -> Schedule:
     """A user-made class: its closed form, begun at last_epoch + 1."""
     factor = _function(given["expr"], "expr", context)
     total = given["total_iters"]
@@ -145,7 +132,7 @@ def own_function(given: Arguments, context: Context) -> Schedule:
     return function(factor, length=length).shift(given["last_epoch"] + 1)
 
 
-def triangles(given: Arguments, context: Context) -> Schedule:
+def triangles(given: kit.Arguments, context: kit.Context) -> Schedule:
     """The mode alone decides; as implemented, an unknown one is exp_range."""
     mode = given["mode"]
     if context.as_implemented and mode not in MODES:
@@ -156,7 +143,7 @@ def triangles(given: Arguments, context: Context) -> Schedule:
     return cyclic(low, high, up, down, mode=mode, gamma=given["gamma"])
 
 
-def one_cycle_policy(given: Arguments, context: Context) -> Schedule:
+def one_cycle_policy(given: kit.Arguments, context: kit.Context) -> Schedule:
     """The last phase goes on past the end; as implemented, any strategy except cos is linear."""
     anneal = given["anneal_strategy"]
     if context.as_implemented and anneal != "cos":
@@ -185,10 +172,10 @@ def one_cycle_policy(given: Arguments, context: Context) -> Schedule:
     )
 
 
-def _function(spec: Any, name: str, context: Context) -> sp.Expr:
+def _function(spec: Any, name: str, context: kit.Context) -> sp.Expr:
     """A function of the step, given as text or as ``{"expr": text}``."""
     wrapped = {"expr": spec} if isinstance(spec, str) else spec
-    return parse_function(wrapped, f"{name} of {context.where}")
+    return kit.parse_function(wrapped, f"{name} of {context.where}")
 
 
 # The lr classes rename the arguments of the generic class; both read the same formula (spec 1).
@@ -200,49 +187,49 @@ _LR_NAMES = {
     "base_val": "base_lr",
     "max_val": "max_lr",
 }
-_TAGS = Parameter("param_group_tags", None, read_tags)
-_START = Parameter("initial_val", REQUIRED, checks.number)
-_END = Parameter("end_val", REQUIRED, checks.number)
-_STEPS = Parameter("total_iters", REQUIRED, checks.steps)
-_STEPS_OR_NONE = Parameter("total_iters", REQUIRED, checks.at_least(0))
-_CYCLE = Parameter("cycle", False, checks.flag)
-_STAIRCASE = Parameter("staircase", False, checks.flag)
-_LOW = Parameter("eta_min", 0.0, checks.number)
-_GAMMA = Parameter("gamma", REQUIRED, checks.number)
-_HIGH = Parameter("max_val", REQUIRED, checks.number)
-_LENGTH = Parameter("total_iters", None, checks.number)
-_LAST_EPOCH = Parameter("last_epoch", -1, checks.last_epoch)
-_MILESTONES = Parameter("milestones", REQUIRED, checks.counted_milestones)
-_MEMBERS = Parameter("schedulers")
+_TAGS = kit.Parameter("param_group_tags", None, kit.read_tags)
+_START = kit.Parameter("initial_val", kit.REQUIRED, kit.checks.number)
+_END = kit.Parameter("end_val", kit.REQUIRED, kit.checks.number)
+_STEPS = kit.Parameter("total_iters", kit.REQUIRED, kit.checks.steps)
+_STEPS_OR_NONE = kit.Parameter("total_iters", kit.REQUIRED, kit.checks.at_least(0))
+_CYCLE = kit.Parameter("cycle", False, kit.checks.flag)
+_STAIRCASE = kit.Parameter("staircase", False, kit.checks.flag)
+_LOW = kit.Parameter("eta_min", 0.0, kit.checks.number)
+_GAMMA = kit.Parameter("gamma", kit.REQUIRED, kit.checks.number)
+_HIGH = kit.Parameter("max_val", kit.REQUIRED, kit.checks.number)
+_LENGTH = kit.Parameter("total_iters", None, kit.checks.number)
+_LAST_EPOCH = kit.Parameter("last_epoch", -1, kit.checks.last_epoch)
+_MILESTONES = kit.Parameter("milestones", kit.REQUIRED, kit.checks.counted_milestones)
+_MEMBERS = kit.Parameter("schedulers")
 
 
 def _row(
     stem: str,
     builds: str,
-    build: ScheduleBuilder,
-    *parameters: Parameter,
+    build: kit.ScheduleBuilder,
+    *parameters: kit.Parameter,
     children: str | None = None,
     lr_name: str | None = None,
-) -> tuple[ScheduleEntry, ...]:
+) -> tuple[kit.ScheduleEntry, ...]:
     """The lr class, the wd class and the generic class of a formula."""
     generic = (*parameters, _TAGS)
     lr = tuple(replace(p, name=_LR_NAMES.get(p.name, p.name)) for p in generic)
     known = {_LR_NAMES.get(p.name, p.name): p.name for p in generic}
     of = (builds,)
     return (
-        ScheduleEntry(lr_name or f"{stem}LR", of, lr, build, known, children),
-        ScheduleEntry(f"{stem}WD", of, generic, build, {}, children),
-        ScheduleEntry(f"{stem}Scheduler", of, generic, build, {}, children),
+        kit.ScheduleEntry(lr_name or f"{stem}LR", of, lr, build, known, children),
+        kit.ScheduleEntry(f"{stem}WD", of, generic, build, {}, children),
+        kit.ScheduleEntry(f"{stem}Scheduler", of, generic, build, {}, children),
     )
 
 
-_OWN = (Parameter("expr"), _LENGTH, _LAST_EPOCH, _TAGS)
+_OWN = (kit.Parameter("expr"), _LENGTH, _LAST_EPOCH, _TAGS)
 _ROWS = (
     _row(
         "Constant",
         "constant",
         constant_value,
-        Parameter("val", REQUIRED, checks.number),
+        kit.Parameter("val", kit.REQUIRED, kit.checks.number),
         _LENGTH,
     ),
     _row("Linear", "linear", straight, _START, _END, _STEPS_OR_NONE, _CYCLE),
@@ -253,7 +240,7 @@ _ROWS = (
         _START,
         _END,
         _STEPS_OR_NONE,
-        Parameter("power", 1.0, checks.number),
+        kit.Parameter("power", 1.0, kit.checks.number),
         _CYCLE,
     ),
     _row(
@@ -262,13 +249,13 @@ _ROWS = (
         exponential_decay,
         _START,
         _STEPS,
-        Parameter("decay_rate", REQUIRED, checks.number),
+        kit.Parameter("decay_rate", kit.REQUIRED, kit.checks.number),
         _STAIRCASE,
     ),
     _row(
         "InverseExponentialTimeDecay",
         "inverse_time",
-        values_of(
+        kit.values_of(
             inverse_time,
             "initial_val",
             "decay_rate",
@@ -277,25 +264,25 @@ _ROWS = (
             staircase="staircase",
         ),
         _START,
-        Parameter("step_exponent", REQUIRED, checks.number),
+        kit.Parameter("step_exponent", kit.REQUIRED, kit.checks.number),
         _STEPS,
-        Parameter("decay_rate", REQUIRED, checks.rate),
+        kit.Parameter("decay_rate", kit.REQUIRED, kit.checks.rate),
         _STAIRCASE,
     ),
     _row(
         "InverseSquareRootDecay",
         "inverse_square_root",
-        values_of(inverse_square_root, "initial_val", "scale", "warmup_steps"),
-        Parameter("initial_val", 1.0, checks.number),
-        Parameter("scale", 1.0, checks.number),
+        kit.values_of(inverse_square_root, "initial_val", "scale", "warmup_steps"),
+        kit.Parameter("initial_val", 1.0, kit.checks.number),
+        kit.Parameter("scale", 1.0, kit.checks.number),
         # scale·initial / sqrt(max(t, warmup)): with the default scale 1 the plateau is initial /
         # sqrt(warmup).
-        Parameter("warmup_steps", 1.0, checks.warmup),
+        kit.Parameter("warmup_steps", 1.0, kit.checks.warmup),
     ),
     _row(
         "CosineDecay",
         "cosine",
-        values_of(cosine, "initial_val", "end_val", "total_iters"),
+        kit.values_of(cosine, "initial_val", "end_val", "total_iters"),
         _START,
         _END,
         _STEPS,
@@ -303,9 +290,9 @@ _ROWS = (
     _row(
         "CosineAnnealing",
         "cosine_annealing",
-        values_of(cosine_annealing, "initial_val", "eta_min", "T_max"),
+        kit.values_of(cosine_annealing, "initial_val", "eta_min", "T_max"),
         _START,
-        Parameter("T_max", REQUIRED, checks.steps),
+        kit.Parameter("T_max", kit.REQUIRED, kit.checks.steps),
         _LOW,
     ),
     _row(
@@ -313,8 +300,8 @@ _ROWS = (
         "warm_restarts",
         cosine_restarts,
         _START,
-        Parameter("T_0", REQUIRED, checks.steps),
-        Parameter("T_mult", 1, checks.number),
+        kit.Parameter("T_0", kit.REQUIRED, kit.checks.steps),
+        kit.Parameter("T_mult", 1, kit.checks.number),
         _LOW,
         # The lr class has no ending LR upstream.
         lr_name="CosineAnnealingWarmRestarts",
@@ -322,38 +309,38 @@ _ROWS = (
     _row(
         "MultiStep",
         "multi_step",
-        values_of(multi_step, "initial_val", "gamma", "milestones"),
+        kit.values_of(multi_step, "initial_val", "gamma", "milestones"),
         _START,
         _GAMMA,
-        Parameter("milestones", REQUIRED, checks.milestones),
+        kit.Parameter("milestones", kit.REQUIRED, kit.checks.milestones),
     ),
     _row(
         "Step",
         "step_decay",
-        values_of(step_decay, "initial_val", "gamma", "step_size"),
+        kit.values_of(step_decay, "initial_val", "gamma", "step_size"),
         _START,
-        Parameter("step_size", REQUIRED, checks.steps),
+        kit.Parameter("step_size", kit.REQUIRED, kit.checks.steps),
         _GAMMA,
     ),
-    _row("Lambda", "function", product_of_functions, _START, Parameter("lambdas", None)),
+    _row("Lambda", "function", product_of_functions, _START, kit.Parameter("lambdas", None)),
     _row(
         "Multiplicative",
         "multiplicative",
-        values_of(multiplicative, "initial_val", "coefficient"),
+        kit.values_of(multiplicative, "initial_val", "coefficient"),
         _START,
-        Parameter("coefficient", REQUIRED, checks.number),
+        kit.Parameter("coefficient", kit.REQUIRED, kit.checks.number),
     ),
     _row(
         "Cyclic",
         "cyclic",
         triangles,
-        Parameter("base_val", REQUIRED, checks.number),
+        kit.Parameter("base_val", kit.REQUIRED, kit.checks.number),
         _HIGH,
-        Parameter("step_size_up", 2000, checks.steps),
-        Parameter("step_size_down", None, checks.at_least(0)),
-        Parameter("mode", "triangular"),
-        Parameter("gamma", 1.0, checks.number),
-        Parameter("scale_mode", "cycle", checks.choice(*SCALE_MODES)),
+        kit.Parameter("step_size_up", 2000, kit.checks.steps),
+        kit.Parameter("step_size_down", None, kit.checks.at_least(0)),
+        kit.Parameter("mode", "triangular"),
+        kit.Parameter("gamma", 1.0, kit.checks.number),
+        kit.Parameter("scale_mode", "cycle", kit.checks.choice(*SCALE_MODES)),
     ),
     _row(
         "OneCycle",
@@ -362,17 +349,17 @@ _ROWS = (
         _START,
         _HIGH,
         # torch's OneCycleLR has no default: it needs total_steps, or epochs and steps_per_epoch.
-        Parameter("total_steps", 1000),
-        Parameter("pct_start", 0.3, checks.number),
-        Parameter("final_div_factor", 1e4, checks.divisor),
-        Parameter("three_phase", False, checks.flag),
-        Parameter("anneal_strategy", "cos"),
+        kit.Parameter("total_steps", 1000),
+        kit.Parameter("pct_start", 0.3, kit.checks.number),
+        kit.Parameter("final_div_factor", 1e4, kit.checks.divisor),
+        kit.Parameter("three_phase", False, kit.checks.flag),
+        kit.Parameter("anneal_strategy", "cos"),
     ),
     _row(
         "PiecewiseConstant",
         "piecewise_constant",
         composites.values_between,
-        Parameter("vals", REQUIRED, checks.numbers),
+        kit.Parameter("vals", kit.REQUIRED, kit.checks.numbers),
         _MILESTONES,
     ),
     _row(
@@ -385,9 +372,15 @@ _ROWS = (
         children="schedulers",
     ),
     _row("Chained", "chained", composites.product, _MEMBERS, children="schedulers"),
-    _row("ScalePerParam", "scale", composites.scaled, Parameter("scheduler"), children="scheduler"),
+    _row(
+        "ScalePerParam",
+        "scale",
+        composites.scaled,
+        kit.Parameter("scheduler"),
+        children="scheduler",
+    ),
     tuple(
-        ScheduleEntry(name, ("function",), _OWN, own_function)
+        kit.ScheduleEntry(name, ("function",), _OWN, own_function)
         for name in ("LRScheduler", "WeightDecayScheduler", "Scheduler")
     ),
 )
@@ -398,41 +391,43 @@ def _defect(
     text: str,
     place: str,
     stems: Sequence[str],
-    concerns: Callable[[Arguments], bool] = lambda arguments: True,
+    concerns: Callable[[kit.Arguments], bool] = lambda arguments: True,
     documented: str | None = None,
-) -> Defect:
+) -> kit.Defect:
     """A defect of the classes of some formulas; without a documented formula, a convention."""
     classes = tuple(f"{stem}{end}" for stem in stems for end in ("LR", "WD", "Scheduler"))
     # name[:-2]: CosineAnnealingWarmRestarts, whose lr class lacks the ending.
     classes = tuple(name if name in SCHEDULES else name[:-2] for name in classes)
 
-    def applies(specs: Sequence[Arguments], optimizer: str) -> bool:
+    def applies(specs: Sequence[kit.Arguments], optimizer: str) -> bool:
         return any(
             spec["class"] in classes and concerns(spec["kwargs"])
             for outer in specs
             for spec in _nested(outer)
         )
 
-    kind = DefectKind.CONVENTION if documented is None else DefectKind.DEPARTURE
+    kind = kit.DefectKind.CONVENTION if documented is None else kit.DefectKind.DEPARTURE
     upstream = f"cerebras/pytorch/optim/lr_scheduler.py, {place}"
-    return Defect(text, upstream, applies, documented, kind, classes)
+    return kit.Defect(text, upstream, applies, documented, kind, classes)
 
 
-def _nested(spec: Arguments) -> Iterator[Arguments]:
+def _nested(spec: kit.Arguments) -> Iterator[kit.Arguments]:
     """A scheduler, and those within it."""
     yield spec
     for member in _members(spec):
         yield from _nested(member)
 
 
-def _members(spec: Arguments) -> Sequence[Arguments]:
+def _members(spec: kit.Arguments) -> Sequence[kit.Arguments]:
     arguments = spec["kwargs"]
     inner = arguments.get("scheduler")
-    members: Sequence[Arguments] = arguments.get("schedulers", () if inner is None else (inner,))
+    members: Sequence[kit.Arguments] = arguments.get(
+        "schedulers", () if inner is None else (inner,)
+    )
     return members
 
 
-def _is_frozen(spec: Arguments, is_frozen: bool = False, is_halted: bool = False) -> bool:
+def _is_frozen(spec: kit.Arguments, is_frozen: bool = False, is_halted: bool = False) -> bool:
     """Whether a scheduler within composites stays at step 0, or holds one that does."""
     name = spec["class"]
     is_sequence, is_chain = name.startswith("Sequential"), name.startswith("Chained")
@@ -472,7 +467,7 @@ DEFECTS = {
         lambda arguments: arguments.get("last_epoch", -1) != -1,
         documented="the sequence from last_epoch + 1 on",
     ),
-    "members-of-members-stay": Defect(
+    "members-of-members-stay": kit.Defect(
         "the members of a composite within a composite stay at step 0",
         "cerebras/pytorch/optim/lr_scheduler.py, classes SequentialLR and ChainedLR",
         lambda specs, optimizer: any(_is_frozen(spec) for spec in specs),
@@ -500,14 +495,14 @@ DEFECTS = {
             > len(arguments["milestones"]) + 1
         ),
     ),
-    "doubled-factor": Defect(
+    "doubled-factor": kit.Defect(
         "NAdam takes the momentum of the step once more in its second factor",
         "cerebras/pytorch/optim/NAdam.py, NAdam.step",
         lambda specs, optimizer: optimizer == "NAdam",
         documented="the formula of NAdam",
         classes=(),
     ),
-    "lost-buffer": Defect(
+    "lost-buffer": kit.Defect(
         "Muon never stores its momentum: there is none",
         "cerebras/pytorch/optim/Muon.py, Muon.step",
         lambda specs, optimizer: optimizer == "Muon",

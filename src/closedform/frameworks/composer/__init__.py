@@ -6,10 +6,9 @@ from closedform.frameworks.composer.optimizers import OPTIMIZERS
 from closedform.frameworks.composer.reader import ARGUMENTS, READER
 from closedform.frameworks.composer.schedules import CLASSES, CLOCK, DEFECTS, rate, style
 from closedform.frameworks.composer.writer import WRITER
-from closedform.recipes.framework import Framework
-from closedform.recipes.keys import section_entries
+from closedform.recipes import kit
 
-ENTRIES = section_entries(
+ENTRIES = kit.section_entries(
     dict.fromkeys(
         (*CLASSES, "list"), lambda context, config: rate(context, config, config.optimizer.lr)
     ),
@@ -19,7 +18,7 @@ ENTRIES = section_entries(
 )
 """The classes, which llm-foundry has as well."""
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "composer",
     ENTRIES,
     OPTIMIZERS,

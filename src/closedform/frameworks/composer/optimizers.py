@@ -9,7 +9,7 @@ from typing import Any
 
 from closedform.language import UpdateRule
 from closedform.optimizers import decoupled_adamw, decoupled_lionw, decoupled_sgdw
-from closedform.recipes.entries import OptimizerEntry, parameters, parameters_of, passed_to
+from closedform.recipes import kit
 
 RULES: Mapping[str, Callable[..., UpdateRule]] = MappingProxyType(
     {
@@ -26,9 +26,9 @@ def rules_from(initial_lr: Any) -> Mapping[str, Callable[..., UpdateRule]]:
     return {name: partial(make, initial_lr=initial_lr) for name, make in RULES.items()}
 
 
-_INITIAL = parameters(initial_lr=None)
+_INITIAL = kit.parameters(initial_lr=None)
 OPTIMIZERS = {
-    name: OptimizerEntry(name, (*parameters_of(make), *_INITIAL), passed_to(make))
+    name: kit.OptimizerEntry(name, (*kit.parameters_of(make), *_INITIAL), kit.passed_to(make))
     for name, make in RULES.items()
 }
 """Entries of ``frameworks.optimizer``; ``initial_lr`` is an entry of the param group."""

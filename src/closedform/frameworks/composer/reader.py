@@ -11,23 +11,7 @@ from closedform.frameworks.composer.optimizers import rules_from
 from closedform.frameworks.composer.schedules import CLASSES, CLOCK, rate
 from closedform.frameworks.composer.times import trainer
 from closedform.language import UpdateRule, exact_number
-from closedform.recipes.document import Document, interpolate
-from closedform.recipes.keys import (
-    ClassKeys,
-    Key,
-    Keys,
-    OpenKeys,
-    Values,
-    anything,
-    choice,
-    integer,
-    number,
-    section,
-)
-from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ClippingKind, Recipe
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -59,7 +43,7 @@ _OPTIMIZERS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def find_class(place: Section, name: str, names: Mapping[str, str]) -> str:
+def find_class(place: kit.Section, name: str, names: Mapping[str, str]) -> str:
     """Returns the class of a name of a registry; the name of the class is taken as well.
 
     Raises:
@@ -70,7 +54,7 @@ def find_class(place: Section, name: str, names: Mapping[str, str]) -> str:
     return names.get(name, name)
 
 
-def _entry(config: Section, key: str) -> tuple[str, Section]:
+def _entry(config: kit.Section, key: str) -> tuple[str, kit.Section]:
     """The name and the arguments of a mapping of a name to its arguments, or with a name in it."""
     entry = config.value(key)
     if isinstance(entry, list | tuple):
@@ -82,14 +66,14 @@ def _entry(config: Section, key: str) -> tuple[str, Section]:
     return config.name_and_arguments(key)
 
 
-def schedulers(names: Mapping[str, str]) -> Key:
+def schedulers(names: Mapping[str, str]) -> kit.Key:
     """Returns a key that holds a scheduler, or several as a list or a mapping.
 
     Args:
         names: The names of the schedulers; those of their classes are taken as well.
     """
 
-    def read(config: Section, key: str, default: object) -> tuple[Values, ...]:
+    def read(config: kit.Section, key: str, default: object) -> tuple[kit.Values, ...]:
         entries = config.value(key, default)
         if isinstance(entries, Mapping):
             entries = (
@@ -100,66 +84,68 @@ def schedulers(names: Mapping[str, str]) -> Key:
         place = config.entries(key, entries)
         return tuple(_scheduler(*_entry(place, entry), names) for entry in place.content)
 
-    return Key(read, ())
+    return kit.Key(read, ())
 
 
-def _scheduler(name: str, arguments: Section, names: Mapping[str, str]) -> Values:
+def _scheduler(name: str, arguments: kit.Section, names: Mapping[str, str]) -> kit.Values:
     label = find_class(arguments, name, names)
     _, keys = CLASSES[label]
     return keys.read(replace(arguments, content={**arguments.content, "name": label}))
 
 
-_RATIO = {"scale_schedule_ratio": number(1)}
-_CLIPPING = Keys(clipping_type=choice("norm", "value"), clipping_threshold=number())
+_RATIO = {"scale_schedule_ratio": kit.number(1)}
+_CLIPPING = kit.Keys(clipping_type=kit.choice("norm", "value"), clipping_threshold=kit.number())
 _TRAINER = {
-    "max_duration": anything(),
-    "ssr": number(None),
+    "max_duration": kit.anything(),
+    "ssr": kit.number(None),
     **_RATIO,
-    "train_batch_size": integer(None, may_be_open=True),
-    "global_train_batch_size": integer(None, may_be_open=True),
-    "max_seq_len": integer(None, may_be_open=True),
-    "algorithms": section(ClassKeys(gradient_clipping=section(_CLIPPING, is_optional=True))),
-    "grad_clip_norm": number(0),
-    "grad_accum": anything(),
+    "train_batch_size": kit.integer(None, may_be_open=True),
+    "global_train_batch_size": kit.integer(None, may_be_open=True),
+    "max_seq_len": kit.integer(None, may_be_open=True),
+    "algorithms": kit.section(
+        kit.ClassKeys(gradient_clipping=kit.section(_CLIPPING, is_optional=True))
+    ),
+    "grad_clip_norm": kit.number(0),
+    "grad_accum": kit.anything(),
 }
 """The keys of the trainer, which the configs of llm-foundry have as well."""
 
-ARGUMENTS = Keys(
-    optimizer=section(Keys(lr=number())),
+ARGUMENTS = kit.Keys(
+    optimizer=kit.section(kit.Keys(lr=kit.number())),
     schedulers=schedulers({name: name for name in CLASSES}),
-    max_duration=anything(),
+    max_duration=kit.anything(),
     **_RATIO,
 )
 """The arguments of ``frameworks.schedule``."""
 
 
-def open_keys(**keys: Key) -> Keys:
+def open_keys(**keys: kit.Key) -> kit.Keys:
     """Returns the keys of a config, with those of the trainer."""
-    return OpenKeys(**keys, **_TRAINER)
+    return kit.OpenKeys(**keys, **_TRAINER)
 
 
-CONFIG = open_keys(optimizers=anything(), schedulers=schedulers(_NAMES))
+CONFIG = open_keys(optimizers=kit.anything(), schedulers=schedulers(_NAMES))
 
 
-def decoupled(place: Section) -> Mapping[str, Callable[..., UpdateRule]]:
+def decoupled(place: kit.Section) -> Mapping[str, Callable[..., UpdateRule]]:
     """Returns the optimizers whose weight decay follows the schedule, but not the rate."""
     return rules_from(exact_number(place.number("lr", 1e-3), "lr"))
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     return "max_duration" in document.content and "schedulers" in document.content
 
 
-def _read(reading: Reading) -> Recipe:
-    config = CONFIG.read_whole(interpolate(reading.document))
+def _read(reading: kit.Reading) -> kit.Recipe:
+    config = CONFIG.read_whole(kit.interpolate(reading.document))
     name, place = _entry(config.origin, "optimizers")
     path = find_class(place, name, _OPTIMIZERS)
-    return recipe(reading, config, [("", class_optimizer(place, path, rules=decoupled(place)))])
+    return recipe(reading, config, [("", kit.class_optimizer(place, path, rules=decoupled(place)))])
 
 
 def recipe(
-    reading: Reading, config: Values, optimizers: Sequence[tuple[str, ClassOptimizer]]
-) -> Recipe:
+    reading: kit.Reading, config: kit.Values, optimizers: Sequence[tuple[str, kit.ClassOptimizer]]
+) -> kit.Recipe:
     """Returns the recipe of a config.
 
     Args:
@@ -196,11 +182,11 @@ def recipe(
     )
 
 
-def _clipping(config: Values) -> Clipping | None:
+def _clipping(config: kit.Values) -> kit.Clipping | None:
     clipping = config.algorithms.gradient_clipping
     if clipping is not None:
-        return Clipping(clipping.clipping_threshold, ClippingKind(clipping.clipping_type))
-    return Clipping(config.grad_clip_norm) if config.grad_clip_norm > 0 else None
+        return kit.Clipping(clipping.clipping_threshold, kit.ClippingKind(clipping.clipping_type))
+    return kit.Clipping(config.grad_clip_norm) if config.grad_clip_norm > 0 else None
 
 
-READER = Reader(_read, _matches)
+READER = kit.Reader(_read, _matches)

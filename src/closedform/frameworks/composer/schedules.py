@@ -9,41 +9,30 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.frameworks.composer.times import Time, Trainer, trainer
 from closedform.language import Schedule, floor_div, product
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.entries import REQUIRED, Context
-from closedform.recipes.intervals import (
-    UndefinedError,
-    by_intervals,
-    ending,
-    power_quotient,
-    quotient,
-)
-from closedform.recipes.keys import Key, Keys, Values, anything, flag, number, text
+from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_inverse_root, along_line
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 """The schedulers are stepped every batch; their times may have other units."""
 
 Stage = tuple[Callable[[], sp.Expr], int | None]
-Factor = Callable[[Values, Trainer], tuple[Stage, ...]]
+Factor = Callable[[kit.Values, Trainer], tuple[Stage, ...]]
 MAX_PERIODS = 1000
 """The most restarts that are written out."""
 
 
 def _part(run: Trainer, time: Time, begin: sp.Expr = sp.S.Zero) -> sp.Expr:
     """The part of a time that is over, counted from ``begin``."""
-    return quotient(run.now(time.unit) - begin, time.exact - begin)
+    return kit.quotient(run.now(time.unit) - begin, time.exact - begin)
 
 
-def _step(given: Values, run: Trainer) -> tuple[Stage, ...]:
+def _step(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
     gamma, size = given.gamma, run.time(given, "step_size")
     # floor_div(·, 1): gamma to whole steps of a time in any unit.
     return ((lambda: gamma ** floor_div(_part(run, size), 1), None),)
 
 
-def _milestones(given: Values, run: Trainer) -> tuple[Stage, ...]:
+def _milestones(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
     gamma = given.gamma
     marks = sorted(run.first_from(run.convert(mark, "milestones")) for mark in given.milestones)
     stages: list[Stage] = [(_fixed(gamma**index), mark) for index, mark in enumerate(marks)]
@@ -54,14 +43,14 @@ def _fixed(value: sp.Expr) -> Callable[[], sp.Expr]:
     return lambda: value
 
 
-def _constant(given: Values, run: Trainer) -> tuple[Stage, ...]:
+def _constant(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
     alpha = given.alpha
     end = run.first_from(run.time(given, "t_max"))
     # After t_max the factor is 1, not alpha.
     return (_fixed(alpha), end), (_fixed(sp.S.One), None)
 
 
-def _exponential(given: Values, run: Trainer) -> tuple[Stage, ...]:
+def _exponential(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
     gamma = given.gamma
     period = run.time(given, "decay_period")
     return ((lambda: gamma ** _part(run, period), None),)
@@ -70,37 +59,37 @@ def _exponential(given: Values, run: Trainer) -> tuple[Stage, ...]:
 Fall = Callable[[sp.Expr, sp.Expr], sp.Expr]
 """From the time that is over and the whole one to the factor."""
 
-FallShape = Callable[[Values], tuple[Fall, sp.Expr]]
+FallShape = Callable[[kit.Values], tuple[Fall, sp.Expr]]
 """From the arguments to the curve and its end."""
 
 
-def _line(given: Values) -> tuple[Fall, sp.Expr]:
+def _line(given: kit.Values) -> tuple[Fall, sp.Expr]:
     first, last = given.alpha_i, given.alpha_f
-    return (lambda done, length: along_line(first, last, quotient(done, length))), last
+    return (lambda done, length: along_line(first, last, kit.quotient(done, length))), last
 
 
-def _cosine(given: Values) -> tuple[Fall, sp.Expr]:
+def _cosine(given: kit.Values) -> tuple[Fall, sp.Expr]:
     last = given.alpha_f
-    return (lambda done, length: along_cosine(sp.S.One, last, quotient(done, length))), last
+    return (lambda done, length: along_cosine(sp.S.One, last, kit.quotient(done, length))), last
 
 
-def _power(given: Values) -> tuple[Fall, sp.Expr]:
+def _power(given: kit.Values) -> tuple[Fall, sp.Expr]:
     last, power = given.alpha_f, given.power
 
     def curve(done: sp.Expr, length: sp.Expr) -> sp.Expr:
-        return along_line(last, sp.S.One, power_quotient(length - done, length, power))
+        return along_line(last, sp.S.One, kit.power_quotient(length - done, length, power))
 
     return curve, last
 
 
-def _flat(given: Values) -> tuple[Fall, sp.Expr]:
+def _flat(given: kit.Values) -> tuple[Fall, sp.Expr]:
     return (lambda done, length: given.alpha), given.alpha
 
 
 def _shaped(shape: FallShape) -> Factor:
     """The curve over ``t_max``, and its end afterwards."""
 
-    def factor(given: Values, run: Trainer) -> tuple[Stage, ...]:
+    def factor(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
         curve, last = shape(given)
         length = run.time(given, "t_max")
         # ZeroDivisionError in the first batch upstream.
@@ -115,7 +104,7 @@ def _shaped(shape: FallShape) -> Factor:
     return factor
 
 
-def _rise(given: Values, run: Trainer, top: sp.Expr) -> tuple[Stage, Time]:
+def _rise(given: kit.Values, run: Trainer, top: sp.Expr) -> tuple[Stage, Time]:
     """The warmup; where it is scaled, the test for its end is not, as it is implemented."""
     warmup = _warmup_end(given, run)
     length = warmup
@@ -127,13 +116,13 @@ def _rise(given: Values, run: Trainer, top: sp.Expr) -> tuple[Stage, Time]:
     return (_fixed(top * part), run.first_from(warmup)), warmup
 
 
-def _warmup_end(given: Values, run: Trainer) -> Time:
+def _warmup_end(given: kit.Values, run: Trainer) -> Time:
     is_scaled = given.scale_warmup and not run.as_implemented
     # The warmup is converted without scale_schedule_ratio, except for a time in dur.
     return run.time(given, "t_warmup", None if is_scaled else 1)
 
 
-def _warmed_milestones(given: Values, run: Trainer) -> tuple[Stage, ...]:
+def _warmed_milestones(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
     rise, _ = _rise(given, run, sp.S.One)
     return rise, *_milestones(given, run)
 
@@ -141,7 +130,7 @@ def _warmed_milestones(given: Values, run: Trainer) -> tuple[Stage, ...]:
 def _warmed(shape: FallShape) -> Factor:
     """A warmup, the curve over the rest of ``t_max``, and its end afterwards."""
 
-    def factor(given: Values, run: Trainer) -> tuple[Stage, ...]:
+    def factor(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
         curve, last = shape(given)
         rise, warmup = _rise(given, run, curve(sp.S.Zero, sp.S.One))
         length = run.time(given, "t_max")
@@ -158,19 +147,19 @@ def _warmed(shape: FallShape) -> Factor:
 
 
 def _check_warmed(length: Time, warmup: Time, run: Trainer) -> None:
-    refuse_unless(
+    kit.refuse_unless(
         length.unit == warmup.unit,
         f"t_warmup and t_max must have the same unit, got {warmup.unit} and {length.unit}",
         run.where,
     )
-    refuse_unless(
+    kit.refuse_unless(
         length.unit != run.length.unit or length.value >= run.length.value,
         f"t_max must be at least max_duration {run.length.value}, got {length.value}",
         run.where,
     )
 
 
-def _restarts(given: Values, run: Trainer) -> tuple[Stage, ...]:
+def _restarts(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
     last, growth = given.alpha_f, float(given.t_mult)
     period = run.time(given, "t_0")
     now, begin, length = run.now(period.unit), 0, int(period.value)
@@ -200,14 +189,14 @@ def _wave(done: sp.Expr, length: int, last: sp.Expr) -> Callable[[], sp.Expr]:
 
 
 def _decayed() -> sp.Expr:
-    raise UndefinedError("ValueError: the interval between restarts has decayed to 0")
+    raise kit.UndefinedError("ValueError: the interval between restarts has decayed to 0")
 
 
 def _too_far() -> sp.Expr:
-    raise UndefinedError(f"more than {MAX_PERIODS} restarts are not written out")
+    raise kit.UndefinedError(f"more than {MAX_PERIODS} restarts are not written out")
 
 
-def _inverse_root(given: Values, run: Trainer) -> tuple[Stage, ...]:
+def _inverse_root(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
     floor, last = given.alpha_f_decay, given.alpha_f_cooldown
     times = {
         name: (time, getattr(given, name))
@@ -217,7 +206,7 @@ def _inverse_root(given: Values, run: Trainer) -> tuple[Stage, ...]:
         )
     }
     for name, (time, argument) in times.items():
-        refuse_unless(
+        kit.refuse_unless(
             time.unit == run.unit and "dur" not in str(argument),
             f"{name} must have the unit of max_duration and not be in dur, got {argument!r}",
             run.where,
@@ -229,7 +218,7 @@ def _inverse_root(given: Values, run: Trainer) -> tuple[Stage, ...]:
 
     def fall(at: sp.Expr) -> sp.Expr:
         if total.unit != run.length.unit:
-            raise UndefinedError("ValueError: t_max has another unit than max_duration")
+            raise kit.UndefinedError("ValueError: t_max has another unit than max_duration")
         return along_inverse_root(sp.S.One, floor, at - warmup, scale)
 
     # A cooldown longer than the run after the warmup begins at the warmup's end.
@@ -249,40 +238,43 @@ def _inverse_root(given: Values, run: Trainer) -> tuple[Stage, ...]:
     )
 
 
-_TIME = anything(REQUIRED)  # Trainer.time checks it.
-_LENGTH = {"t_max": anything("1dur")}
-_WARMUP = {"t_warmup": _TIME, "scale_warmup": flag(False)}
-_STEPS = {"milestones": anything(REQUIRED), "gamma": number(0.1)}
-_LINE = {"alpha_i": number(1), "alpha_f": number(0)}
-_LAST = {"alpha_f": number(0), **_LENGTH}
+_TIME = kit.anything(kit.REQUIRED)  # Trainer.time checks it.
+_LENGTH = {"t_max": kit.anything("1dur")}
+_WARMUP = {"t_warmup": _TIME, "scale_warmup": kit.flag(False)}
+_STEPS = {"milestones": kit.anything(kit.REQUIRED), "gamma": kit.number(0.1)}
+_LINE = {"alpha_i": kit.number(1), "alpha_f": kit.number(0)}
+_LAST = {"alpha_f": kit.number(0), **_LENGTH}
 
 
-def _keys(**keys: Key) -> Keys:
-    return Keys(name=text(), **keys)
+def _keys(**keys: kit.Key) -> kit.Keys:
+    return kit.Keys(name=kit.text(), **keys)
 
 
-CLASSES: Mapping[str, tuple[Factor, Keys]] = {
-    "StepScheduler": (_step, _keys(step_size=_TIME, gamma=number(0.1))),
+CLASSES: Mapping[str, tuple[Factor, kit.Keys]] = {
+    "StepScheduler": (_step, _keys(step_size=_TIME, gamma=kit.number(0.1))),
     "MultiStepScheduler": (_milestones, _keys(**_STEPS)),
-    "ConstantScheduler": (_constant, _keys(alpha=number(1), **_LENGTH)),
+    "ConstantScheduler": (_constant, _keys(alpha=kit.number(1), **_LENGTH)),
     "LinearScheduler": (_shaped(_line), _keys(**_LINE, **_LENGTH)),
     "ExponentialScheduler": (
         _exponential,
-        _keys(gamma=number(), decay_period=anything("1ep")),
+        _keys(gamma=kit.number(), decay_period=kit.anything("1ep")),
     ),
     "CosineAnnealingScheduler": (_shaped(_cosine), _keys(**_LAST)),
     "CosineAnnealingWarmRestartsScheduler": (
         _restarts,
-        _keys(t_0=_TIME, t_mult=number(1), alpha_f=number(0)),
+        _keys(t_0=_TIME, t_mult=kit.number(1), alpha_f=kit.number(0)),
     ),
-    "PolynomialScheduler": (_shaped(_power), _keys(power=number(), **_LAST)),
+    "PolynomialScheduler": (_shaped(_power), _keys(power=kit.number(), **_LAST)),
     "MultiStepWithWarmupScheduler": (_warmed_milestones, _keys(**_WARMUP, **_STEPS)),
-    "ConstantWithWarmupScheduler": (_warmed(_flat), _keys(**_WARMUP, alpha=number(1), **_LENGTH)),
+    "ConstantWithWarmupScheduler": (
+        _warmed(_flat),
+        _keys(**_WARMUP, alpha=kit.number(1), **_LENGTH),
+    ),
     "LinearWithWarmupScheduler": (_warmed(_line), _keys(**_WARMUP, **_LINE, **_LENGTH)),
     "CosineAnnealingWithWarmupScheduler": (_warmed(_cosine), _keys(**_WARMUP, **_LAST)),
     "PolynomialWithWarmupScheduler": (
         _warmed(_power),
-        _keys(**_WARMUP, power=number(2), **_LAST),
+        _keys(**_WARMUP, power=kit.number(2), **_LAST),
     ),
     "InverseSquareRootWithWarmupScheduler": (
         _inverse_root,
@@ -291,15 +283,15 @@ CLASSES: Mapping[str, tuple[Factor, Keys]] = {
             **_LENGTH,
             t_scale=_TIME,
             t_cooldown=_TIME,
-            alpha_f_decay=number(0),
-            alpha_f_cooldown=number(0),
+            alpha_f_decay=kit.number(0),
+            alpha_f_cooldown=kit.number(0),
         ),
     ),
 }
 """The schedulers by class name: their factor, and their arguments."""
 
 
-def rate(context: Context, config: Values, base: sp.Expr) -> Schedule:
+def rate(context: kit.Context, config: kit.Values, base: sp.Expr) -> Schedule:
     """Returns the schedule of a config, for an optimizer of a rate before scheduling.
 
     Args:
@@ -309,8 +301,8 @@ def rate(context: Context, config: Values, base: sp.Expr) -> Schedule:
     """
     run, members = trainer(config, context), config.schedulers
     name = style(config)
-    refuse_unless(members, "schedulers must hold at least one scheduler", context.where)
-    factors = [by_intervals(name, *CLASSES[entry.name][0](entry, run)) for entry in members]
+    kit.refuse_unless(members, "schedulers must hold at least one scheduler", context.where)
+    factors = [kit.by_intervals(name, *CLASSES[entry.name][0](entry, run)) for entry in members]
     if context.as_implemented or len(factors) == 1:
         # Each scheduler writes base times factor, so that the last one of a list decides.
         return factors[-1].scale(base)
@@ -318,24 +310,24 @@ def rate(context: Context, config: Values, base: sp.Expr) -> Schedule:
     last_steps = [factor.last_step for factor in factors if factor.last_step is not None]
     if not last_steps:
         return together
-    return ending(together.expr, min(last_steps) + 1, "a scheduler of the list has ended", name)
+    return kit.ending(together.expr, min(last_steps) + 1, "a scheduler of the list has ended", name)
 
 
-def style(config: Values) -> str:
+def style(config: kit.Values) -> str:
     """Returns the class of a config; ``list`` unless it has one scheduler."""
     members = config.schedulers
     return str(members[0].name) if len(members) == 1 else "list"
 
 
 DEFECTS = {
-    "last-scheduler-wins": Defect(
+    "last-scheduler-wins": kit.Defect(
         "the schedulers do not multiply, as documented: the last one decides",
         "composer/optim/scheduler.py:202",
         lambda config: len(config.schedulers) > 1,
         documented="the product of the schedulers",
         classes=("list",),
     ),
-    "scaled-warmup": Defect(
+    "scaled-warmup": kit.Defect(
         "a scaled warmup ends where the warmup that is not scaled would end",
         "composer/optim/scheduler.py:773",
         lambda config: (
@@ -345,13 +337,13 @@ DEFECTS = {
         documented="a warmup that is scaled as the rest of the schedule is",
         classes=tuple(name for name in CLASSES if "WithWarmup" in name),
     ),
-    "constant-ends-at-one": Defect(
+    "constant-ends-at-one": kit.Defect(
         "after t_max the factor is 1, not alpha",
         "composer/optim/scheduler.py:307",
         lambda config: any(
             entry.name == "ConstantScheduler" and "alpha" in entry for entry in config.schedulers
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("ConstantScheduler",),
     ),
 }

@@ -10,13 +10,14 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import exact_number
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.entries import Context
-from closedform.recipes.keys import Values
+from closedform.recipes import kit
 
 _TIME = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*(ba|sp|tok|ep|dur)\s*")
-_CLOCKS = {"ba": Clock(Unit.UPDATE), "sp": Clock(Unit.SAMPLE), "tok": Clock(Unit.TOKEN)}
+_CLOCKS = {
+    "ba": kit.Clock(kit.Unit.UPDATE),
+    "sp": kit.Clock(kit.Unit.SAMPLE),
+    "tok": kit.Clock(kit.Unit.TOKEN),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def read_time(text: object, name: str, where: str) -> Time:
     value, unit = float(match[1]), match[2]
     if unit == "dur":
         return Time(value, unit)
-    refuse_unless(
+    kit.refuse_unless(
         value.is_integer(), f"{name} must be a whole number of {unit}, got {text!r}", where
     )
     return Time(int(value), unit)
@@ -65,7 +66,7 @@ class Trainer:
         as_implemented: Whether a scaled warmup ends where one that is not scaled would end.
     """
 
-    facts: Facts
+    facts: kit.Facts
     length: Time
     unit: str
     ratio: float
@@ -82,7 +83,7 @@ class Trainer:
         (batches,) = self.facts.require("updates_per_epoch", where=self.where)
         return int(batches)
 
-    def time(self, values: Values, name: str, ratio: float | None = None) -> Time:
+    def time(self, values: kit.Values, name: str, ratio: float | None = None) -> Time:
         """Returns a time of a scheduler in batches, samples or tokens, as Python's floats have it.
 
         Args:
@@ -103,7 +104,7 @@ class Trainer:
         return self._whole(time.value * factor, time.unit, name)
 
     def _whole(self, amount: float, unit: str, name: str) -> Time:
-        refuse_unless(math.isfinite(amount), f"{name} is too long: {amount}", self.where)
+        kit.refuse_unless(math.isfinite(amount), f"{name} is too long: {amount}", self.where)
         return Time(int(amount), unit)
 
     def now(self, unit: str) -> sp.Expr:
@@ -115,16 +116,18 @@ class Trainer:
         return _CLOCKS[time.unit].count(self.facts).first_from(time.exact)
 
 
-def trainer(config: Values, context: Context) -> Trainer:
+def trainer(config: kit.Values, context: kit.Context) -> Trainer:
     """Returns the trainer of ``max_duration`` and ``scale_schedule_ratio``."""
     where, duration, ratio = context.where, config.max_duration, float(config.scale_schedule_ratio)
-    refuse_unless(ratio > 0, f"scale_schedule_ratio must be above 0, got {ratio!r}", where)
+    kit.refuse_unless(ratio > 0, f"scale_schedule_ratio must be above 0, got {ratio!r}", where)
     # A number of the trainer's configs counts epochs.
     duration = f"{duration}ep" if isinstance(duration, int) else duration
     time = read_time(duration, "max_duration", where)
-    refuse_unless(time.unit != "dur", f"max_duration must not be in dur, got {duration!r}", where)
+    kit.refuse_unless(
+        time.unit != "dur", f"max_duration must not be in dur, got {duration!r}", where
+    )
     length = replace(time, value=int(time.value * ratio))
-    refuse_unless(length.value > 0, f"max_duration {duration!r} times {ratio} is 0", where)
+    kit.refuse_unless(length.value > 0, f"max_duration {duration!r} times {ratio} is 0", where)
     run = Trainer(context.numbers, length, time.unit, ratio, where, context.as_implemented)
     if time.unit != "ep":
         return run

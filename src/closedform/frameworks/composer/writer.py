@@ -7,74 +7,73 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.recipes.forms import (
-    Config,
-    CurveName,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    native,
-    whole,
-)
+from closedform.recipes import kit
 
 _SHAPES = {
-    CurveName.CONSTANT: ("constant", "constant_with_warmup"),
-    CurveName.LINEAR: ("linear_decay", "linear_decay_with_warmup"),
-    CurveName.COSINE: ("cosine_decay", "cosine_decay_with_warmup"),
-    CurveName.POWER: ("polynomial", "polynomial_with_warmup"),
+    kit.CurveName.CONSTANT: ("constant", "constant_with_warmup"),
+    kit.CurveName.LINEAR: ("linear_decay", "linear_decay_with_warmup"),
+    kit.CurveName.COSINE: ("cosine_decay", "cosine_decay_with_warmup"),
+    kit.CurveName.POWER: ("polynomial", "polynomial_with_warmup"),
 }
 
 
-def written_schedulers(form: WarmupDecayForm) -> Iterator[tuple[str, dict[str, Any]]]:
+def written_schedulers(form: kit.WarmupDecayForm) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the names of schedulers with their arguments: a warmup begins at 0."""
-    if form.curve in (CurveName.STEPS, CurveName.EXPONENTIAL) or form.cycles > 1:
+    if form.curve in (kit.CurveName.STEPS, kit.CurveName.EXPONENTIAL) or form.cycles > 1:
         yield from _others(form)
         return
     if form.curve not in _SHAPES:
         return
     plain, warmed = _SHAPES[form.curve]
     arguments: dict[str, Any] = {}
-    if form.curve is not CurveName.CONSTANT:
-        arguments["alpha_f"] = native(form.low / form.peak) if form.peak != 0 else 0.0
-        if whole(form.end) != form.total:
-            arguments["t_max"] = f"{whole(form.end)}ba"
-    if form.curve is CurveName.POWER:
-        arguments["power"] = native(form.power)
+    if form.curve is not kit.CurveName.CONSTANT:
+        arguments["alpha_f"] = kit.native(form.low / form.peak) if form.peak != 0 else 0.0
+        if kit.nearest_integer(form.end) != form.total:
+            arguments["t_max"] = f"{kit.nearest_integer(form.end)}ba"
+    if form.curve is kit.CurveName.POWER:
+        arguments["power"] = kit.native(form.power)
     if form.rise is None:
         yield plain, arguments
         return
-    for length in dict.fromkeys((whole(form.warmup()), whole(form.warmup(1)))):
+    for length in dict.fromkeys(
+        (kit.nearest_integer(form.warmup()), kit.nearest_integer(form.warmup(1)))
+    ):
         yield warmed, {"t_warmup": f"{length}ba", **arguments}
 
 
-def _others(form: WarmupDecayForm) -> Iterator[tuple[str, dict[str, Any]]]:
+def _others(form: kit.WarmupDecayForm) -> Iterator[tuple[str, dict[str, Any]]]:
     """Steps, an exponential, and a cosine in cycles."""
-    if form.curve is CurveName.STEPS:
+    if form.curve is kit.CurveName.STEPS:
         values = [value for _, value in form.marks]
-        gamma = native(values[1] / values[0]) if values[0] != 0 else 0.0
+        gamma = kit.native(values[1] / values[0]) if values[0] != 0 else 0.0
         steps = {"milestones": [f"{first}ba" for first, _ in form.marks[1:]], "gamma": gamma}
         if form.rise is None:
             yield "multistep", steps
         else:
-            yield "multistep_with_warmup", {"t_warmup": f"{whole(form.warmup())}ba", **steps}
-    elif form.rise is None and form.curve is CurveName.EXPONENTIAL:
+            yield (
+                "multistep_with_warmup",
+                {"t_warmup": f"{kit.nearest_integer(form.warmup())}ba", **steps},
+            )
+    elif form.rise is None and form.curve is kit.CurveName.EXPONENTIAL:
         gamma = (form.low / form.peak) ** (sp.S.One / (form.end - form.begin))
         number = float(sp.N(gamma, 30))
         yield "exponential", {"gamma": number, "decay_period": "1ba"}
     elif form.rise is None and form.begin == 0:
-        length = f"{whole(form.end - form.begin)}ba"
-        yield "cosine_warmrestart", {"t_0": length, "alpha_f": native(form.low / form.peak)}
+        length = f"{kit.nearest_integer(form.end - form.begin)}ba"
+        yield "cosine_warmrestart", {"t_0": length, "alpha_f": kit.native(form.low / form.peak)}
 
 
-def clipping_entry(made: Optimizer) -> dict[str, Any]:
+def clipping_entry(made: kit.Optimizer) -> dict[str, Any]:
     """Returns the section of the clipping, empty without one."""
     if made.clipping is None:
         return {}
-    clipping = {"clipping_type": "norm", "clipping_threshold": native(made.clipping)}
+    clipping = {"clipping_type": "norm", "clipping_threshold": kit.native(made.clipping)}
     return {"algorithms": {"gradient_clipping": clipping}}
 
 
-def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     del facts
     for name, arguments in written_schedulers(form):
         yield {
@@ -86,4 +85,4 @@ def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -
 
 
 _RULES = ("adam", "adamw", "decoupled_adamw", "decoupled_sgdw", "sgd")
-WRITER = Writer(".yaml", _configs, {}, _RULES)
+WRITER = kit.Writer(".yaml", _configs, {}, _RULES)

@@ -13,20 +13,19 @@ from closedform.frameworks.deepspeed.schedules import (
     schedule,
 )
 from closedform.frameworks.deepspeed.writer import WRITER
-from closedform.recipes.framework import Framework
-from closedform.recipes.keys import section_entries
+from closedform.recipes import kit
 
 _LAYOUT = {"optimizer": OPTIMIZER, "scheduler": SCHEDULER}
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "deepspeed",
     {
-        **section_entries(
+        **kit.section_entries(
             dict.fromkeys(PARAMETERS, schedule),
             _LAYOUT,
             style=lambda optimizer, scheduler: str(scheduler.type),
             defects=DEFECTS,
         ),
-        **section_entries({"WarmupLR-groups": schedule}, _LAYOUT, defects=DEFECTS),
+        **kit.section_entries({"WarmupLR-groups": schedule}, _LAYOUT, defects=DEFECTS),
     },
     versions=VERSIONS,
     upstream="deepspeed/runtime/lr_schedules.py",

@@ -22,29 +22,14 @@ from closedform.frameworks.deepspeed.schedules import (
     schedule,
 )
 from closedform.language import exact_number
-from closedform.recipes.clock import Facts
-from closedform.recipes.document import Document
-from closedform.recipes.entries import Context
-from closedform.recipes.keys import (
-    OpenKeys,
-    Values,
-    integer,
-    irrelevant,
-    number,
-    section,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section
-from closedform.recipes.section import whole as whole_config
+from closedform.recipes import kit
 from closedform.schedules import constant
 
-CONFIG = OpenKeys(
-    optimizer=section(OPTIMIZER),
-    scheduler=section(SCHEDULER, is_optional=True),
-    gradient_clipping=number(0),
-    gradient_accumulation_steps=integer(None),
+CONFIG = kit.OpenKeys(
+    optimizer=kit.section(OPTIMIZER),
+    scheduler=kit.section(SCHEDULER, is_optional=True),
+    gradient_clipping=kit.number(0),
+    gradient_accumulation_steps=kit.integer(None),
     **dict.fromkeys(
         (
             "train_batch_size",
@@ -54,7 +39,7 @@ CONFIG = OpenKeys(
             "data_efficiency",
             "curriculum_learning",
         ),
-        irrelevant(),
+        kit.irrelevant(),
     ),
 )
 
@@ -82,7 +67,7 @@ _OF_OTHERS = ("train_iters", "train-iters", "lr_decay_style", "lr-decay-style", 
 """Keys of frameworks whose configs hold that of DeepSpeed among their own keys."""
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     content = document.content
     sections = [content[key] for key in ("optimizer", "scheduler") if key in content]
     typed = all(
@@ -94,7 +79,7 @@ def _matches(document: Document) -> bool:
     return any(key in content for key in known) or not content.keys() - set(CONFIG)
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     config = CONFIG.read_whole(_filled(reading.document, reading.facts))
     optimizer, scheduler, facts = config.optimizer, config.scheduler, reading.facts
     params = optimizer.params
@@ -123,7 +108,7 @@ def _read(reading: Reading) -> Recipe:
                     if "betas" in params or name.lower() != "sgd":
                         keyed = replace(context, key=key)
                         schedules[key] = schedule(keyed, optimizer, scheduler)
-    groups = [ParamGroup(schedules, _plan(optimizer), Role.DEFAULT)]
+    groups = [kit.ParamGroup(schedules, _plan(optimizer), kit.Role.DEFAULT)]
     if is_muon(optimizer):
         groups = _of_muon(context, optimizer, scheduler, groups[0])
     length = None if scheduler is None else getattr(scheduler.params, "total_num_steps", None)
@@ -132,7 +117,7 @@ def _read(reading: Reading) -> Recipe:
         groups,
         clock=CLOCK,
         horizon=facts.total_updates if length is None else int(length),
-        clipping=Clipping(clip) if clip else None,
+        clipping=kit.Clipping(clip) if clip else None,
         accumulation=config.gradient_accumulation_steps,
         values=(optimizer, scheduler),
         derived={} if rate is None else {"lr": rate},
@@ -140,8 +125,11 @@ def _read(reading: Reading) -> Recipe:
 
 
 def _of_muon(
-    context: Context, optimizer: Values, scheduler: Values | None, default: ParamGroup
-) -> list[ParamGroup]:
+    context: kit.Context,
+    optimizer: kit.Values,
+    scheduler: kit.Values | None,
+    default: kit.ParamGroup,
+) -> list[kit.ParamGroup]:
     """The groups of Muon: its matrices, and the other parameters."""
     groups = []
     for name, key in MUON_GROUPS.items():
@@ -149,17 +137,17 @@ def _of_muon(
         if scheduler is not None:
             with scheduler.origin.locate_errors("params"):
                 rate = schedule(context.with_facts(group=name), optimizer, scheduler)
-        role = Role.DEFAULT if name == "muon" else Role.NAMED
+        role = kit.Role.DEFAULT if name == "muon" else kit.Role.NAMED
         schedules = {**default.schedules, "lr": rate}
-        groups.append(ParamGroup(schedules, default.optimizer, role, name))
+        groups.append(kit.ParamGroup(schedules, default.optimizer, role, name))
     return groups
 
 
-def _filled(document: Document, facts: Facts) -> Document:
+def _filled(document: kit.Document, facts: kit.Facts) -> kit.Document:
     """The config with facts for "auto"; all missing ones in one error."""
     missing: list[str] = []
 
-    def value(place: Section, key: str) -> Any:
+    def value(place: kit.Section, key: str) -> Any:
         written = place.content[key]
         if written != AUTO or key in _DEFAULTS:
             return _DEFAULTS[key] if written == AUTO else written
@@ -170,7 +158,7 @@ def _filled(document: Document, facts: Facts) -> Document:
             missing.append(_FACT_OF[key])
         return fact
 
-    top = whole_config(document)
+    top = kit.document_section(document)
     content = dict(document.content)
     for name in ("optimizer", "scheduler"):
         outer = top.section(name)
@@ -190,12 +178,12 @@ def _filled(document: Document, facts: Facts) -> Document:
     return replace(document, content=content)
 
 
-def _has_rates(params: Values) -> bool:
+def _has_rates(params: kit.Values) -> bool:
     """Whether the scheduler has rates and does not need that of the optimizer."""
     return any(key in params for key in ("warmup_max_lr", "cycle_max_lr", "lr_range_test_min_lr"))
 
 
-def _plan(optimizer: Values) -> OptimizerPlan:
+def _plan(optimizer: kit.Values) -> kit.OptimizerPlan:
     name, origin = optimizer.type, optimizer.origin
     where = origin.document.place(origin.at("type"))
     kind = name.lower()
@@ -208,12 +196,12 @@ def _plan(optimizer: Values) -> OptimizerPlan:
     if arguments.get("bias_correction") is True:
         del arguments["bias_correction"]
     if kind not in _RULES:
-        return plan_optimizer(name or "none", arguments, None, where, by_name=False)
+        return kit.plan_optimizer(name or "none", arguments, None, where, by_name=False)
     rule = _RULES[kind] if is_decoupled else kind.removesuffix("w")
     if "betas" in arguments:
         arguments["betas"] = tuple(arguments["betas"])
-    plan = plan_optimizer(rule, arguments, where=where)
-    return OptimizerPlan(name, plan.arguments, plan.build)
+    plan = kit.plan_optimizer(rule, arguments, where=where)
+    return kit.OptimizerPlan(name, plan.arguments, plan.build)
 
 
-READER = Reader(_read, _matches)
+READER = kit.Reader(_read, _matches)

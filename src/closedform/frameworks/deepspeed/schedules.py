@@ -13,25 +13,7 @@ import sympy as sp
 
 from closedform.errors import ArgumentError, DefinitionError
 from closedform.language import Schedule, exact_number, floor_div, floor_mod, t
-from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.entries import REQUIRED, Context
-from closedform.recipes.intervals import UndefinedError, by_intervals
-from closedform.recipes.keys import (
-    ClassKeys,
-    Key,
-    Keys,
-    Values,
-    choice,
-    flag,
-    integer,
-    irrelevant,
-    number,
-    number_or_numbers,
-    numbers,
-    section,
-    text,
-)
+from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line, logarithmic
 from closedform.schedules.sweeps import range_test
@@ -40,78 +22,78 @@ VERSIONS = ("edaa72212672", "6c58fb75f^", "v0.19.0", "v0.16.0", "v0.14.0")
 HEAD, FIRST_GROUP, V0_19, V0_16, V0_14 = VERSIONS
 # offset=-1: DeepSpeed steps its scheduler after the optimizer, so update t has the value of
 # scheduler step t - 1.
-CLOCK = Clock(Unit.UPDATE, offset=-1)
-COUNT = CLOCK.count(Facts())
+CLOCK = kit.Clock(kit.Unit.UPDATE, offset=-1)
+COUNT = CLOCK.count(kit.Facts())
 """The last step of the scheduler when update t runs; -1 before the first one."""
 
 
-_STEPPED = {"last_batch_iteration": irrelevant(), "verbose": irrelevant()}
+_STEPPED = {"last_batch_iteration": kit.irrelevant(), "verbose": kit.irrelevant()}
 # 1,000 updates and "log" are the defaults of WarmupLR.
-_RISE = {"warmup_num_steps": number(1000), "warmup_type": text("log"), **_STEPPED}
-_WARMUP = {"warmup_min_lr": number_or_numbers(0), **_RISE}
+_RISE = {"warmup_num_steps": kit.number(1000), "warmup_type": kit.text("log"), **_STEPPED}
+_WARMUP = {"warmup_min_lr": kit.number_or_numbers(0), **_RISE}
 PARAMETERS = {
-    "WarmupLR": Keys(warmup_max_lr=number_or_numbers(None), **_WARMUP),
-    "WarmupDecayLR": Keys(
+    "WarmupLR": kit.Keys(warmup_max_lr=kit.number_or_numbers(None), **_WARMUP),
+    "WarmupDecayLR": kit.Keys(
         # The default 0.001 of WarmupDecayLR stays in all versions, whatever the rate of the
         # optimizer is.
-        total_num_steps=number(),
-        warmup_max_lr=number_or_numbers(sp.Rational(1, 1000)),
+        total_num_steps=kit.number(),
+        warmup_max_lr=kit.number_or_numbers(sp.Rational(1, 1000)),
         **_WARMUP,
     ),
-    "WarmupCosineLR": Keys(
-        total_num_steps=number(),
-        warmup_min_ratio=number(0),
-        cos_min_ratio=number(0.0001),
+    "WarmupCosineLR": kit.Keys(
+        total_num_steps=kit.number(),
+        warmup_min_ratio=kit.number(0),
+        cos_min_ratio=kit.number(0.0001),
         **_RISE,
     ),
-    "LRRangeTest": Keys(
-        lr_range_test_min_lr=number_or_numbers(0.001),
-        lr_range_test_step_size=integer(2000),
-        lr_range_test_step_rate=number(1),
-        lr_range_test_staircase=flag(False),
+    "LRRangeTest": kit.Keys(
+        lr_range_test_min_lr=kit.number_or_numbers(0.001),
+        lr_range_test_step_size=kit.integer(2000),
+        lr_range_test_step_rate=kit.number(1),
+        lr_range_test_staircase=kit.flag(False),
         **_STEPPED,
     ),
-    "OneCycle": Keys(
-        cycle_min_lr=number_or_numbers(REQUIRED),
-        cycle_max_lr=number_or_numbers(REQUIRED),
-        decay_lr_rate=number(0),
-        cycle_first_step_size=number(2000),
-        cycle_second_step_size=number(None),
-        cycle_first_stair_count=integer(0),
-        cycle_second_stair_count=integer(None),
-        decay_step_size=number(0),
-        cycle_momentum=flag(True),
-        cycle_min_mom=number(0.8),
-        cycle_max_mom=number(0.9),
-        decay_mom_rate=number(0),
+    "OneCycle": kit.Keys(
+        cycle_min_lr=kit.number_or_numbers(kit.REQUIRED),
+        cycle_max_lr=kit.number_or_numbers(kit.REQUIRED),
+        decay_lr_rate=kit.number(0),
+        cycle_first_step_size=kit.number(2000),
+        cycle_second_step_size=kit.number(None),
+        cycle_first_stair_count=kit.integer(0),
+        cycle_second_stair_count=kit.integer(None),
+        decay_step_size=kit.number(0),
+        cycle_momentum=kit.flag(True),
+        cycle_min_mom=kit.number(0.8),
+        cycle_max_mom=kit.number(0.9),
+        decay_mom_rate=kit.number(0),
         **_STEPPED,
     ),
 }
 """The parameters of each scheduler."""
 
-OPTIMIZER = Keys(
-    type=text(""),
-    params=section(
-        ClassKeys(
-            lr=number(None),
-            weight_decay=number(None),
-            betas=numbers((0.9, 0.999)),
-            momentum=number(0),
+OPTIMIZER = kit.Keys(
+    type=kit.text(""),
+    params=kit.section(
+        kit.ClassKeys(
+            lr=kit.number(None),
+            weight_decay=kit.number(None),
+            betas=kit.numbers((0.9, 0.999)),
+            momentum=kit.number(0),
         )
     ),
-    legacy_fusion=irrelevant(),
+    legacy_fusion=kit.irrelevant(),
 )
-SCHEDULER = Keys(
-    type=choice(*PARAMETERS),
+SCHEDULER = kit.Keys(
+    type=kit.choice(*PARAMETERS),
     # The parameters depend on the type, which stands next to them.
-    params=Key(
+    params=kit.Key(
         lambda place, key, default: PARAMETERS[place.text("type")].read(place.section(key)), None
     ),
-    legacy_fusion=irrelevant(),
+    legacy_fusion=kit.irrelevant(),
 )
 
 
-def _group_value(context: Context, params: Values, name: str) -> sp.Expr:
+def _group_value(context: kit.Context, params: kit.Values, name: str) -> sp.Expr:
     """A parameter, or that of the group where it is a list with one for each group."""
     value = getattr(params, name)
     if not isinstance(value, tuple):
@@ -123,7 +105,7 @@ def _group_value(context: Context, params: Values, name: str) -> sp.Expr:
     return value[context.facts.get("group_index", 0)]
 
 
-def _rate(context: Context, optimizer: Values) -> sp.Expr:
+def _rate(context: kit.Context, optimizer: kit.Values) -> sp.Expr:
     """The rate of the group: that of the optimizer unless the group has one."""
     groups, index = context.facts.get("param_groups"), context.facts.get("group_index", 0)
     if groups is not None:
@@ -141,18 +123,18 @@ MUON_GROUPS = {"muon": "muon_lr", "adam": "adam_lr"}
 """The param groups of Muon, and the rates that replace ``lr`` in them."""
 
 
-def is_muon(optimizer: Values) -> bool:
+def is_muon(optimizer: kit.Values) -> bool:
     """Returns whether the optimizer is Muon, which has two param groups."""
     return str(optimizer.type).lower() == "muon"
 
 
-def _is_onenumber_or_numbers(optimizer: Values, params: Values) -> bool:
+def _is_onenumber_or_numbers(optimizer: kit.Values, params: kit.Values) -> bool:
     """Whether a single peak replaces the rates of Muon's groups."""
     peak = params.warmup_max_lr
     return is_muon(optimizer) and peak is not None and not isinstance(peak, tuple)
 
 
-def _with_groups(context: Context, optimizer: Values) -> Context:
+def _with_groups(context: kit.Context, optimizer: kit.Values) -> kit.Context:
     """The context with the param groups of a list of rates, or of Muon."""
     facts, rates = context.facts, context.facts.get("group_lrs")
     if rates is None and is_muon(optimizer) and "param_groups" not in facts:
@@ -166,7 +148,7 @@ def _with_groups(context: Context, optimizer: Values) -> Context:
     return context.with_facts(param_groups=groups)
 
 
-def _warmup_steps(context: Context, params: Values) -> sp.Expr:
+def _warmup_steps(context: kit.Context, params: kit.Values) -> sp.Expr:
     """The length of the warmup: at least 2."""
     steps, written = params.warmup_num_steps, params.origin.content.get("warmup_num_steps")
     # A float such as 10.0 is refused by the newest version, accepted by older ones.
@@ -178,12 +160,12 @@ def _warmup_steps(context: Context, params: Values) -> sp.Expr:
     return max(sp.Integer(2), steps)
 
 
-def _risen(params: Values, warmup: sp.Expr) -> sp.Expr:
+def _risen(params: kit.Values, warmup: sp.Expr) -> sp.Expr:
     """The part of the warmup that is done; an unknown type is taken as log."""
     return COUNT.n / warmup if params.warmup_type == "linear" else logarithmic(COUNT.n, warmup)
 
 
-def _warmup(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
+def _warmup(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) -> Schedule:
     params, is_old = scheduler.params, context.version in (V0_16, V0_14)
     warmup = _warmup_steps(context, params)
     low = _group_value(context, params, "warmup_min_lr")
@@ -204,14 +186,16 @@ def _warmup(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
     begin = (lambda: start, COUNT.first_from(sp.S.Zero))
     rise = (lambda: along_line(low, peak, _risen(params, warmup)), COUNT.first_from(warmup))
     if scheduler.type == "WarmupLR":
-        return by_intervals("WarmupLR", begin, rise, (lambda: peak, None))
+        return kit.by_intervals("WarmupLR", begin, rise, (lambda: peak, None))
     total = params.total_num_steps
     # max(1, T - W) and max(0, ·): the decay ends at T and stays at warmup_min_lr.
     rest = sp.Max(0, (total - COUNT.n) / max(sp.S.One, total - warmup))
-    return by_intervals("WarmupDecayLR", begin, rise, (lambda: along_line(low, peak, rest), None))
+    return kit.by_intervals(
+        "WarmupDecayLR", begin, rise, (lambda: along_line(low, peak, rest), None)
+    )
 
 
-def _cosine(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
+def _cosine(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) -> Schedule:
     version, params = context.version, scheduler.params
     warmup, total = _warmup_steps(context, params), params.total_num_steps
     low, end = params.warmup_min_ratio, params.cos_min_ratio
@@ -233,7 +217,7 @@ def _cosine(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
 
     def rise() -> sp.Expr:
         if version in (V0_14, V0_16) and not is_known:
-            raise UndefinedError(
+            raise kit.UndefinedError(
                 f"UnboundLocalError: warmup_type {params.warmup_type!r} is unknown"
             )
         return along_line(low, sp.S.One, _risen(params, warmup)) * rate
@@ -242,12 +226,12 @@ def _cosine(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
         # Without the clamp T = W divides by zero.
         length = max(sp.S.One, total - warmup) if is_bounded else total - warmup
         if length == 0:
-            raise UndefinedError("division by zero: total_num_steps is warmup_num_steps")
+            raise kit.UndefinedError("division by zero: total_num_steps is warmup_num_steps")
         progress = (COUNT.n - warmup + ahead) / length
         progress = sp.Min(1, progress) if is_bounded else progress
         return sp.Max(0, along_cosine(sp.S.One, end, progress)) * rate
 
-    return by_intervals(
+    return kit.by_intervals(
         "WarmupCosineLR",
         (lambda: start, COUNT.first_from(sp.S.Zero)),
         (rise, COUNT.first_from(warmup)),
@@ -255,7 +239,7 @@ def _cosine(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
     )
 
 
-def _range_test(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
+def _range_test(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) -> Schedule:
     params = scheduler.params
     low, size = (
         _group_value(context, params, "lr_range_test_min_lr"),
@@ -277,7 +261,7 @@ class _Cycle:
     end: int
 
 
-def _cycle(context: Context, params: Values) -> _Cycle:
+def _cycle(context: kit.Context, params: kit.Values) -> _Cycle:
     first, second = params.cycle_first_step_size, params.cycle_second_step_size
     second = first if second is None else second
     if first <= 0:
@@ -312,7 +296,7 @@ def _triangle(first: sp.Expr, second: sp.Expr, stairs: tuple[int, int]) -> sp.Ex
     return sp.Piecewise((up, position <= first), (down, True))
 
 
-def _one_cycle(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
+def _one_cycle(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) -> Schedule:
     params, cycle = scheduler.params, _cycle(context, scheduler.params)
     low = _group_value(context, params, "cycle_min_lr")
     top = _group_value(context, params, "cycle_max_lr")
@@ -325,12 +309,12 @@ def _one_cycle(context: Context, optimizer: Values, scheduler: Values) -> Schedu
 
 def _cycled(cycle: _Cycle, first: sp.Expr, curve: sp.Expr, last: sp.Expr) -> Schedule:
     begin = COUNT.first_from(sp.S.Zero)
-    return by_intervals(
+    return kit.by_intervals(
         "OneCycle", (lambda: first, begin), (lambda: curve, cycle.end), (lambda: last, None)
     )
 
 
-def _momentum(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
+def _momentum(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) -> Schedule:
     """The momentum: OneCycle drives the betas of an optimizer that has them."""
     key, params = context.key, scheduler.params
     if key not in ("beta1", "beta2", "momentum"):
@@ -355,7 +339,7 @@ def _momentum(context: Context, optimizer: Values, scheduler: Values) -> Schedul
     return _cycled(cycle, low, along_line(top, low, cycle.scale), last)
 
 
-_CURVES: Mapping[str, Callable[[Context, Values, Values], Schedule]] = {
+_CURVES: Mapping[str, Callable[[kit.Context, kit.Values, kit.Values], Schedule]] = {
     "WarmupLR": _warmup,
     "WarmupDecayLR": _warmup,
     "WarmupCosineLR": _cosine,
@@ -364,7 +348,7 @@ _CURVES: Mapping[str, Callable[[Context, Values, Values], Schedule]] = {
 }
 
 
-def schedule(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
+def schedule(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) -> Schedule:
     """Returns the schedule of the key of a context."""
     context = _with_groups(context, optimizer)
     curve = _CURVES[scheduler.type] if context.key == "lr" else _momentum
@@ -380,17 +364,17 @@ def _defect(
     text: str,
     line: str,
     classes: tuple[str, ...],
-    concerns: Callable[[Values], bool] = lambda params: True,
+    concerns: Callable[[kit.Values], bool] = lambda params: True,
     documented: str | None = None,
     versions: tuple[str, ...] = (),
-) -> Defect:
+) -> kit.Defect:
     """A defect of scheduler classes with some parameters; undocumented ones are conventions."""
 
-    def applies(optimizer: Values, scheduler: Values | None) -> bool:
+    def applies(optimizer: kit.Values, scheduler: kit.Values | None) -> bool:
         return scheduler is not None and scheduler.type in classes and concerns(scheduler.params)
 
-    kind = DefectKind.CONVENTION if documented is None else DefectKind.DEPARTURE
-    return Defect(text, f"{_FILE}{line}", applies, documented, kind, classes, versions)
+    kind = kit.DefectKind.CONVENTION if documented is None else kit.DefectKind.DEPARTURE
+    return kit.Defect(text, f"{_FILE}{line}", applies, documented, kind, classes, versions)
 
 
 DEFECTS = {
@@ -420,7 +404,7 @@ DEFECTS = {
         documented="a peak of 0.001",
         versions=(HEAD, FIRST_GROUP, V0_19),
     ),
-    "one-peak-for-groups": Defect(
+    "one-peak-for-groups": kit.Defect(
         "a single warmup_max_lr replaces muon_lr and adam_lr",
         f"{_FILE}:721",
         lambda optimizer, scheduler: (
@@ -431,7 +415,7 @@ DEFECTS = {
         documented="the rate of each group as its peak",
         classes=("WarmupLR-groups",),
     ),
-    "peak-of-the-first-group": Defect(
+    "peak-of-the-first-group": kit.Defect(
         "without warmup_max_lr the peak of every group is the rate of the first one",
         f"{_FILE}@6c58fb75f^:683",
         lambda optimizer, scheduler: (
@@ -440,7 +424,7 @@ DEFECTS = {
             and scheduler.type == "WarmupLR"
             and scheduler.params.warmup_max_lr is None
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("WarmupLR-groups",),
         versions=(FIRST_GROUP, V0_19),
     ),
@@ -479,10 +463,10 @@ DEFECTS = {
         documented="the stairs of the newest version",
         versions=(FIRST_GROUP, V0_19, V0_16, V0_14),
     ),
-    "no-scheduler": Defect(
+    "no-scheduler": kit.Defect(
         "DeepSpeed leaves the rate alone; the script may have a scheduler",
         "deepspeed/runtime/engine.py:1558",
         lambda optimizer, scheduler: scheduler is None,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
 }

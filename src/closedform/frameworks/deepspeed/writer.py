@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from closedform.recipes.forms import (
-    Config,
-    CurveName,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    native,
-    whole,
-)
+from closedform.recipes import kit
 
 
-def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     del facts
     params = {**made.keywords(form.peak), **made.arguments("lr", "weight_decay")}
     shared: dict[str, Any] = {
@@ -24,38 +18,40 @@ def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -
         "train_micro_batch_size_per_gpu": 1,
     }
     if made.clipping is not None:
-        shared["gradient_clipping"] = native(made.clipping)
-    if form.curve is CurveName.CONSTANT and form.rise is None:
+        shared["gradient_clipping"] = kit.native(made.clipping)
+    if form.curve is kit.CurveName.CONSTANT and form.rise is None:
         yield shared
         return
-    if form.rise is not None and form.rise.curve is CurveName.LOGARITHM:
+    if form.rise is not None and form.rise.curve is kit.CurveName.LOGARITHM:
         yield from _logarithmic(form, shared)
         return
-    warmup = max(0, whole(form.warmup(-1)) if form.rise is not None else 0)
+    warmup = max(0, kit.nearest_integer(form.warmup(-1)) if form.rise is not None else 0)
     rates = {
-        "warmup_min_lr": native(form.at(-1)),
-        "warmup_max_lr": native(form.peak),
+        "warmup_min_lr": kit.native(form.at(-1)),
+        "warmup_max_lr": kit.native(form.peak),
         "warmup_num_steps": warmup,
         "warmup_type": "linear",
     }
     cosine = {
-        "warmup_min_ratio": native(form.at(-1) / form.peak) if form.peak != 0 else 0.0,
-        "cos_min_ratio": native(form.low / form.peak) if form.peak != 0 else 0.0,
+        "warmup_min_ratio": kit.native(form.at(-1) / form.peak) if form.peak != 0 else 0.0,
+        "cos_min_ratio": kit.native(form.low / form.peak) if form.peak != 0 else 0.0,
         "warmup_type": "linear",
     }
     match form.curve:
-        case CurveName.CONSTANT:
+        case kit.CurveName.CONSTANT:
             found = [("WarmupLR", rates)]
-        case CurveName.LINEAR:
-            found = [("WarmupDecayLR", {**rates, "total_num_steps": whole(form.end) - 1})]
-        case CurveName.COSINE:
+        case kit.CurveName.LINEAR:
+            found = [
+                ("WarmupDecayLR", {**rates, "total_num_steps": kit.nearest_integer(form.end) - 1})
+            ]
+        case kit.CurveName.COSINE:
             found = [
                 (
                     "WarmupCosineLR",
                     {
                         **cosine,
                         "warmup_num_steps": length,
-                        "total_num_steps": whole(form.end) - shift,
+                        "total_num_steps": kit.nearest_integer(form.end) - shift,
                     },
                 )
                 for length in (warmup, warmup + 1)
@@ -67,22 +63,22 @@ def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -
         yield {**shared, "scheduler": {"type": name, "params": arguments}}
 
 
-def _logarithmic(form: WarmupDecayForm, shared: Mapping[str, Any]) -> Iterator[Config]:
+def _logarithmic(form: kit.WarmupDecayForm, shared: Mapping[str, Any]) -> Iterator[kit.Config]:
     """The warmup of DeepSpeed's default type: log(t) / log(length), one update late."""
-    if form.rise is None or form.curve not in (CurveName.CONSTANT, CurveName.LINEAR):
+    if form.rise is None or form.curve not in (kit.CurveName.CONSTANT, kit.CurveName.LINEAR):
         return
     for length in (form.rise.end - 1, form.rise.end, form.rise.end + 1):
         rates: dict[str, Any] = {
-            "warmup_min_lr": native(form.rise.start),
-            "warmup_max_lr": native(form.peak),
+            "warmup_min_lr": kit.native(form.rise.start),
+            "warmup_max_lr": kit.native(form.peak),
             "warmup_num_steps": length,
             "warmup_type": "log",
         }
         name = "WarmupLR"
-        if form.curve is CurveName.LINEAR:
+        if form.curve is kit.CurveName.LINEAR:
             name = "WarmupDecayLR"
-            rates["total_num_steps"] = whole(form.end) - 1
+            rates["total_num_steps"] = kit.nearest_integer(form.end) - 1
         yield {**shared, "scheduler": {"type": name, "params": rates}}
 
 
-WRITER = Writer(".json", _configs, {}, ("adamw", "lion", "sgd"))
+WRITER = kit.Writer(".json", _configs, {}, ("adamw", "lion", "sgd"))

@@ -5,16 +5,15 @@ from __future__ import annotations
 from closedform.frameworks.detectron2.reader import matches, read
 from closedform.frameworks.detectron2.schedules import CLOCK, DEFECTS, SCHEDULES
 from closedform.frameworks.detectron2.writer import WRITER
-from closedform.recipes.framework import Framework
-from closedform.recipes.reader import Reader
+from closedform.recipes import kit
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "detectron2",
     SCHEDULES,
     versions=("02b5c4e295e9",),
     upstream="detectron2/solver/build.py, detectron2/solver/lr_scheduler.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(read, matches),
+    reader=kit.Reader(read, matches),
     writer=WRITER,
 )

@@ -23,34 +23,15 @@ from closedform.frameworks.detectron2.schedules import (
     warmed_up,
 )
 from closedform.language import Schedule, exact_number
-from closedform.recipes.document import Document
-from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
-from closedform.recipes.entries import REQUIRED
-from closedform.recipes.keys import (
-    Key,
-    Keys,
-    OpenKeys,
-    Values,
-    anything,
-    choice,
-    flag,
-    integer,
-    irrelevant,
-    number,
-    numbers,
-)
-from closedform.recipes.reader import Reading
-from closedform.recipes.recipe import ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section, whole
+from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
 
-_OPTIMIZERS: Mapping[str, ConfigCall] = {
-    "SGD": ConfigCall(
+_OPTIMIZERS: Mapping[str, kit.ConfigCall] = {
+    "SGD": kit.ConfigCall(
         "L(torch.optim.SGD)", (), {"lr": 0.02, "momentum": 0.9, "weight_decay": 1e-4}
     ),
-    "AdamW": ConfigCall(
+    "AdamW": kit.ConfigCall(
         "L(torch.optim.AdamW)", (), {"lr": 1e-4, "betas": (0.9, 0.999), "weight_decay": 0.1}
     ),
 }
@@ -63,8 +44,8 @@ _WRAPPED = re.compile(r"(?:L|LazyCall)\((.+)\)")
 
 def _known(value: Any) -> Any:
     """The value of an import from one of detectron2's common files; others are unchanged."""
-    text = value.name if isinstance(value, Reference) else str(value)
-    if not isinstance(value, Reference | Unresolved):
+    text = value.name if isinstance(value, kit.Reference) else str(value)
+    if not isinstance(value, kit.Reference | kit.Unresolved):
         return value
     found = _COMMON.search(text)
     if found is None:
@@ -78,38 +59,38 @@ def _known(value: Any) -> Any:
     return {"max_iter": _PERIOD} if file == "train" and name == "train" else value
 
 
-def _coco_schedule(periods: int) -> ConfigCall:
+def _coco_schedule(periods: int) -> kit.ConfigCall:
     """The multiplier of ``common/coco_schedule.py``."""
     total = periods * _PERIOD
     ends = [60_000, 80_000, 90_000] if periods <= 2 else [total - 60_000, total - 20_000, total]
-    steps = ConfigCall(
+    steps = kit.ConfigCall(
         "L(MultiStepParamScheduler)", (), {"values": [1.0, 0.1, 0.01], "milestones": ends}
     )
     more = {"warmup_length": 1000 / total, "warmup_factor": 0.001}
-    return ConfigCall("L(WarmupParamScheduler)", (), {"scheduler": steps, **more})
+    return kit.ConfigCall("L(WarmupParamScheduler)", (), {"scheduler": steps, **more})
 
 
-def _root(document: Document, name: str) -> dict[str, Any]:
+def _root(document: kit.Document, name: str) -> dict[str, Any]:
     """The arguments of a root of the LazyConfig, with those that the file sets, and its class."""
-    top = whole(document)
+    top = kit.document_section(document)
     value = _known(document.content.get(name))
     changes = {
         key.partition(".")[2]: item
         for key, item in document.content.items()
         if key.startswith(f"{name}.")
     }
-    if isinstance(value, Reference):
+    if isinstance(value, kit.Reference):
         if _SUFFICIENT.get(name) not in changes:
             raise top.error(
                 f"{name} is imported from {value.name}, which is not read",
                 name,
                 hint="give the file that it is in, with the changes of this one",
             )
-        value = ConfigCall(value.name, (), {})
-    if value is not None and not isinstance(value, ConfigCall | Mapping):
+        value = kit.ConfigCall(value.name, (), {})
+    if value is not None and not isinstance(value, kit.ConfigCall | Mapping):
         raise top.error(f"{name} is not a call of LazyCall: {value!s:.60}", name)
-    arguments = dict(value.kwargs if isinstance(value, ConfigCall) else value or {})
-    if isinstance(value, ConfigCall):
+    arguments = dict(value.kwargs if isinstance(value, kit.ConfigCall) else value or {})
+    if isinstance(value, kit.ConfigCall):
         arguments[_CLASS] = value.name
     for key, item in changes.items():
         arguments = _changed(arguments, key.split("."), item)
@@ -119,15 +100,17 @@ def _root(document: Document, name: str) -> dict[str, Any]:
 _CLASS = "_target_"
 _SUFFICIENT = {"optimizer": "lr", "train": "max_iter"}
 """The entry that the curves need of a root: one imported from elsewhere, with it set, is enough."""
-PARAMS = OpenKeys(overrides=anything(), lr_factor_func=irrelevant(), weight_decay_norm=number(0.0))
-TRAIN = OpenKeys(max_iter=integer(None))
-WARMUP = Keys(
-    _target_=irrelevant(),
-    scheduler=anything(REQUIRED),
-    warmup_factor=number(),
-    warmup_length=number(),
-    warmup_method=choice("linear", "constant", default="linear"),
-    rescale_interval=flag(False),
+PARAMS = kit.OpenKeys(
+    overrides=kit.anything(), lr_factor_func=kit.irrelevant(), weight_decay_norm=kit.number(0.0)
+)
+TRAIN = kit.OpenKeys(max_iter=kit.integer(None))
+WARMUP = kit.Keys(
+    _target_=kit.irrelevant(),
+    scheduler=kit.anything(kit.REQUIRED),
+    warmup_factor=kit.number(),
+    warmup_length=kit.number(),
+    warmup_method=kit.choice("linear", "constant", default="linear"),
+    rescale_interval=kit.flag(False),
 )
 
 
@@ -136,7 +119,9 @@ def _changed(outer: Mapping[str, Any], keys: list[str], value: Any) -> dict[str,
         return {**outer, keys[0]: value}
     inner = outer.get(keys[0], {})
     known = (
-        {**inner.kwargs, _CLASS: inner.name} if isinstance(inner, ConfigCall) else dict(inner or {})
+        {**inner.kwargs, _CLASS: inner.name}
+        if isinstance(inner, kit.ConfigCall)
+        else dict(inner or {})
     )
     return {**outer, keys[0]: _changed(known, keys[1:], value)}
 
@@ -152,24 +137,26 @@ def _class_of(value: Mapping[str, Any]) -> str:
 class _Lazy:
     """A part of a LazyConfig that is a call."""
 
-    section: Section
+    section: kit.Section
     kind: str
 
 
-def _lazy(document: Document, value: Any, path: str) -> _Lazy:
-    if isinstance(value, ConfigCall):
+def _lazy(document: kit.Document, value: Any, path: str) -> _Lazy:
+    if isinstance(value, kit.ConfigCall):
         value = {**value.kwargs, _CLASS: value.name}
     if not isinstance(value, Mapping):
-        raise whole(document).error(f"a scheduler must be a call, got {value!s:.60}", path)
-    return _Lazy(Section(document, value, path), _class_of(value))
+        raise kit.document_section(document).error(
+            f"a scheduler must be a call, got {value!s:.60}", path
+        )
+    return _Lazy(kit.Section(document, value, path), _class_of(value))
 
 
-def read_lazy(reading: Reading) -> Recipe:
+def read_lazy(reading: kit.Reading) -> kit.Recipe:
     """Returns the recipe of a LazyConfig, as the reader of detectron2 does."""
     document = reading.document
-    top = whole(document)
-    optimizer = Section(document, _root(document, "optimizer"), "optimizer")
-    train = TRAIN.read(Section(document, _root(document, "train"), "train"))
+    top = kit.document_section(document)
+    optimizer = kit.Section(document, _root(document, "optimizer"), "optimizer")
+    train = TRAIN.read(kit.Section(document, _root(document, "train"), "train"))
     for name, section in (("optimizer", optimizer), ("lr_multiplier", top)):
         if (name == "lr_multiplier" and name not in top) or not section.content:
             raise top.error(f"{name} is missing", hint=f"the LazyConfig must have {name}")
@@ -177,20 +164,20 @@ def read_lazy(reading: Reading) -> Recipe:
     if total < 1:
         raise train.error(f"max_iter must be above 0, got {total}", "max_iter")
     multiplier = _lazy(document, _root(document, "lr_multiplier"), "lr_multiplier")
-    is_read = not isinstance(_known(document.content.get("optimizer")), Reference)
+    is_read = not isinstance(_known(document.content.get("optimizer")), kit.Reference)
     rate = optimizer.number("lr")
     decay = optimizer.number("weight_decay", 0)
     left_out = ("params", "lr", "weight_decay", _CLASS)
     arguments = {key: v for key, v in optimizer.content.items() if key not in left_out}
     kind = _class_of(optimizer.content) if is_read else optimizer.content[_CLASS]
-    plan = plan_optimizer(kind, arguments, where=document.place("optimizer"))
+    plan = kit.plan_optimizer(kind, arguments, where=document.place("optimizer"))
 
-    def group(label: str, base: Any, weight_decay: Any, *patterns: str) -> ParamGroup:
+    def group(label: str, base: Any, weight_decay: Any, *patterns: str) -> kit.ParamGroup:
         schedule = _multiplied(multiplier, exact_number(base), sp.Integer(total))
         schedules = {"lr": schedule}
         if is_read or "weight_decay" in optimizer:
             schedules["weight_decay"] = constant(weight_decay)
-        return ParamGroup(schedules, plan, Role.of(label), label, patterns)
+        return kit.ParamGroup(schedules, plan, kit.Role.of(label), label, patterns)
 
     params = PARAMS.read(optimizer.section("params"))
     groups = [group("", rate, decay)]
@@ -239,28 +226,28 @@ def _curve(lazy: _Lazy) -> MultiplierCurve:
     return build(keys.read(section))
 
 
-def _constant(values: Values) -> MultiplierCurve:
+def _constant(values: kit.Values) -> MultiplierCurve:
     reason = "RuntimeError: the position in the schedule must be in [0, 1]"
     return MultiplierCurve(
         ((lambda x: values.value, None),), sp.S.One, with_end=True, reason=reason
     )
 
 
-def _cosine(values: Values) -> MultiplierCurve:
+def _cosine(values: kit.Values) -> MultiplierCurve:
     return MultiplierCurve(
         ((lambda x: along_cosine(values.start_value, values.end_value, x), None),)
     )
 
 
-def _linear(values: Values) -> MultiplierCurve:
+def _linear(values: kit.Values) -> MultiplierCurve:
     return MultiplierCurve(((lambda x: along_line(values.start_value, values.end_value, x), None),))
 
 
-def _exponential(values: Values) -> MultiplierCurve:
+def _exponential(values: kit.Values) -> MultiplierCurve:
     return MultiplierCurve(((lambda x: values.start_value * values.decay**x, None),))
 
 
-def _polynomial(values: Values) -> MultiplierCurve:
+def _polynomial(values: kit.Values) -> MultiplierCurve:
     base, power = values.base_value, values.power
     if power.is_Integer and power >= 0:
         return MultiplierCurve(((lambda x: base * (1 - x) ** power, None),))
@@ -270,16 +257,16 @@ def _polynomial(values: Values) -> MultiplierCurve:
     )
 
 
-def _steps(values: Values) -> MultiplierCurve:
+def _steps(values: kit.Values) -> MultiplierCurve:
     return equal_steps(values.values)
 
 
-def _fixed_gamma(values: Values) -> MultiplierCurve:
+def _fixed_gamma(values: kit.Values) -> MultiplierCurve:
     base, decays = values.base_value, values.num_decays
     return equal_steps([base * values.gamma**index for index in range(decays + 1)])
 
 
-def _milestones(values: Values) -> MultiplierCurve:
+def _milestones(values: kit.Values) -> MultiplierCurve:
     levels, marks, updates = values.values, values.milestones, values.num_updates
     if marks is None:
         width = sp.ceiling(values.require("num_updates") / len(levels))
@@ -298,24 +285,35 @@ def _milestones(values: Values) -> MultiplierCurve:
     return steps_at(levels, parts)
 
 
-def _keys(**keys: Key) -> Keys:
-    return Keys(_target_=irrelevant(), **keys)
+def _keys(**keys: kit.Key) -> kit.Keys:
+    return kit.Keys(_target_=kit.irrelevant(), **keys)
 
 
-_LEVELS = _keys(start_value=number(), end_value=number())
-_CURVES: Mapping[str, tuple[Callable[[Values], MultiplierCurve], Keys]] = {
-    "ConstantParamScheduler": (_constant, _keys(value=number())),
+_LEVELS = _keys(start_value=kit.number(), end_value=kit.number())
+_CURVES: Mapping[str, tuple[Callable[[kit.Values], MultiplierCurve], kit.Keys]] = {
+    "ConstantParamScheduler": (_constant, _keys(value=kit.number())),
     "CosineParamScheduler": (_cosine, _LEVELS),
-    "ExponentialParamScheduler": (_exponential, _keys(start_value=number(), decay=number())),
+    "ExponentialParamScheduler": (
+        _exponential,
+        _keys(start_value=kit.number(), decay=kit.number()),
+    ),
     "LinearParamScheduler": (_linear, _LEVELS),
     "MultiStepParamScheduler": (
         _milestones,
-        _keys(values=numbers(), milestones=numbers(None), num_updates=number(None)),
+        _keys(values=kit.numbers(), milestones=kit.numbers(None), num_updates=kit.number(None)),
     ),
-    "PolynomialDecayParamScheduler": (_polynomial, _keys(base_value=number(), power=number())),
-    "StepParamScheduler": (_steps, _keys(values=numbers(), num_updates=irrelevant())),
+    "PolynomialDecayParamScheduler": (
+        _polynomial,
+        _keys(base_value=kit.number(), power=kit.number()),
+    ),
+    "StepParamScheduler": (_steps, _keys(values=kit.numbers(), num_updates=kit.irrelevant())),
     "StepWithFixedGammaParamScheduler": (
         _fixed_gamma,
-        _keys(base_value=number(), num_decays=integer(), gamma=number(), num_updates=irrelevant()),
+        _keys(
+            base_value=kit.number(),
+            num_decays=kit.integer(),
+            gamma=kit.number(),
+            num_updates=kit.irrelevant(),
+        ),
     ),
 }

@@ -10,38 +10,26 @@ from typing import Any
 
 from closedform.frameworks.detectron2.lazy_config import read_lazy
 from closedform.frameworks.detectron2.schedules import CLOCK, SOLVER, at_workers, rate_of
-from closedform.recipes.document import Document, Syntax
-from closedform.recipes.keys import Values
-from closedform.recipes.reader import Reading
-from closedform.recipes.recipe import (
-    Clipping,
-    ClippingKind,
-    OptimizerPlan,
-    ParamGroup,
-    Recipe,
-    Role,
-)
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section, whole
+from closedform.recipes import kit
 from closedform.schedules import constant
 
 _CLIPPINGS = {
-    "value": ClippingKind.VALUE,
-    "norm": ClippingKind.PARAM_NORM,
-    "full_model": ClippingKind.NORM,
+    "value": kit.ClippingKind.VALUE,
+    "norm": kit.ClippingKind.PARAM_NORM,
+    "full_model": kit.ClippingKind.NORM,
 }
 
 
-def matches(document: Document) -> bool:
+def matches(document: kit.Document) -> bool:
     """Returns whether a config has the section SOLVER, or is a LazyConfig."""
     content = document.content
     return isinstance(content.get("SOLVER"), Mapping) or (
-        document.syntax is Syntax.PYTHON
+        document.syntax is kit.Syntax.PYTHON
         and ("lr_multiplier" in content or "train.max_iter" in content)
     )
 
 
-def read(reading: Reading) -> Recipe:
+def read(reading: kit.Reading) -> kit.Recipe:
     """Returns the recipe of a config.
 
     Raises:
@@ -49,13 +37,13 @@ def read(reading: Reading) -> Recipe:
             imported and not known.
         ArgumentError: A fact is missing.
     """
-    if reading.document.syntax is Syntax.PYTHON:
+    if reading.document.syntax is kit.Syntax.PYTHON:
         return read_lazy(reading)
     return _read_section(reading)
 
 
-def _read_section(reading: Reading) -> Recipe:
-    top = whole(reading.document)
+def _read_section(reading: kit.Reading) -> kit.Recipe:
+    top = kit.document_section(reading.document)
     if "_BASE_" in top:
         raise top.error(
             "the config inherits from _BASE_",
@@ -65,17 +53,17 @@ def _read_section(reading: Reading) -> Recipe:
     place = top.section("SOLVER")
     SOLVER.check(place)
     silent = {key: v for key, v in reading.facts.defaults.items() if key not in place}
-    solver = SOLVER.read(Section(reading.document, {**place.content, **silent}, place.path))
+    solver = SOLVER.read(kit.Section(reading.document, {**place.content, **silent}, place.path))
     solver = at_workers(solver, reading.facts, reading.document.place(place.path))
     plan = _plan(solver)
     base, decay = solver.BASE_LR, solver.WEIGHT_DECAY
 
-    def group(label: str, rate: Any, weight_decay: Any) -> ParamGroup:
+    def group(label: str, rate: Any, weight_decay: Any) -> kit.ParamGroup:
         context = reading.context.with_facts(param_groups=[{"lr": rate}])
         with place.locate_errors():
             schedule = rate_of(context, solver)
         schedules = {"lr": schedule, "weight_decay": constant(weight_decay)}
-        return ParamGroup(schedules, plan, Role.of(label), label)
+        return kit.ParamGroup(schedules, plan, kit.Role.of(label), label)
 
     groups = [group("", base, decay), group("norm", base, solver.WEIGHT_DECAY_NORM)]
     if solver.BIAS_LR_FACTOR != 1 or "WEIGHT_DECAY_BIAS" in solver:
@@ -97,15 +85,15 @@ def _read_section(reading: Reading) -> Recipe:
     )
 
 
-def _plan(solver: Values) -> OptimizerPlan:
+def _plan(solver: kit.Values) -> kit.OptimizerPlan:
     place = solver.origin.document.place(solver.origin.at("OPTIMIZER"))
     if solver.OPTIMIZER.upper() != "SGD":
-        return plan_optimizer(solver.OPTIMIZER, {}, where=place)
+        return kit.plan_optimizer(solver.OPTIMIZER, {}, where=place)
     arguments = {"momentum": solver.MOMENTUM, "nesterov": solver.NESTEROV}
-    return plan_optimizer("SGD", arguments, where=place)
+    return kit.plan_optimizer("SGD", arguments, where=place)
 
 
-def _clipping(clipping: Values) -> Clipping | None:
+def _clipping(clipping: kit.Values) -> kit.Clipping | None:
     if not clipping.ENABLED:
         return None
-    return Clipping(clipping.CLIP_VALUE, _CLIPPINGS[clipping.CLIP_TYPE])
+    return kit.Clipping(clipping.CLIP_VALUE, _CLIPPINGS[clipping.CLIP_TYPE])

@@ -13,26 +13,10 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number
-from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.entries import Context
-from closedform.recipes.intervals import UndefinedError, by_intervals
-from closedform.recipes.keys import (
-    Keys,
-    Values,
-    choice,
-    flag,
-    integer,
-    integers,
-    irrelevant,
-    number,
-    section,
-    section_entries,
-    text,
-)
+from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_line
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 EPSILON = sp.Rational(1, 10**6)
 """It is added to a position before it is compared: WHERE_EPSILON of fvcore."""
 _PAST_THE_END = "RuntimeError: the position in the schedule must be in [0, 1]"
@@ -59,11 +43,11 @@ class MultiplierCurve:
     def at(self, x: sp.Expr) -> sp.Expr:
         """Returns the factor at a number x."""
         if self.end is not None and (x > self.end or (self.with_end and x == self.end)):
-            raise UndefinedError(self.reason)
+            raise kit.UndefinedError(self.reason)
         return next(value for value, mark in self.stages if mark is None or x < mark)(x)
 
 
-def _steps(solver: Values) -> MultiplierCurve:
+def _steps(solver: kit.Values) -> MultiplierCurve:
     total = solver.MAX_ITER
     # Steps beyond the run are dropped, but one at MAX_ITER is left, and fails below.
     steps = [step for step in solver.STEPS if step <= total]
@@ -75,14 +59,14 @@ def _steps(solver: Values) -> MultiplierCurve:
     return steps_at([solver.GAMMA**index for index in range(len(marks) + 1)], marks)
 
 
-def _cosine(solver: Values) -> MultiplierCurve:
+def _cosine(solver: kit.Values) -> MultiplierCurve:
     if solver.BASE_LR_END > solver.BASE_LR:
         raise solver.error("BASE_LR_END must not be above BASE_LR", "BASE_LR_END")
     end = solver.BASE_LR_END / solver.BASE_LR
     return MultiplierCurve(((lambda x: along_cosine(sp.S.One, end, x), None),))
 
 
-def _fixed_gamma(solver: Values) -> MultiplierCurve:
+def _fixed_gamma(solver: kit.Values) -> MultiplierCurve:
     return equal_steps([solver.GAMMA**index for index in range(solver.NUM_DECAYS + 1)])
 
 
@@ -110,48 +94,48 @@ def _value(factor: sp.Expr) -> Callable[[sp.Expr], sp.Expr]:
     return lambda x: factor
 
 
-CURVES: Mapping[str, Callable[[Values], MultiplierCurve]] = {
+CURVES: Mapping[str, Callable[[kit.Values], MultiplierCurve]] = {
     "WarmupMultiStepLR": _steps,
     "WarmupCosineLR": _cosine,
     "WarmupStepWithFixedGammaLR": _fixed_gamma,
 }
 POLYNOMIAL = "WarmupPolyLR"
 
-CLIPPING = Keys(
-    ENABLED=flag(False),
-    CLIP_TYPE=choice("value", "norm", "full_model", default="value"),
-    CLIP_VALUE=number(1.0),
-    NORM_TYPE=irrelevant(),
+CLIPPING = kit.Keys(
+    ENABLED=kit.flag(False),
+    CLIP_TYPE=kit.choice("value", "norm", "full_model", default="value"),
+    CLIP_VALUE=kit.number(1.0),
+    NORM_TYPE=kit.irrelevant(),
 )
-SOLVER = Keys(
-    LR_SCHEDULER_NAME=choice(*CURVES, POLYNOMIAL, default="WarmupMultiStepLR"),
-    BASE_LR=number(0.001),
-    BASE_LR_END=number(0.0),
-    MAX_ITER=integer(40000),
-    STEPS=integers((30000,)),
-    GAMMA=number(0.1),
-    NUM_DECAYS=integer(3),
-    WARMUP_ITERS=integer(1000),
-    WARMUP_FACTOR=number(0.001),
-    WARMUP_METHOD=choice("linear", "constant", default="linear"),
-    RESCALE_INTERVAL=flag(False),
-    REFERENCE_WORLD_SIZE=integer(0),
-    OPTIMIZER=text("SGD"),
-    MOMENTUM=number(0.9),
-    NESTEROV=flag(False),
-    WEIGHT_DECAY=number(0.0001),
-    WEIGHT_DECAY_NORM=number(0.0),
-    WEIGHT_DECAY_BIAS=number(None),
-    BIAS_LR_FACTOR=number(1.0),
-    CLIP_GRADIENTS=section(CLIPPING),
-    IMS_PER_BATCH=irrelevant(),
-    CHECKPOINT_PERIOD=irrelevant(),
-    AMP=irrelevant(),
+SOLVER = kit.Keys(
+    LR_SCHEDULER_NAME=kit.choice(*CURVES, POLYNOMIAL, default="WarmupMultiStepLR"),
+    BASE_LR=kit.number(0.001),
+    BASE_LR_END=kit.number(0.0),
+    MAX_ITER=kit.integer(40000),
+    STEPS=kit.integers((30000,)),
+    GAMMA=kit.number(0.1),
+    NUM_DECAYS=kit.integer(3),
+    WARMUP_ITERS=kit.integer(1000),
+    WARMUP_FACTOR=kit.number(0.001),
+    WARMUP_METHOD=kit.choice("linear", "constant", default="linear"),
+    RESCALE_INTERVAL=kit.flag(False),
+    REFERENCE_WORLD_SIZE=kit.integer(0),
+    OPTIMIZER=kit.text("SGD"),
+    MOMENTUM=kit.number(0.9),
+    NESTEROV=kit.flag(False),
+    WEIGHT_DECAY=kit.number(0.0001),
+    WEIGHT_DECAY_NORM=kit.number(0.0),
+    WEIGHT_DECAY_BIAS=kit.number(None),
+    BIAS_LR_FACTOR=kit.number(1.0),
+    CLIP_GRADIENTS=kit.section(CLIPPING),
+    IMS_PER_BATCH=kit.irrelevant(),
+    CHECKPOINT_PERIOD=kit.irrelevant(),
+    AMP=kit.irrelevant(),
     # Those of projects.
-    BACKBONE_MULTIPLIER=number(None),
-    WEIGHT_DECAY_EMBED=number(None),
-    POLY_LR_POWER=number(0.9),
-    POLY_LR_CONSTANT_ENDING=number(0.0),
+    BACKBONE_MULTIPLIER=kit.number(None),
+    WEIGHT_DECAY_EMBED=kit.number(None),
+    POLY_LR_POWER=kit.number(0.9),
+    POLY_LR_CONSTANT_ENDING=kit.number(0.0),
 )
 
 
@@ -172,7 +156,7 @@ class Warmup:
     rescale: bool
 
 
-def at_workers(solver: Values, facts: Facts, where: str) -> Values:
+def at_workers(solver: kit.Values, facts: kit.Facts, where: str) -> kit.Values:
     """Returns the options of a run with as many workers as the facts have.
 
     Raises:
@@ -195,7 +179,7 @@ def at_workers(solver: Values, facts: Facts, where: str) -> Values:
     return solver
 
 
-def rate_of(context: Context, solver: Values) -> Schedule:
+def rate_of(context: kit.Context, solver: kit.Values) -> Schedule:
     """Returns the rate of the param group of a context."""
     solver = at_workers(solver, context.numbers, context.where)
     rate = context.of_group("lr", solver.BASE_LR)
@@ -213,9 +197,9 @@ def rate_of(context: Context, solver: Values) -> Schedule:
     return warmed_up(name, rate, total, CURVES[name](solver), warmup)
 
 
-def _polynomial(solver: Values, rate: sp.Expr) -> Schedule:
+def _polynomial(solver: kit.Values, rate: sp.Expr) -> Schedule:
     """A polynomial to 0, times the factor of a warmup."""
-    n, total = CLOCK.count(Facts()).n, sp.Integer(solver.MAX_ITER)
+    n, total = CLOCK.count(kit.Facts()).n, sp.Integer(solver.MAX_ITER)
     start, last = solver.WARMUP_FACTOR, solver.POLY_LR_CONSTANT_ENDING
     fall = sp.Max(0, total - n) ** solver.POLY_LR_POWER / total**solver.POLY_LR_POWER
     rise = start
@@ -223,7 +207,7 @@ def _polynomial(solver: Values, rate: sp.Expr) -> Schedule:
         rise = along_line(start, sp.S.One, n / solver.WARMUP_ITERS)
     rest = sp.Max(last, fall) if last > 0 else fall
     end = int(total) + 1
-    return by_intervals(
+    return kit.by_intervals(
         POLYNOMIAL,
         (lambda: rate * rise * fall, min(solver.WARMUP_ITERS, end)),
         (lambda: rate * rest, end),
@@ -239,7 +223,7 @@ def warmed_up(
     Raises:
         DefinitionError: The curve has no value where the warmup needs one.
     """
-    count = CLOCK.count(Facts())
+    count = CLOCK.count(kit.Facts())
     length, rescale = warmup.length, warmup.rescale and warmup.length > 0
     x = count.n / total
     stages: list[tuple[Callable[[], sp.Expr], int | None]] = []
@@ -256,7 +240,7 @@ def warmed_up(
     if rescale:
         if length == 1:
             reason = "ZeroDivisionError: RESCALE_INTERVAL leaves no updates"
-            return by_intervals(name, *stages, (_refusal(reason), None))
+            return kit.by_intervals(name, *stages, (_refusal(reason), None))
         place = (count.n - length * total) / (total - length * total)
     for value, mark in curve.stages:
         stop = curve.end if mark is None else mark
@@ -264,7 +248,7 @@ def warmed_up(
         until = count.first_after if after else count.first_from
         end = None if stop is None else until(position(stop))
         stages.append((_scaled(rate, value, place), end))
-    return by_intervals(name, *stages, (_refusal(curve.reason), None))
+    return kit.by_intervals(name, *stages, (_refusal(curve.reason), None))
 
 
 def _warmup(curve: MultiplierCurve, warmup: Warmup) -> Callable[[sp.Expr], sp.Expr]:
@@ -274,7 +258,7 @@ def _warmup(curve: MultiplierCurve, warmup: Warmup) -> Callable[[sp.Expr], sp.Ex
         # The warmup ends at the curve's value, not at the peak, unless the curve is moved behind
         # it.
         last = curve.at(sp.S.Zero if warmup.rescale else warmup.length)
-    except UndefinedError as error:
+    except kit.UndefinedError as error:
         raise DefinitionError(str(error)) from error
     if warmup.method == "constant":
         return lambda x: first
@@ -289,12 +273,12 @@ def _scaled(
 
 def _refusal(reason: str) -> Callable[[], sp.Expr]:
     def refuse() -> sp.Expr:
-        raise UndefinedError(reason)
+        raise kit.UndefinedError(reason)
 
     return refuse
 
 
-def _of_scheduler(name: str, condition: Callable[[Values], bool]) -> Callable[..., bool]:
+def _of_scheduler(name: str, condition: Callable[[kit.Values], bool]) -> Callable[..., bool]:
     """The condition of a defect of a scheduler; LazyConfigs have no SOLVER."""
     return lambda solver, params: (
         solver is not None and solver.LR_SCHEDULER_NAME == name and condition(solver)
@@ -302,7 +286,7 @@ def _of_scheduler(name: str, condition: Callable[[Values], bool]) -> Callable[..
 
 
 DEFECTS = {
-    "step-hides-peak": Defect(
+    "step-hides-peak": kit.Defect(
         "a warmup that reaches past a step ends at a rate that has already been decayed",
         "detectron2/solver/lr_scheduler.py:46",
         _of_scheduler(
@@ -311,20 +295,20 @@ DEFECTS = {
                 step <= min(solver.WARMUP_ITERS, solver.MAX_ITER) for step in solver.STEPS
             ),
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("WarmupMultiStepLR",),
     ),
-    "steps-dropped": Defect(
+    "steps-dropped": kit.Defect(
         "STEPS beyond MAX_ITER are dropped, but a step at MAX_ITER is refused",
         "detectron2/solver/build.py:290",
         _of_scheduler(
             "WarmupMultiStepLR",
             lambda solver: any(step > solver.MAX_ITER for step in solver.STEPS),
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("WarmupMultiStepLR",),
     ),
-    "warmup-ends-below-peak": Defect(
+    "warmup-ends-below-peak": kit.Defect(
         "without RESCALE_INTERVAL the cosine begins with the run: the warmup ends below the peak, "
         "and one as long as the run falls all the way",
         "detectron2/solver/lr_scheduler.py:46",
@@ -332,24 +316,24 @@ DEFECTS = {
             "WarmupCosineLR",
             lambda solver: solver.WARMUP_ITERS > 0 and not solver.RESCALE_INTERVAL,
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("WarmupCosineLR",),
     ),
-    "no-value-at-the-end": Defect(
+    "no-value-at-the-end": kit.Defect(
         "WarmupStepWithFixedGammaLR raises IndexError at the end of the run",
         "fvcore/common/param_scheduler.py: StepParamScheduler.__call__",
         _of_scheduler("WarmupStepWithFixedGammaLR", lambda solver: True),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("WarmupStepWithFixedGammaLR",),
     ),
-    "falls-in-the-warmup": Defect(
+    "falls-in-the-warmup": kit.Defect(
         "the polynomial falls during the warmup as well",
         "projects/DeepLab/deeplab/lr_scheduler.py:56",
         _of_scheduler(POLYNOMIAL, lambda solver: solver.WARMUP_ITERS > 0),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(POLYNOMIAL,),
     ),
-    "clip-each": Defect(
+    "clip-each": kit.Defect(
         "gradients are clipped for each parameter on its own, not all together",
         "detectron2/config/defaults.py:583",
         lambda solver, params: (
@@ -357,17 +341,17 @@ DEFECTS = {
             and solver.CLIP_GRADIENTS.ENABLED
             and solver.CLIP_GRADIENTS.CLIP_TYPE == "norm"
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "rates-by-layer": Defect(
+    "rates-by-layer": kit.Defect(
         "lr_factor_func gives every layer its own factor of the rate",
         "detectron2/solver/build.py:231",
         lambda solver, params: params is not None and "lr_factor_func" in params,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
-SCHEDULES = section_entries(
+SCHEDULES = kit.section_entries(
     dict.fromkeys((*CURVES, POLYNOMIAL), rate_of),
     {"SOLVER": SOLVER},
     style=lambda solver: str(solver.LR_SCHEDULER_NAME),

@@ -6,67 +6,63 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from closedform.language import Schedule
-from closedform.recipes.forms import (
-    Config,
-    CurveName,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    native,
-    whole,
-)
-from closedform.recipes.recipe import ClippingKind
+from closedform.recipes import kit
 
 _KINDS = {
-    ClippingKind.NORM: "full_model",
-    ClippingKind.PARAM_NORM: "norm",
-    ClippingKind.VALUE: "value",
+    kit.ClippingKind.NORM: "full_model",
+    kit.ClippingKind.PARAM_NORM: "norm",
+    kit.ClippingKind.VALUE: "value",
 }
 
 
-def _solver(form: WarmupDecayForm, made: Optimizer) -> dict[str, Any]:
+def _solver(form: kit.WarmupDecayForm, made: kit.Optimizer) -> dict[str, Any]:
     solver: dict[str, Any] = {
-        "BASE_LR": native(form.peak),
+        "BASE_LR": kit.native(form.peak),
         "MAX_ITER": form.total,
-        "WEIGHT_DECAY": native(made.weight_decay or 0),
-        "WEIGHT_DECAY_NORM": native(made.weight_decay or 0),
+        "WEIGHT_DECAY": kit.native(made.weight_decay or 0),
+        "WEIGHT_DECAY_NORM": kit.native(made.weight_decay or 0),
         "WARMUP_ITERS": 0,
     }
     if made.name == "sgd":
-        solver["MOMENTUM"] = native(made.values.get("momentum", 0))
+        solver["MOMENTUM"] = kit.native(made.values.get("momentum", 0))
     for group in made.groups:
         if group.name == "norm" or "norm" in " ".join(group.patterns):
-            solver["WEIGHT_DECAY_NORM"] = native(group.weight_decay or 0)
+            solver["WEIGHT_DECAY_NORM"] = kit.native(group.weight_decay or 0)
         elif group.name == "bias":
-            solver["BIAS_LR_FACTOR"] = native(group.factor or 1)
+            solver["BIAS_LR_FACTOR"] = kit.native(group.factor or 1)
             if group.weight_decay is not None:
-                solver["WEIGHT_DECAY_BIAS"] = native(group.weight_decay)
+                solver["WEIGHT_DECAY_BIAS"] = kit.native(group.weight_decay)
     if form.rise is not None:
-        solver["WARMUP_ITERS"] = whole(form.warmup())
-        if form.rise.curve is CurveName.CONSTANT:
+        solver["WARMUP_ITERS"] = kit.nearest_integer(form.warmup())
+        if form.rise.curve is kit.CurveName.CONSTANT:
             solver["WARMUP_METHOD"] = "constant"
-        solver["WARMUP_FACTOR"] = native(form.rise.start / form.peak) if form.peak != 0 else 0.0
+        solver["WARMUP_FACTOR"] = kit.native(form.rise.start / form.peak) if form.peak != 0 else 0.0
     if made.limit is not None and not isinstance(made.limit.threshold, Schedule):
-        kind, value = _KINDS[made.limit.kind], native(made.limit.threshold)
+        kind, value = _KINDS[made.limit.kind], kit.native(made.limit.threshold)
         clipping = {"ENABLED": True, "CLIP_TYPE": kind, "CLIP_VALUE": value}
         solver["CLIP_GRADIENTS"] = clipping
     return solver
 
 
-def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     del facts
     solver = _solver(form, made)
     match form.curve:
-        case CurveName.STEPS:
+        case kit.CurveName.STEPS:
             values = [value for _, value in form.marks]
             gamma = values[1] / values[0] if values[0] != 0 else 0
             steps = [first for first, _ in form.marks[1:]]
-            solver |= {"STEPS": steps, "GAMMA": native(gamma)}
+            solver |= {"STEPS": steps, "GAMMA": kit.native(gamma)}
             solver["LR_SCHEDULER_NAME"] = "WarmupMultiStepLR"
-        case CurveName.CONSTANT:
+        case kit.CurveName.CONSTANT:
             solver |= {"STEPS": [], "LR_SCHEDULER_NAME": "WarmupMultiStepLR"}
-        case CurveName.COSINE:
-            solver |= {"LR_SCHEDULER_NAME": "WarmupCosineLR", "MAX_ITER": whole(form.end)}
+        case kit.CurveName.COSINE:
+            solver |= {
+                "LR_SCHEDULER_NAME": "WarmupCosineLR",
+                "MAX_ITER": kit.nearest_integer(form.end),
+            }
         case _:
             return
     yield {"SOLVER": solver}
@@ -76,4 +72,4 @@ def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -
             yield {"SOLVER": {**solver, "WARMUP_ITERS": length}}
 
 
-WRITER = Writer(".yaml", _configs, {}, ("sgd",))
+WRITER = kit.Writer(".yaml", _configs, {}, ("sgd",))

@@ -16,28 +16,7 @@ from closedform.errors import MissingFactsError
 from closedform.frameworks.diffusers.process_steps import CLOCK, piecewise_constant, run_of
 from closedform.frameworks.transformers.schedules import schedule_by_name
 from closedform.language import Schedule, exact_number
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, Syntax
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import by_intervals
-from closedform.recipes.keys import (
-    ArgumentKeys,
-    Keys,
-    Values,
-    choice,
-    flag,
-    integer,
-    irrelevant,
-    number,
-    section_entries,
-    text,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.blends import along_line
 
@@ -137,45 +116,45 @@ _FAMILIES: tuple[tuple[ScriptDefaults, str], ...] = (
 SCRIPTS = {name: script for script, names in _FAMILIES for name in names.split()}
 """The scripts of examples/ by name."""
 
-ARGUMENTS = ArgumentKeys(
-    lr_scheduler=choice(*CURVES, "piecewise_constant", default=None),
-    learning_rate=number(None),
+ARGUMENTS = kit.ArgumentKeys(
+    lr_scheduler=kit.choice(*CURVES, "piecewise_constant", default=None),
+    learning_rate=kit.number(None),
     # 500 is the default of all scripts, also of those whose default scheduler ignores it.
-    lr_warmup_steps=integer(500, least=0),
-    lr_num_cycles=integer(1),
-    lr_power=number(1),
-    max_train_steps=integer(None, least=1),
-    num_train_epochs=integer(None, least=1),
-    num_epochs=integer(None, least=1),
-    gradient_accumulation_steps=integer(1, least=1),
-    train_batch_size=integer(None, least=1),
-    scale_lr=flag(False),
-    adam_beta1=number(None),
-    adam_beta2=number(0.999),
-    adam_epsilon=number(1e-8),
-    adam_weight_decay=number(None),
-    adam_weight_decay_text_encoder=number(1e-3),
-    max_grad_norm=number(1),
-    optimizer=text("AdamW"),
-    text_encoder_lr=number(None),
-    train_text_encoder=flag(False),
-    use_8bit_adam=flag(False),
+    lr_warmup_steps=kit.integer(500, least=0),
+    lr_num_cycles=kit.integer(1),
+    lr_power=kit.number(1),
+    max_train_steps=kit.integer(None, least=1),
+    num_train_epochs=kit.integer(None, least=1),
+    num_epochs=kit.integer(None, least=1),
+    gradient_accumulation_steps=kit.integer(1, least=1),
+    train_batch_size=kit.integer(None, least=1),
+    scale_lr=kit.flag(False),
+    adam_beta1=kit.number(None),
+    adam_beta2=kit.number(0.999),
+    adam_epsilon=kit.number(1e-8),
+    adam_weight_decay=kit.number(None),
+    adam_weight_decay_text_encoder=kit.number(1e-3),
+    max_grad_norm=kit.number(1),
+    optimizer=kit.text("AdamW"),
+    text_encoder_lr=kit.number(None),
+    train_text_encoder=kit.flag(False),
+    use_8bit_adam=kit.flag(False),
     **dict.fromkeys(
         (
             *("ddpm_beta_schedule", "ema_decay", "ema_max_decay", "huber_schedule"),
             *("prodigy_beta3", "prodigy_decouple", "prodigy_safeguard_warmup"),
             *("prodigy_use_bias_correction", "validation_scheduler"),
         ),
-        irrelevant(),
+        kit.irrelevant(),
     ),
 )
-RULES = Keys(learning_rate=number(), lr_scheduler=text(""), step_rules=text())
-LINEAR = Keys(
-    learning_rate=number(),
-    num_warmup_steps=integer(),
-    num_training_steps=integer(),
-    f_min=number(0),
-    f_max=number(1),
+RULES = kit.Keys(learning_rate=kit.number(), lr_scheduler=kit.text(""), step_rules=kit.text())
+LINEAR = kit.Keys(
+    learning_rate=kit.number(),
+    num_warmup_steps=kit.integer(),
+    num_training_steps=kit.integer(),
+    f_min=kit.number(0),
+    f_max=kit.number(1),
 )
 
 
@@ -203,7 +182,7 @@ class ScriptRun:
 
 
 DEFECTS = {
-    "unconditional-accumulation": Defect(
+    "unconditional-accumulation": kit.Defect(
         "train_unconditional counts the decay in micro-batches and multiplies the warmup by the "
         "accumulation, not by the processes, but steps the scheduler at updates: with accumulation "
         "the decay is not finished",
@@ -214,7 +193,7 @@ DEFECTS = {
         documented="a warmup of lr_warmup_steps updates, and a decay to the end of the run",
         classes=CURVES[1:],
     ),
-    "accumulation-for-processes": Defect(
+    "accumulation-for-processes": kit.Defect(
         "the script multiplies the lengths by the accumulation, not by the processes",
         "examples/text_to_image/train_text_to_image_sdxl.py:953",
         lambda plan, arguments: (
@@ -223,7 +202,7 @@ DEFECTS = {
         documented="a warmup of lr_warmup_steps updates, and a decay to the end of the run",
         classes=CURVES[1:],
     ),
-    "epochs-of-all-processes": Defect(
+    "epochs-of-all-processes": kit.Defect(
         "a run of epochs counts the batches of all processes for each of them: its decay is as "
         "many times too long",
         "examples/text_to_image/train_text_to_image.py:818 (before 3511a9623f; others today)",
@@ -234,24 +213,24 @@ DEFECTS = {
         documented="a decay to the end of the run",
         classes=CURVES[1:],
     ),
-    "warmup-of-constant": Defect(
+    "warmup-of-constant": kit.Defect(
         "constant ignores lr_warmup_steps, which are 500 by default",
         "src/diffusers/optimization.py:323",
         lambda plan, arguments: plan.kind == "constant" and arguments.lr_warmup_steps > 0,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("constant",),
     ),
-    "warmup-of-the-run": Defect(
+    "warmup-of-the-run": kit.Defect(
         "a polynomial whose warmup is as long as the run divides by zero after the last update",
         "src/diffusers/optimization.py:277",
         lambda plan, arguments: plan.kind == "polynomial" and plan.warmup == plan.total,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("polynomial",),
     ),
 }
 
 
-def _departs(plan: ScriptRun, arguments: Values) -> bool:
+def _departs(plan: ScriptRun, arguments: kit.Values) -> bool:
     """Whether the lengths of a schedule differ from the flags or from the run."""
     if plan.warmup != arguments.lr_warmup_steps * plan.processes and plan.kind != "constant":
         return True
@@ -259,7 +238,7 @@ def _departs(plan: ScriptRun, arguments: Values) -> bool:
     return has_end and plan.total != plan.updates * plan.processes
 
 
-def _script(context: Context, arguments: Values) -> ScriptDefaults:
+def _script(context: kit.Context, arguments: kit.Values) -> ScriptDefaults:
     name = context.facts.get("script")
     if name is None and "num_epochs" in arguments:
         name = "train_unconditional"
@@ -269,11 +248,11 @@ def _script(context: Context, arguments: Values) -> ScriptDefaults:
             where=arguments.origin.document.source,
             hint="give the name of the script, such as train_text_to_image",
         )
-    refuse_unless(name in SCRIPTS, f"the script {name!r:.60} is not known", context.where)
+    kit.refuse_unless(name in SCRIPTS, f"the script {name!r:.60} is not known", context.where)
     return SCRIPTS[name]
 
 
-def _plan(context: Context, arguments: Values) -> ScriptRun:
+def _plan(context: kit.Context, arguments: kit.Values) -> ScriptRun:
     script, where = _script(context, arguments), context.where
     if context.version == BEFORE and script.lengths is LengthFactor.SHARDED:
         script = replace(script, lengths=LengthFactor.WHOLE)
@@ -281,7 +260,7 @@ def _plan(context: Context, arguments: Values) -> ScriptRun:
     absent = ("num_train_epochs", "max_train_steps") if is_unconditional else ("num_epochs",)
     # train_unconditional has --num_epochs, the others --num_train_epochs and --max_train_steps.
     for name in absent:
-        refuse_unless(name not in arguments, f"the script has no flag --{name}", where)
+        kit.refuse_unless(name not in arguments, f"the script has no flag --{name}", where)
     epochs = arguments.num_train_epochs or arguments.num_epochs or script.epochs
     facts, accumulation = context.numbers, arguments.gradient_accumulation_steps
     kind, updates = arguments.lr_scheduler or script.lr_scheduler, arguments.max_train_steps
@@ -323,8 +302,8 @@ def _plan(context: Context, arguments: Values) -> ScriptRun:
     return ScriptRun(script, kind, rate, processes, updates, *lengths)
 
 
-def _rate(context: Context, arguments: Values, plan: ScriptRun, rate: sp.Expr) -> Schedule:
-    refuse_unless(
+def _rate(context: kit.Context, arguments: kit.Values, plan: ScriptRun, rate: sp.Expr) -> Schedule:
+    kit.refuse_unless(
         plan.kind in CURVES,
         "piecewise_constant needs step rules, which the scripts do not pass",
         context.where,
@@ -336,40 +315,40 @@ def _rate(context: Context, arguments: Values, plan: ScriptRun, rate: sp.Expr) -
     }
     origin = arguments.origin
     return schedule_by_name(
-        plan.kind, Section(origin.document, keywords.get(plan.kind, {}), origin.path), run
+        plan.kind, kit.Section(origin.document, keywords.get(plan.kind, {}), origin.path), run
     )
 
 
-def _of_script(context: Context, arguments: Values) -> Schedule:
+def _of_script(context: kit.Context, arguments: kit.Values) -> Schedule:
     plan = _plan(context, arguments)
     message = f"the config must ask for {context.path[-1]!r}, got {plan.kind!r}"
-    refuse_unless(plan.kind == context.path[-1], message, context.where)
+    kit.refuse_unless(plan.kind == context.path[-1], message, context.where)
     return _rate(context, arguments, plan, plan.rate)
 
 
-def _of_rules(context: Context, arguments: Values) -> Schedule:
+def _of_rules(context: kit.Context, arguments: kit.Values) -> Schedule:
     # Rules need neither a warmup nor a length.
     run = run_of(context, arguments.learning_rate, 0, 1, 1)
     return piecewise_constant(run, arguments.step_rules)
 
 
-def _linear(context: Context, arguments: Values) -> Schedule:
+def _linear(context: kit.Context, arguments: kit.Values) -> Schedule:
     warmup, total = arguments.num_warmup_steps, arguments.num_training_steps
     # The peak of the warmup is f_max times the rate.
     run = run_of(context, arguments.f_max * arguments.learning_rate, warmup, total, 1)
     part = sp.Max(0, (run.total - run.count.n) / run.rest)
     line = along_line(arguments.f_min, arguments.f_max, part)
-    return by_intervals("linear", run.rise(), (lambda: arguments.learning_rate * line, None))
+    return kit.by_intervals("linear", run.rise(), (lambda: arguments.learning_rate * line, None))
 
 
 _KOHYA = ("lr_scheduler_num_cycles", "max_train_epochs", "network_module", "optimizer_type")
 _TYPICAL = ("gradient_accumulation_steps", "lr_scheduler", "lr_warmup_steps", "num_train_epochs")
 
 
-def is_script(document: Document) -> bool:
+def is_script(document: kit.Document) -> bool:
     """Returns whether a config is a command line of one of the scripts, or like one."""
     content = document.content
-    if document.syntax is not Syntax.ARGUMENTS or any(key in content for key in _KOHYA):
+    if document.syntax is not kit.Syntax.ARGUMENTS or any(key in content for key in _KOHYA):
         return False
     return document.program in SCRIPTS or (
         not document.program
@@ -379,7 +358,7 @@ def is_script(document: Document) -> bool:
     )
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     arguments = ARGUMENTS.read_whole(reading.document)
     context = reading.context
     if "script" not in context.facts and reading.document.program in SCRIPTS:
@@ -400,7 +379,7 @@ def _read(reading: Reading) -> Recipe:
     name = arguments.optimizer
     is_adam = name.lower() == "adamw"
     is_compressed = is_adam and arguments.use_8bit_adam
-    optimizer = plan_optimizer(
+    optimizer = kit.plan_optimizer(
         "AdamW8bit" if is_compressed else name,
         {"betas": betas, "eps": arguments.adam_epsilon, "weight_decay": decays[""]},
         "adamw" if is_adam and not is_compressed else None,
@@ -409,8 +388,11 @@ def _read(reading: Reading) -> Recipe:
     )
     groups = [
         # Text encoders have their own rate and weight decay, but the same optimizer.
-        ParamGroup(
-            {"lr": schedule, "weight_decay": constant(decays[part])}, optimizer, Role.of(part), part
+        kit.ParamGroup(
+            {"lr": schedule, "weight_decay": constant(decays[part])},
+            optimizer,
+            kit.Role.of(part),
+            part,
         )
         for part, schedule in schedules.items()
     ]
@@ -418,23 +400,23 @@ def _read(reading: Reading) -> Recipe:
         groups,
         clock=CLOCK,
         horizon=plan.updates,
-        clipping=Clipping(arguments.max_grad_norm),
+        clipping=kit.Clipping(arguments.max_grad_norm),
         accumulation=arguments.gradient_accumulation_steps,
         values=(plan, arguments),
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "diffusers",
     {
-        **section_entries(dict.fromkeys(CURVES, _of_script), {"": ARGUMENTS}),
-        **section_entries({"piecewise_constant": _of_rules}, {"": RULES}),
-        **section_entries({"get_linear_schedule_with_warmup": _linear}, {"": LINEAR}),
+        **kit.section_entries(dict.fromkeys(CURVES, _of_script), {"": ARGUMENTS}),
+        **kit.section_entries({"piecewise_constant": _of_rules}, {"": RULES}),
+        **kit.section_entries({"get_linear_schedule_with_warmup": _linear}, {"": LINEAR}),
     },
     versions=("58eb52c0803e", BEFORE),
     upstream="src/diffusers/optimization.py, examples/*/*.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, is_script),
+    reader=kit.Reader(_read, is_script),
     facts=("script",),
 )

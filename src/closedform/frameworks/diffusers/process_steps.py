@@ -14,13 +14,9 @@ import sympy as sp
 from closedform.frameworks.torch import FRAMEWORK as TORCH
 from closedform.frameworks.transformers.schedules import ScheduleNumbers
 from closedform.language import Schedule, exact_number, t
-from closedform.recipes.build import class_schedule
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.entries import Context
-from closedform.recipes.intervals import by_intervals
+from closedform.recipes import kit
 
-CLOCK = Clock(Unit.PROCESS_STEP)
+CLOCK = kit.Clock(kit.Unit.PROCESS_STEP)
 TORCH_PATH = "torch.optim.lr_scheduler"
 
 
@@ -44,18 +40,18 @@ def piecewise_constant(run: ScheduleNumbers, rules: str) -> Schedule:
         rest = exact_number(float(last))
     except ValueError:
         message = f"step_rules must be of the form 'multiple:step,...,multiple', got {rules!r:.60}"
-        refuse_unless(False, message, run.where)
+        kit.refuse_unless(False, message, run.where)
         raise
 
     def value(multiple: sp.Expr) -> Callable[[], sp.Expr]:
         return lambda: run.base * multiple
 
     stages = [(value(multiples[step]), run.count.first_from(step)) for step in sorted(multiples)]
-    return by_intervals("piecewise_constant", *stages, (value(rest), None))
+    return kit.by_intervals("piecewise_constant", *stages, (value(rest), None))
 
 
 def run_of(
-    context: Context, rate: sp.Expr, warmup: int, total: int, processes: int
+    context: kit.Context, rate: sp.Expr, warmup: int, total: int, processes: int
 ) -> ScheduleNumbers:
     """Returns the numbers of a schedule of accelerate, lengths in steps of the scheduler."""
     return ScheduleNumbers(
@@ -64,7 +60,7 @@ def run_of(
         sp.Integer(warmup),
         sp.Integer(total),
         context.where,
-        CLOCK.count(Facts(world_size=processes)),
+        CLOCK.count(kit.Facts(world_size=processes)),
         context.as_implemented,
     )
 
@@ -79,11 +75,15 @@ def literal_arguments(words: object, name: str, where: str) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for word in words if isinstance(words, list | tuple) else [words]:
         key, equals, value = word.partition("=") if isinstance(word, str) else ("", "", "")
-        refuse_unless(equals, f"{name} must hold words such as T_max=100, got {word!r:.60}", where)
+        kit.refuse_unless(
+            equals, f"{name} must hold words such as T_max=100, got {word!r:.60}", where
+        )
         try:
             arguments[key] = ast.literal_eval(value)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
-            refuse_unless(False, f"{key} of {name} must be a Python literal, got {value!r}", where)
+            kit.refuse_unless(
+                False, f"{key} of {name} must be a Python literal, got {value!r}", where
+            )
     return arguments
 
 
@@ -105,8 +105,8 @@ def of_torch(
     """
     package, _, name = path.rpartition(".")
     message = f"only classes of {TORCH_PATH} are known, got {path!r:.80}"
-    refuse_unless(package in ("", TORCH_PATH), message, where)
-    schedule = class_schedule("torch", TORCH.schedules, name, arguments, base=rate)
+    kit.refuse_unless(package in ("", TORCH_PATH), message, where)
+    schedule = kit.class_schedule("torch", TORCH.schedules, name, arguments, base=rate)
     if processes == 1:
         return schedule
     last = schedule.last_step

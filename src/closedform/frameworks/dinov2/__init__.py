@@ -8,94 +8,72 @@ from dataclasses import replace
 import sympy as sp
 
 from closedform.language import Schedule, t
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, interpolate
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import LazyNumber, by_intervals
-from closedform.recipes.keys import (
-    ClassKeys,
-    Key,
-    OpenKeys,
-    Values,
-    choice,
-    integer,
-    irrelevant,
-    number,
-    section,
-    section_entries,
-    text,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
+from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_line
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 
-OPTIM: Mapping[str, Key] = {
-    "adamw_beta1": number(0.9),
-    "adamw_beta2": number(0.999),
-    "clip_grad": number(3),
-    "epochs": integer(100),
-    "freeze_last_layer_epochs": integer(1),
-    "layerwise_decay": number(0.9),
-    "min_lr": number(1e-6),
-    "patch_embed_lr_mult": number(0.2),
-    "warmup_epochs": integer(10),
-    "weight_decay": number(0.04),
-    "weight_decay_end": number(0.4),
+OPTIM: Mapping[str, kit.Key] = {
+    "adamw_beta1": kit.number(0.9),
+    "adamw_beta2": kit.number(0.999),
+    "clip_grad": kit.number(3),
+    "epochs": kit.integer(100),
+    "freeze_last_layer_epochs": kit.integer(1),
+    "layerwise_decay": kit.number(0.9),
+    "min_lr": kit.number(1e-6),
+    "patch_embed_lr_mult": kit.number(0.2),
+    "warmup_epochs": kit.integer(10),
+    "weight_decay": kit.number(0.04),
+    "weight_decay_end": kit.number(0.4),
 }
 """The keys of ``optim`` that DINOv3 has as well, with the same defaults."""
 # No other key of train or student concerns the optimizer, not even chunk_schedule.
-TRAIN = ClassKeys(batch_size_per_gpu=integer(64), OFFICIAL_EPOCH_LENGTH=integer(1250))
-TEACHER = OpenKeys(
-    momentum_teacher=number(0.992),
-    final_momentum_teacher=number(1),
-    warmup_teacher_temp=number(0.04),
-    teacher_temp=number(0.07),
-    warmup_teacher_temp_epochs=integer(30),
+TRAIN = kit.ClassKeys(batch_size_per_gpu=kit.integer(64), OFFICIAL_EPOCH_LENGTH=kit.integer(1250))
+TEACHER = kit.OpenKeys(
+    momentum_teacher=kit.number(0.992),
+    final_momentum_teacher=kit.number(1),
+    warmup_teacher_temp=kit.number(0.04),
+    teacher_temp=kit.number(0.07),
+    warmup_teacher_temp_epochs=kit.integer(30),
 )
-STUDENT = ClassKeys(arch=text("vit_large"))
-CONFIG = OpenKeys(
-    optim=section(
-        OpenKeys(
-            base_lr=number(0.004),
-            lr=irrelevant(),
-            scaling_rule=choice("sqrt_wrt_1024", default="sqrt_wrt_1024"),
+STUDENT = kit.ClassKeys(arch=kit.text("vit_large"))
+CONFIG = kit.OpenKeys(
+    optim=kit.section(
+        kit.OpenKeys(
+            base_lr=kit.number(0.004),
+            lr=kit.irrelevant(),
+            scaling_rule=kit.choice("sqrt_wrt_1024", default="sqrt_wrt_1024"),
             **OPTIM,
         )
     ),
-    train=section(TRAIN),
-    teacher=section(TEACHER),
-    student=section(STUDENT),
+    train=kit.section(TRAIN),
+    teacher=kit.section(TEACHER),
+    student=kit.section(STUDENT),
 )
 KINDS = ("lr", "weight_decay", "momentum_teacher", "teacher_temp", "last_layer_lr")
 DEPTHS = {"vit_small": 12, "vit_base": 12, "vit_large": 24, "vit_giant2": 40}
 
 DEFECTS = {
-    "warmup-twice-the-peak": Defect(
+    "warmup-twice-the-peak": kit.Defect(
         "both the last update of the warmup and the update after it have the peak; a warmup of one "
         "update has only its start",
         "dinov2/utils/utils.py:75",
         lambda config: config.optim.warmup_epochs > 0,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("lr", "last_layer_lr"),
     ),
-    "end-not-reached": Defect(
+    "end-not-reached": kit.Defect(
         "the last update of the run is one step of the cosine above its end",
         "dinov2/utils/utils.py:78",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("lr", "weight_decay", "momentum_teacher", "last_layer_lr"),
     ),
-    "jump-of-the-last-layer": Defect(
+    "jump-of-the-last-layer": kit.Defect(
         "the last layer is frozen by a rate of 0 over the first updates, and then jumps to the "
         "rate of the other layers",
         "dinov2/train/train.py:98",
         lambda config: config.optim.freeze_last_layer_epochs > 0,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("last_layer_lr",),
     ),
 }
@@ -135,7 +113,7 @@ def table(
     Raises:
         DefinitionError: The warmup is longer than the table.
     """
-    refuse_unless(warmup <= total, f"the warmup has {warmup} of {total} updates", name)
+    kit.refuse_unless(warmup <= total, f"the warmup has {warmup} of {total} updates", name)
     # numpy.linspace with its end: start + (p - start) i / (W - 1), so that the last entry has the
     # peak. W = 1 has only the start.
     rise = along_line(start, first, t / sp.Integer(max(warmup - 1, 1)))
@@ -143,7 +121,7 @@ def table(
     def decay() -> sp.Expr:
         return fall(first, last, total - warmup).xreplace({t: t - warmup})
 
-    return by_intervals(
+    return kit.by_intervals(
         name,
         (lambda: sp.S.Zero, min(frozen, total)),
         (lambda: rise, warmup),
@@ -154,10 +132,10 @@ def table(
 
 def tables(
     kind: str,
-    optim: Values,
-    train: Values,
-    teacher: Values,
-    peak: LazyNumber,
+    optim: kit.Values,
+    train: kit.Values,
+    teacher: kit.Values,
+    peak: kit.LazyNumber,
     fall: TableDecay = cosine,
 ) -> Schedule:
     """Returns one of the tables of a config of DINOv2, or of one without ``schedules`` of DINOv3.
@@ -190,7 +168,7 @@ def tables(
     return table(kind, peak(), optim.min_lr, total, warmup, frozen=frozen, fall=fall)
 
 
-def _schedule(context: Context, config: Values, kind: str) -> Schedule:
+def _schedule(context: kit.Context, config: kit.Values, kind: str) -> Schedule:
     def peak() -> sp.Expr:
         (world,) = context.numbers.require("world_size", where=context.where)
         samples = config.train.batch_size_per_gpu * world
@@ -200,13 +178,16 @@ def _schedule(context: Context, config: Values, kind: str) -> Schedule:
     return tables(kind, config.optim, config.train, config.teacher, peak)
 
 
-def _of_class(context: Context, config: Values) -> Schedule:
+def _of_class(context: kit.Context, config: kit.Values) -> Schedule:
     return _schedule(context, config, context.path[-1])
 
 
 def read_groups(
-    reading: Reading, config: Values, schedule: Callable[[str], Schedule], blocks: int | None
-) -> Recipe:
+    reading: kit.Reading,
+    config: kit.Values,
+    schedule: Callable[[str], Schedule],
+    blocks: int | None,
+) -> kit.Recipe:
     """Returns the recipe of a config, whose groups differ by factors of its tables.
 
     Args:
@@ -219,17 +200,21 @@ def read_groups(
     with config.origin.locate_errors():
         by_kind = {kind: schedule(kind) for kind in KINDS}
     betas = {"betas": (optim.adamw_beta1, optim.adamw_beta2)}
-    plan = plan_optimizer("AdamW", betas, where=config.origin.document.place("optim"))
+    plan = kit.plan_optimizer("AdamW", betas, where=config.origin.document.place("optim"))
     default_schedules = {kind: by_kind[kind] for kind in KINDS[:4]}
-    first = ParamGroup(default_schedules, plan, Role.DEFAULT)
+    first = kit.ParamGroup(default_schedules, plan, kit.Role.DEFAULT)
 
-    def scaled_group(name: str, factor: sp.Expr, *patterns: str) -> ParamGroup:
+    def scaled_group(name: str, factor: sp.Expr, *patterns: str) -> kit.ParamGroup:
         group_schedules = {
             "lr": by_kind["lr"].scale(factor),
             "weight_decay": by_kind["weight_decay"],
         }
         return replace(
-            first, schedules=group_schedules, role=Role.NAMED, name=name, patterns=tuple(patterns)
+            first,
+            schedules=group_schedules,
+            role=kit.Role.NAMED,
+            name=name,
+            patterns=tuple(patterns),
         )
 
     last_layer = replace(
@@ -256,7 +241,7 @@ def read_groups(
         clock=CLOCK,
         # An epoch has a fixed number of updates, whatever the size of the data.
         horizon=optim.epochs * config.train.OFFICIAL_EPOCH_LENGTH,
-        clipping=Clipping(optim.clip_grad) if optim.clip_grad else None,
+        clipping=kit.Clipping(optim.clip_grad) if optim.clip_grad else None,
         accumulation=1,
         values=(config,),
     )
@@ -273,7 +258,7 @@ _TYPICAL = {
 }
 
 
-def is_dino(document: Document) -> bool:
+def is_dino(document: kit.Document) -> bool:
     """Returns whether a config is of DINOv2 or DINOv3."""
     content = document.content
     optim, train = content.get("optim"), content.get("train")
@@ -283,25 +268,25 @@ def is_dino(document: Document) -> bool:
     )
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     return is_dino(document) and "base_lr" in document.content["optim"]
 
 
-def _read(reading: Reading) -> Recipe:
-    config = CONFIG.read_whole(interpolate(reading.document))
+def _read(reading: kit.Reading) -> kit.Recipe:
+    config = CONFIG.read_whole(kit.interpolate(reading.document))
     blocks = DEPTHS.get(config.student.arch)
     return read_groups(
         reading, config, lambda kind: _schedule(reading.context, config, kind), blocks
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "dinov2",
-    section_entries(dict.fromkeys(KINDS, _of_class), {"": CONFIG}, defects=DEFECTS),
+    kit.section_entries(dict.fromkeys(KINDS, _of_class), {"": CONFIG}, defects=DEFECTS),
     versions=("b8931f7bf915",),
     upstream="dinov2/utils/utils.py, dinov2/train/train.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
     facts=("key",),
 )

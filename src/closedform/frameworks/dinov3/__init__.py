@@ -7,59 +7,41 @@ import sympy as sp
 from closedform.frameworks import dinov2
 from closedform.language import Schedule, t
 from closedform.language.settled import construct as closed
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, interpolate
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import UndefinedError, by_intervals
-from closedform.recipes.keys import (
-    OpenKeys,
-    Values,
-    integer,
-    irrelevant,
-    number,
-    section,
-    section_entries,
-    text,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Recipe
+from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_line
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 
 _PHASES = {
-    "start": number(),
-    "peak": number(),
-    "end": number(),
-    "warmup_epochs": integer(),
-    "cosine_epochs": integer(None),
+    "start": kit.number(),
+    "peak": kit.number(),
+    "end": kit.number(),
+    "warmup_epochs": kit.integer(),
+    "cosine_epochs": kit.integer(None),
 }
-_PART = section(OpenKeys(**_PHASES), is_optional=True)
-SCHEDULES = OpenKeys(
-    lr=section(OpenKeys(freeze_last_layer_epochs=integer(), **_PHASES)),
+_PART = kit.section(kit.OpenKeys(**_PHASES), is_optional=True)
+SCHEDULES = kit.OpenKeys(
+    lr=kit.section(kit.OpenKeys(freeze_last_layer_epochs=kit.integer(), **_PHASES)),
     weight_decay=_PART,
     momentum=_PART,
     teacher_temp=_PART,
 )
-OPTIM = OpenKeys(
-    dino_head_wd_multiplier=number(1),
-    dump_fsdp_weights_path=irrelevant(),
-    lr=number(0.001),
-    multi_tensor_optim=irrelevant(),
-    optimizer=text("adamw"),
-    scaling_rule=text("sqrt_wrt_1024"),
-    schedule_trunc_extra=number(0),
+OPTIM = kit.OpenKeys(
+    dino_head_wd_multiplier=kit.number(1),
+    dump_fsdp_weights_path=kit.irrelevant(),
+    lr=kit.number(0.001),
+    multi_tensor_optim=kit.irrelevant(),
+    optimizer=kit.text("adamw"),
+    scaling_rule=kit.text("sqrt_wrt_1024"),
+    schedule_trunc_extra=kit.number(0),
     **dinov2.OPTIM,
 )
-CONFIG = OpenKeys(
-    optim=section(OPTIM),
-    train=section(dinov2.TRAIN),
-    teacher=section(dinov2.TEACHER),
-    student=section(dinov2.STUDENT),
-    schedules=section(SCHEDULES, is_optional=True),
+CONFIG = kit.OpenKeys(
+    optim=kit.section(OPTIM),
+    train=kit.section(dinov2.TRAIN),
+    teacher=kit.section(dinov2.TEACHER),
+    student=kit.section(dinov2.STUDENT),
+    schedules=kit.section(SCHEDULES, is_optional=True),
 )
 _NAMES = {"last_layer_lr": "lr", "momentum_teacher": "momentum"}
 """The entries of ``schedules``, where they have another name than the table."""
@@ -67,41 +49,41 @@ _DEPTHS = {**dinov2.DEPTHS, "vit_so400m": 27, "vit_huge2": 32, "vit_7b": 40}
 _RULES = ("linear_wrt_256", "sqrt_wrt_1024")
 
 DEFECTS = {
-    "rule-without-effect": Defect(
+    "rule-without-effect": kit.Defect(
         "a scaling rule that DINOv3 does not know scales nothing",
         "dinov3/configs/config.py:50",
         lambda config: config.optim.scaling_rule not in (*_RULES, "none"),
         documented=None,
         classes=(),
     ),
-    "start-not-scaled": Defect(
+    "start-not-scaled": kit.Defect(
         "the scaling rule does not scale the start of the warmup",
         "dinov3/train/train.py:179",
         lambda config: config.schedules is not None and config.schedules.lr.start != 0,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("schedules-lr", "schedules-last_layer_lr"),
     ),
-    "keys-of-optim-without-effect": Defect(
+    "keys-of-optim-without-effect": kit.Defect(
         "with schedules, the rates, weight decays and lengths of optim and teacher have no effect",
         "dinov3/train/train.py:103",
         lambda config: (
             config.schedules is not None
             and any(key in config.optim for key in ("lr", "min_lr", "weight_decay"))
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "no-value-past-the-end": Defect(
+    "no-value-past-the-end": kit.Defect(
         "a table of schedules has no value past the end of the run",
         "dinov3/train/cosine_lr_scheduler.py:92",
         lambda config: config.schedules is not None,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=tuple(f"schedules-{kind}" for kind in dinov2.KINDS),
     ),
 }
 
 
-def _scale(context: Context, config: Values) -> sp.Expr:
+def _scale(context: kit.Context, config: kit.Values) -> sp.Expr:
     rule = config.optim.scaling_rule
     # dinov3/configs/config.py:50 at 6876159 ignores other rules without a warning.
     if rule not in _RULES:
@@ -119,13 +101,15 @@ def _truncated_cosine(first: sp.Expr, last: sp.Expr, length: int, extra: sp.Expr
     # A cosine of int((1 + e) L) points is cut to L and stretched to end exactly at the last value.
     points = int((1 + float(extra)) * length)
     is_long = points >= length > 1
-    refuse_unless(is_long, f"schedule_trunc_extra {extra} leaves {points} of {length}", "cosine")
+    kit.refuse_unless(
+        is_long, f"schedule_trunc_extra {extra} leaves {points} of {length}", "cosine"
+    )
     step = sp.pi / sp.Integer(points - 1)
     lowest = closed(sp.cos, step * (length - 1))
     return last + (first - last) * (closed(sp.cos, step * t) - lowest) / (1 - lowest)
 
 
-def _of_optim(context: Context, config: Values, kind: str) -> Schedule:
+def _of_optim(context: kit.Context, config: kit.Values, kind: str) -> Schedule:
     extra = config.optim.schedule_trunc_extra
 
     def fall(first: sp.Expr, last: sp.Expr, length: int) -> sp.Expr:
@@ -139,18 +123,20 @@ def _of_optim(context: Context, config: Values, kind: str) -> Schedule:
     has_cosine = config.optim.warmup_epochs < config.optim.epochs or "lr" not in kind
     message = "a truncated cosine needs updates after the warmup"
     # The temperature has no cosine that could be truncated.
-    refuse_unless(extra == 0 or kind == "teacher_temp" or has_cosine, message, context.where)
+    kit.refuse_unless(extra == 0 or kind == "teacher_temp" or has_cosine, message, context.where)
     return dinov2.tables(kind, config.optim, config.train, config.teacher, peak, fall)
 
 
-def _of_schedules(context: Context, config: Values, kind: str) -> Schedule:
+def _of_schedules(context: kit.Context, config: kit.Values, kind: str) -> Schedule:
     """The table of ``linear_warmup_cosine_decay``, both ends of whose cosine are entries."""
     name = _NAMES.get(kind, kind)
-    part: Values | None = getattr(config.schedules, name)
+    part: kit.Values | None = getattr(config.schedules, name)
     if part is None:
         raise config.schedules.error(f"schedules needs {name}")
     is_open = "cosine_epochs" in part.origin.content and "cosine_epochs" not in part
-    refuse_unless(not is_open, f"cosine_epochs of {name} must be a number, got null", context.where)
+    kit.refuse_unless(
+        not is_open, f"cosine_epochs of {name} must be a number, got null", context.where
+    )
     length = int(config.train.OFFICIAL_EPOCH_LENGTH)
     scale = _scale(context, config) if name == "lr" else sp.S.One
     # train.py:179 scales peak and end, but not the start.
@@ -159,15 +145,15 @@ def _of_schedules(context: Context, config: Values, kind: str) -> Schedule:
     rest = part.cosine_epochs
     decay = total - warmup if rest is None else rest * length
     message = f"warmup and cosine have {warmup} and {decay} of {total} updates"
-    refuse_unless(min(warmup, decay, total - warmup - decay) >= 0, message, context.where)
+    kit.refuse_unless(min(warmup, decay, total - warmup - decay) >= 0, message, context.where)
     frozen = part.freeze_last_layer_epochs * length if kind == "last_layer_lr" else 0
     # Both ends of the cosine are entries, so n entries have n - 1 steps; a single one has none.
     steps = sp.Integer(max(decay - 1, 1))
 
     def past_the_end() -> sp.Expr:
-        raise UndefinedError(f"the table has {total} entries")
+        raise kit.UndefinedError(f"the table has {total} entries")
 
-    return by_intervals(
+    return kit.by_intervals(
         kind,
         (lambda: sp.S.Zero, min(frozen, total)),
         # numpy.linspace without its end: the peak is the first entry of the cosine.
@@ -178,27 +164,27 @@ def _of_schedules(context: Context, config: Values, kind: str) -> Schedule:
     )
 
 
-def _schedule(context: Context, config: Values, kind: str) -> Schedule:
+def _schedule(context: kit.Context, config: kit.Values, kind: str) -> Schedule:
     build = _of_optim if config.schedules is None else _of_schedules
     return build(context, config, kind)
 
 
-def _of_class(context: Context, config: Values) -> Schedule:
+def _of_class(context: kit.Context, config: kit.Values) -> Schedule:
     prefix, _, kind = context.path[-1].rpartition("-")
     message = "schedules are for the classes schedules-…"
-    refuse_unless((config.schedules is not None) == bool(prefix), message, context.where)
+    kit.refuse_unless((config.schedules is not None) == bool(prefix), message, context.where)
     return _schedule(context, config, kind)
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     schedules = document.content.get("schedules")
     if isinstance(schedules, dict) and isinstance(schedules.get("lr"), dict):
         return {"peak", "warmup_epochs"} <= set(schedules["lr"])
     return dinov2.is_dino(document) and "base_lr" not in document.content["optim"]
 
 
-def _read(reading: Reading) -> Recipe:
-    config = CONFIG.read_whole(interpolate(reading.document))
+def _read(reading: kit.Reading) -> kit.Recipe:
+    config = CONFIG.read_whole(kit.interpolate(reading.document))
     return dinov2.read_groups(
         reading,
         config,
@@ -207,9 +193,9 @@ def _read(reading: Reading) -> Recipe:
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "dinov3",
-    section_entries(
+    kit.section_entries(
         dict.fromkeys((*dinov2.KINDS, *(f"schedules-{kind}" for kind in dinov2.KINDS)), _of_class),
         {"": CONFIG},
         defects=DEFECTS,
@@ -218,6 +204,6 @@ FRAMEWORK = Framework(
     upstream="dinov3/train/cosine_lr_scheduler.py, dinov3/train/train.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
     facts=("key",),
 )

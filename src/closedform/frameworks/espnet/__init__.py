@@ -11,48 +11,25 @@ import sympy as sp
 from closedform.frameworks.diffusers.process_steps import of_torch
 from closedform.frameworks.transformers.schedules import cosine_wave
 from closedform.language import Schedule, exact_number, floor_mod, t
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import LazyNumber, Stage, UndefinedError, by_intervals
-from closedform.recipes.keys import (
-    ClassKeys,
-    Keys,
-    OpenKeys,
-    Values,
-    flag,
-    integer,
-    irrelevant,
-    number,
-    numbers,
-    section,
-    section_entries,
-    text,
-)
-from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, Recipe
+from closedform.recipes import kit
 from closedform.schedules.blends import along_line
 
-CLOCK = Clock(Unit.UPDATE, offset=1)
-UPDATES = Clock(Unit.UPDATE)
-EPOCHS = Clock(Unit.EPOCH, is_stepped=True)
+CLOCK = kit.Clock(kit.Unit.UPDATE, offset=1)
+UPDATES = kit.Clock(kit.Unit.UPDATE)
+EPOCHS = kit.Clock(kit.Unit.EPOCH, is_stepped=True)
 # ESPnet's schedulers compute step_num = last_epoch + 1, so n = t + 1.
-COUNT = CLOCK.count(Facts())
+COUNT = CLOCK.count(kit.Facts())
 N = COUNT.n
 MOST_CYCLES, LAST = 128, 10**6
 """The most cycles of ``cosineannealingwarmuprestarts`` that are modelled where their lengths
 change, and the update in whose cycle the model ends."""
 
 
-def _inverse_root(conf: Values, rate: sp.Expr, scale: sp.Expr, where: str) -> Schedule:
+def _inverse_root(conf: kit.Values, rate: sp.Expr, scale: sp.Expr, where: str) -> Schedule:
     warmup = conf.warmup_steps
     # Without a warmup 0 would be raised to -3/2.
-    refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
-    return by_intervals(
+    kit.refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
+    return kit.by_intervals(
         "warmuplr",
         # min(n^(-1/2), n W^(-3/2)) changes sides at n = W, so that update W - 1 has the peak.
         (lambda: rate * scale * N / warmup ** sp.Rational(3, 2), COUNT.first_from(warmup)),
@@ -60,41 +37,41 @@ def _inverse_root(conf: Values, rate: sp.Expr, scale: sp.Expr, where: str) -> Sc
     )
 
 
-def _warmup(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+def _warmup(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
     return _inverse_root(conf, rate, sp.sqrt(conf.warmup_steps), where)
 
 
-def _noam(conf: Values, rate: sp.Expr, where: str) -> Schedule:
-    refuse_unless(conf.model_size > 0, "model_size must be above 0", where)
+def _noam(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
+    kit.refuse_unless(conf.model_size > 0, "model_size must be above 0", where)
     return _inverse_root(conf, rate, 1 / sp.sqrt(conf.model_size), where)
 
 
-def _warmup_step(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+def _warmup_step(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
     warmup, length = conf.warmup_steps, conf.steps_per_epoch
-    refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
+    kit.refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
     # warmup_step_lr.py:44: epochs since the warmup, each of steps_per_epoch updates.
     # Epochs are counted by division, so that the last, shorter epoch of a data set has no effect.
     epoch = sp.floor(N / length) - sp.floor(warmup / length)
-    return by_intervals(
+    return kit.by_intervals(
         "warmupsteplr",
         (lambda: rate * N / warmup, COUNT.first_after(warmup)),
         (lambda: rate * conf.gamma ** sp.floor(epoch / conf.step_size), None),
     )
 
 
-def _polyline(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+def _polyline(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
     marks, rates = conf.warmup_steps_list, conf.warmup_lr_list
     message = "warmup_steps_list and warmup_lr_list must have one length above 0, got"
     is_equal = len(marks) == len(rates) > 0
-    refuse_unless(is_equal, f"{message} {len(marks)} and {len(rates)}", where)
+    kit.refuse_unless(is_equal, f"{message} {len(marks)} and {len(rates)}", where)
     increases = all(mark < following for mark, following in pairwise(marks))
-    refuse_unless(increases and marks[-1] >= 0, "warmup_steps_list must increase from 0", where)
+    kit.refuse_unless(increases and marks[-1] >= 0, "warmup_steps_list must increase from 0", where)
 
-    def line(index: int) -> LazyNumber:
+    def line(index: int) -> kit.LazyNumber:
         (x, y), (x2, y2) = ((marks[i], rates[i]) for i in (index, index + 1))
         return lambda: along_line(y, y2, (N - x) / (x2 - x))
 
-    return by_intervals(
+    return kit.by_intervals(
         "piecewiselinearwarmuplr",
         (lambda: rates[0], COUNT.first_from(marks[0])),
         *((line(i), COUNT.first_from(marks[i + 1])) for i in range(len(marks) - 1)),
@@ -106,13 +83,13 @@ def _polyline(conf: Values, rate: sp.Expr, where: str) -> Schedule:
     )
 
 
-def _tri_stage(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+def _tri_stage(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
     ratios = [float(r) for r in (conf.warmup_ratio, conf.hold_ratio, conf.decay_ratio)]
     # Floats as upstream, whose sum of 0.1, 0.4 and 0.5 is compared by isclose.
-    refuse_unless(math.isclose(sum(ratios), 1), "the three ratios must sum to 1", where)
+    kit.refuse_unless(math.isclose(sum(ratios), 1), "the three ratios must sum to 1", where)
     first, last = conf.init_lr_scale, conf.final_lr_scale
     is_part = all(0 < scale <= 1 for scale in (first, last))
-    refuse_unless(is_part, "init_lr_scale and final_lr_scale must be in (0, 1]", where)
+    kit.refuse_unless(is_part, "init_lr_scale and final_lr_scale must be in (0, 1]", where)
     total = int(conf.max_steps)
     # int() cuts products of floats; the decay takes the remaining updates.
     warmup, hold = (int(total * ratio) for ratio in ratios[:2])
@@ -123,7 +100,7 @@ def _tri_stage(conf: Values, rate: sp.Expr, where: str) -> Schedule:
         # exp(-d j) with d = -ln(final_lr_scale) / decay steps.
         return rate * last ** (position / sp.Integer(decay)) if decay else rate
 
-    return by_intervals(
+    return kit.by_intervals(
         "tristagelr",
         (
             lambda: along_line(first * rate, rate, N / sp.Integer(warmup)),
@@ -135,12 +112,12 @@ def _tri_stage(conf: Values, rate: sp.Expr, where: str) -> Schedule:
     )
 
 
-def _exponential(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+def _exponential(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
     peak, low, warmup, total = conf.max_lr, conf.min_lr, conf.warmup_steps, conf.total_steps
-    refuse_unless(warmup < total, "warmup_steps must be below total_steps", where)
-    refuse_unless(peak != 0 and low / peak > 0, "min_lr and max_lr must have one sign", where)
+    kit.refuse_unless(warmup < total, "warmup_steps must be below total_steps", where)
+    kit.refuse_unless(peak != 0 and low / peak > 0, "min_lr and max_lr must have one sign", where)
     is_risen = conf.warm_from_zero
-    return by_intervals(
+    return kit.by_intervals(
         "exponentialdecaywarmup",
         # The constructor replaces the optimizer's rate at update 0.
         (lambda: sp.S.Zero if is_risen else peak, 1),
@@ -151,16 +128,16 @@ def _exponential(conf: Values, rate: sp.Expr, where: str) -> Schedule:
     )
 
 
-def _restarts(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+def _restarts(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
     del rate
     warmup, first, low = conf.warmup_steps, conf.first_cycle_steps, conf.min_lr
-    refuse_unless(warmup < first, "warmup_steps must be below first_cycle_steps", where)
+    kit.refuse_unless(warmup < first, "warmup_steps must be below first_cycle_steps", where)
 
     def value(position: sp.Expr, length: int, cycle: sp.Expr) -> sp.Expr:
         peak = conf.max_lr * conf.gamma**cycle
         # The cycle has shrunk to nothing: the position in it is divided by its length.
         if length == warmup == 0:
-            raise UndefinedError("division by zero")
+            raise kit.UndefinedError("division by zero")
         rise = along_line(low, peak, position / sp.Integer(max(warmup, 1)))
         if length == warmup:
             return rise
@@ -169,7 +146,7 @@ def _restarts(conf: Values, rate: sp.Expr, where: str) -> Schedule:
         return sp.Piecewise((rise, position < warmup), (fall, True)) if warmup else fall
 
     # cosine_anneal_warmup_restart.py:75: the constructor sets min_lr, which update 0 has.
-    stages: list[Stage] = [(lambda: low, 1)]
+    stages: list[kit.Stage] = [(lambda: low, 1)]
     for cycle, begin, length, is_last in _cycles(first, warmup, float(conf.cycle_mult)):
         if is_last:
             turns = sp.floor((t - begin) / sp.Integer(max(length, 1)))
@@ -177,7 +154,7 @@ def _restarts(conf: Values, rate: sp.Expr, where: str) -> Schedule:
             stages.append((_later(value, position, length, cycle + turns), None))
         else:
             stages.append((_later(value, t - begin, length, sp.Integer(cycle)), begin + length))
-    return by_intervals("cosineannealingwarmuprestarts", *stages)
+    return kit.by_intervals("cosineannealingwarmuprestarts", *stages)
 
 
 def _later(
@@ -204,57 +181,57 @@ def _cycles(length: int, warmup: int, factor: float) -> Iterator[tuple[int, int,
             return
 
 
-_WARMUP = {"warmup_steps": number(25_000)}
-CURVES: Mapping[str, tuple[Callable[[Values, sp.Expr, str], Schedule], Keys, Clock]] = {
-    "warmuplr": (_warmup, Keys(**_WARMUP), CLOCK),
-    "noamlr": (_noam, Keys(**_WARMUP, model_size=number(320)), CLOCK),
+_WARMUP = {"warmup_steps": kit.number(25_000)}
+CURVES: Mapping[str, tuple[Callable[[kit.Values, sp.Expr, str], Schedule], kit.Keys, kit.Clock]] = {
+    "warmuplr": (_warmup, kit.Keys(**_WARMUP), CLOCK),
+    "noamlr": (_noam, kit.Keys(**_WARMUP, model_size=kit.number(320)), CLOCK),
     "warmupsteplr": (
         _warmup_step,
-        Keys(
+        kit.Keys(
             **_WARMUP,
-            steps_per_epoch=integer(10_000, least=1),
-            step_size=integer(1, least=1),
-            gamma=number(0.1),
+            steps_per_epoch=kit.integer(10_000, least=1),
+            step_size=kit.integer(1, least=1),
+            gamma=kit.number(0.1),
         ),
         CLOCK,
     ),
     "piecewiselinearwarmuplr": (
         _polyline,
-        Keys(warmup_steps_list=numbers((0, 25_000)), warmup_lr_list=numbers((0, 1e-3))),
+        kit.Keys(warmup_steps_list=kit.numbers((0, 25_000)), warmup_lr_list=kit.numbers((0, 1e-3))),
         CLOCK,
     ),
     "tristagelr": (
         _tri_stage,
-        Keys(
-            max_steps=number(25_000),
-            warmup_ratio=number(0.1),
-            hold_ratio=number(0.4),
-            decay_ratio=number(0.5),
-            init_lr_scale=number(0.01),
-            final_lr_scale=number(0.01),
+        kit.Keys(
+            max_steps=kit.number(25_000),
+            warmup_ratio=kit.number(0.1),
+            hold_ratio=kit.number(0.4),
+            decay_ratio=kit.number(0.5),
+            init_lr_scale=kit.number(0.01),
+            final_lr_scale=kit.number(0.01),
         ),
         CLOCK,
     ),
     "exponentialdecaywarmup": (
         _exponential,
-        Keys(
-            max_lr=number(),
-            min_lr=number(),
-            total_steps=integer(),
-            warmup_steps=integer(0),
-            warm_from_zero=flag(False),
+        kit.Keys(
+            max_lr=kit.number(),
+            min_lr=kit.number(),
+            total_steps=kit.integer(),
+            warmup_steps=kit.integer(0),
+            warm_from_zero=kit.flag(False),
         ),
         UPDATES,
     ),
     "cosineannealingwarmuprestarts": (
         _restarts,
-        Keys(
-            first_cycle_steps=integer(least=1),
-            cycle_mult=number(1),
-            max_lr=number(0.1),
-            min_lr=number(0.001),
-            warmup_steps=integer(0, least=0),
-            gamma=number(1),
+        kit.Keys(
+            first_cycle_steps=kit.integer(least=1),
+            cycle_mult=kit.number(1),
+            max_lr=kit.number(0.1),
+            min_lr=kit.number(0.001),
+            warmup_steps=kit.integer(0, least=0),
+            gamma=kit.number(1),
         ),
         UPDATES,
     ),
@@ -278,29 +255,29 @@ OPTIMIZERS = {
     )
 }
 
-CONFIG = OpenKeys(
-    optim=text("adadelta"),
-    optim_conf=section(ClassKeys()),
-    scheduler=text(None),
-    scheduler_conf=section(ClassKeys()),
-    accum_grad=integer(1, least=1),
-    grad_clip=number(5),
-    grad_clip_type=irrelevant(),
-    max_epoch=integer(40),
-    exclude_weight_decay=flag(False),
-    exclude_weight_decay_conf=irrelevant(),
-    **dict.fromkeys(("optim2", "optim2_conf", "scheduler2", "scheduler2_conf"), irrelevant()),
+CONFIG = kit.OpenKeys(
+    optim=kit.text("adadelta"),
+    optim_conf=kit.section(kit.ClassKeys()),
+    scheduler=kit.text(None),
+    scheduler_conf=kit.section(kit.ClassKeys()),
+    accum_grad=kit.integer(1, least=1),
+    grad_clip=kit.number(5),
+    grad_clip_type=kit.irrelevant(),
+    max_epoch=kit.integer(40),
+    exclude_weight_decay=kit.flag(False),
+    exclude_weight_decay_conf=kit.irrelevant(),
+    **dict.fromkeys(("optim2", "optim2_conf", "scheduler2", "scheduler2_conf"), kit.irrelevant()),
 )
 
 _FOLDER = "espnet2/schedulers"
 
 
-def _is(*names: str) -> Callable[[Values], bool]:
+def _is(*names: str) -> Callable[[kit.Values], bool]:
     return lambda config: (config.scheduler or "").lower() in names
 
 
 DEFECTS = {
-    "piecewise-base": Defect(
+    "piecewise-base": kit.Defect(
         "after its list, piecewiselinearwarmuplr falls from the rate of the optimizer, and jumps "
         "where that is not the last rate of the list",
         f"{_FOLDER}/piecewise_linear_warmup_lr.py:64",
@@ -311,7 +288,7 @@ DEFECTS = {
         ),
         classes=("piecewiselinearwarmuplr",),
     ),
-    "exponential-warmup-base": Defect(
+    "exponential-warmup-base": kit.Defect(
         "without warm_from_zero the updates of the warmup from update 1 on have the rate of the "
         "optimizer, not max_lr",
         f"{_FOLDER}/exponential_decay_warmup.py:60",
@@ -323,57 +300,57 @@ DEFECTS = {
         ),
         classes=("exponentialdecaywarmup",),
     ),
-    "rate-of-the-optimizer-ignored": Defect(
+    "rate-of-the-optimizer-ignored": kit.Defect(
         "the rates are max_lr and min_lr; update 0 has min_lr",
         f"{_FOLDER}/cosine_anneal_warmup_restart.py:75",
         _is("cosineannealingwarmuprestarts"),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("cosineannealingwarmuprestarts",),
     ),
-    "warmupsteplr-epochs": Defect(
+    "warmupsteplr-epochs": kit.Defect(
         "an epoch of warmupsteplr has steps_per_epoch updates, whatever the size of the data",
         f"{_FOLDER}/warmup_step_lr.py:44",
         _is("warmupsteplr"),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("warmupsteplr",),
     ),
 }
 
 
-def _optimizer(config: Values) -> ClassOptimizer:
+def _optimizer(config: kit.Values) -> kit.ClassOptimizer:
     name = config.optim.lower()
     path = OPTIMIZERS.get(name, config.optim)
-    return class_optimizer(config.optim_conf.origin, path)
+    return kit.class_optimizer(config.optim_conf.origin, path)
 
 
-def _rate(config: Values, rate: sp.Expr, where: str) -> Schedule:
+def _rate(config: kit.Values, rate: sp.Expr, where: str) -> Schedule:
     name = (config.scheduler or "").lower()
     conf = config.scheduler_conf.origin
     if not name:
-        return by_intervals("constant", (lambda: rate, None))
+        return kit.by_intervals("constant", (lambda: rate, None))
     if name in TORCH:
         return of_torch(TORCH[name][0], conf.content, rate, where)
-    refuse_unless(name not in OF_LOSS, f"{name} is a function of the loss", where)
-    refuse_unless(name in CURVES, f"there is no scheduler {config.scheduler!r:.60}", where)
+    kit.refuse_unless(name not in OF_LOSS, f"{name} is a function of the loss", where)
+    kit.refuse_unless(name in CURVES, f"there is no scheduler {config.scheduler!r:.60}", where)
     curve, keys, _ = CURVES[name]
     return curve(keys.read(conf), rate, where)
 
 
-def _class_rate(context: Context, config: Values) -> Schedule:
+def _class_rate(context: kit.Context, config: kit.Values) -> Schedule:
     name = (config.scheduler or "").lower()
     message = f"the config must ask for {context.path[-1]!r}, got {name!r}"
-    refuse_unless(name == context.path[-1], message, context.where)
+    kit.refuse_unless(name == context.path[-1], message, context.where)
     rates = context.facts.get("group_lrs")
     rate = _optimizer(config).lr if rates is None else rates[context.facts.get("group_index", 0)]
     return _rate(config, exact_number(rate), context.where)
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     content = document.content
     return "optim_conf" in content and isinstance(content.get("optim", ""), str)
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     config = CONFIG.read_whole(reading.document)
     optimizer = _optimizer(config)
     name = (config.scheduler or "").lower()
@@ -387,19 +364,19 @@ def _read(reading: Reading) -> Recipe:
         groups,
         clock=clock,
         horizon=config.max_epoch if clock is EPOCHS else reading.facts.total_updates,
-        clipping=Clipping(clip) if clip > 0 else None,
+        clipping=kit.Clipping(clip) if clip > 0 else None,
         accumulation=config.accum_grad,
         values=(config,),
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "espnet",
-    section_entries(dict.fromkeys((*CURVES, *TORCH), _class_rate), {"": CONFIG}),
+    kit.section_entries(dict.fromkeys((*CURVES, *TORCH), _class_rate), {"": CONFIG}),
     versions=("202511",),
     upstream=f"{_FOLDER}/*.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
     facts=("group_lrs",),
 )

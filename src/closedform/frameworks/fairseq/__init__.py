@@ -5,9 +5,9 @@ from __future__ import annotations
 from closedform.frameworks.fairseq.reader import READER
 from closedform.frameworks.fairseq.schedules import CLOCK, DEFECTS, SCHEDULES
 from closedform.frameworks.fairseq.writer import WRITER
-from closedform.recipes.framework import Framework
+from closedform.recipes import kit
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "fairseq",
     SCHEDULES,
     versions=("3d262bb25690",),

@@ -14,13 +14,7 @@ from typing import Any
 from closedform import optimizers
 from closedform.errors import nearest
 from closedform.frameworks.fairseq.schedules import CLASSES, CLOCK, OPTIMIZATION
-from closedform.recipes.document import Document, Syntax, interpolate
-from closedform.recipes.entries import REQUIRED
-from closedform.recipes.keys import Values, numbers
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section, whole
+from closedform.recipes import kit
 from closedform.schedules import constant
 
 _PASS_THROUGH = "pass_through"
@@ -48,25 +42,25 @@ _COMMON = ("_name", "weight_decay", "lr")
 _GROUP = ("lr", "lr_float", "optimizer", "lr_scheduler")
 
 
-def matches(document: Document) -> bool:
+def matches(document: kit.Document) -> bool:
     """Returns whether a config has the sections or the flags of fairseq."""
     found = document.content
-    if document.syntax is Syntax.ARGUMENTS:
+    if document.syntax is kit.Syntax.ARGUMENTS:
         return "lr-scheduler" in found and ("max-update" in found or "max-epoch" in found)
     return isinstance(found.get("optimization"), Mapping) and "optimizer" in found
 
 
-def read(reading: Reading) -> Recipe:
+def read(reading: kit.Reading) -> kit.Recipe:
     """Returns the recipe of a config.
 
     Raises:
         ConfigError: A key or class is unknown or missing, or a value is not valid.
         ArgumentError: A fact is missing.
     """
-    document = interpolate(reading.document)
-    if document.syntax is Syntax.ARGUMENTS:
+    document = kit.interpolate(reading.document)
+    if document.syntax is kit.Syntax.ARGUMENTS:
         document = _from_flags(document)
-    top = whole(document)
+    top = kit.document_section(document)
     for key in ("optimization", "optimizer", "lr_scheduler"):
         if key not in top:
             raise top.error(
@@ -88,21 +82,21 @@ def read(reading: Reading) -> Recipe:
         groups,
         clock=CLOCK,
         horizon=_horizon(reading, optimization),
-        clipping=Clipping(optimization.clip_norm) if optimization.clip_norm else None,
+        clipping=kit.Clipping(optimization.clip_norm) if optimization.clip_norm else None,
         accumulation=optimization.update_freq[0],
         values=(schedulers, any(is_ignored for *_, is_ignored in members), is_zero),
     )
 
 
-def _named(outer: Section, key: str) -> Section:
+def _named(outer: kit.Section, key: str) -> kit.Section:
     """A section that may be its name alone."""
     value = outer.value(key)
     if isinstance(value, str):
-        return Section(outer.document, {"_name": value}, outer.at(key))
+        return kit.Section(outer.document, {"_name": value}, outer.at(key))
     return outer.section(key)
 
 
-def _horizon(reading: Reading, optimization: Values) -> int | None:
+def _horizon(reading: kit.Reading, optimization: kit.Values) -> int | None:
     updates, epochs = optimization.max_update, optimization.max_epoch
     length = reading.facts.updates_per_epoch
     ends = [int(updates)] if updates else []
@@ -110,7 +104,9 @@ def _horizon(reading: Reading, optimization: Values) -> int | None:
     return min(ends) if ends else reading.facts.total_updates
 
 
-def _members(optimizer: Section, scheduler: Section) -> list[tuple[str, Section, Section, bool]]:
+def _members(
+    optimizer: kit.Section, scheduler: kit.Section
+) -> list[tuple[str, kit.Section, kit.Section, bool]]:
     """The groups of a composite optimizer: label, optimizer, scheduler, and a rate not in use."""
     optimizer.check((*_COMMON, "groups", "dynamic_groups"))
     name = scheduler.text("_name", _PASS_THROUGH)
@@ -130,34 +126,38 @@ def _members(optimizer: Section, scheduler: Section) -> list[tuple[str, Section,
         has_rate = "lr_float" in group
         if has_rate:
             rate = {"lr": group.number("lr_float")}
-            inner = Section(inner.document, {**inner.content, **rate}, inner.path)
+            inner = kit.Section(inner.document, {**inner.content, **rate}, inner.path)
         is_ignored = "lr" in group and not has_rate
         members.append((str(label), inner, _named(group, "lr_scheduler"), is_ignored))
     return members
 
 
-def _scheduler(place: Section) -> Values:
-    name = place.text("_name", REQUIRED)
+def _scheduler(place: kit.Section) -> kit.Values:
+    name = place.text("_name", kit.REQUIRED)
     if name not in CLASSES:
         raise place.error(f"fairseq has no scheduler {name!r}", "_name", nearest(name, CLASSES))
     return CLASSES[name][1].read(place)
 
 
 def _group(
-    reading: Reading, optimization: Values, optimizer: Section, scheduler: Values, label: str
-) -> ParamGroup:
+    reading: kit.Reading,
+    optimization: kit.Values,
+    optimizer: kit.Section,
+    scheduler: kit.Values,
+    label: str,
+) -> kit.ParamGroup:
     # The rates of a group are those of its optimizer, and by default those of all.
-    rates = numbers().read(optimizer, "lr", None) if "lr" in optimizer else optimization.lr
+    rates = kit.numbers().read(optimizer, "lr", None) if "lr" in optimizer else optimization.lr
     name = scheduler._name
     context = replace(reading.context, path=(name,))
     with scheduler.origin.locate_errors():
         rate = CLASSES[name][0](context, scheduler, optimization.replace(lr=rates))
     schedules = {"lr": rate, "weight_decay": constant(optimizer.number("weight_decay", 0.0))}
-    return ParamGroup(schedules, _plan(optimizer), Role.of(label), label)
+    return kit.ParamGroup(schedules, _plan(optimizer), kit.Role.of(label), label)
 
 
-def _plan(optimizer: Section) -> OptimizerPlan:
-    name = optimizer.text("_name", REQUIRED)
+def _plan(optimizer: kit.Section) -> kit.OptimizerPlan:
+    name = optimizer.text("_name", kit.REQUIRED)
     place = optimizer.document.place(optimizer.path)
     if name not in _OPTIMIZERS:
         raise optimizer.error(
@@ -170,16 +170,16 @@ def _plan(optimizer: Section) -> OptimizerPlan:
             "eps": optimizer.number("adam_eps", 1e-8),
         }
         # fairseq's Adam decays the parameters, not the gradients.
-        return plan_optimizer(name, arguments, optimizers.adamw, place)
+        return kit.plan_optimizer(name, arguments, optimizers.adamw, place)
     arguments = {
         key.removeprefix(f"{name}_"): value
         for key, value in optimizer.content.items()
         if key not in _COMMON and value is not None
     }
-    return plan_optimizer(name, arguments, where=place)
+    return kit.plan_optimizer(name, arguments, where=place)
 
 
-def _from_flags(document: Document) -> Document:
+def _from_flags(document: kit.Document) -> kit.Document:
     """The sections of the flags of ``fairseq-train``; those of other parts are left out."""
     flags = {key.replace("-", "_"): value for key, value in document.content.items()}
     scheduler = flags.get("lr_scheduler", "fixed")
@@ -199,8 +199,8 @@ def _from_flags(document: Document) -> Document:
     else:
         content["optimizer"]["_name"] = name
     known = {key for keys in sections.values() for key in keys}
-    Section(document, flags).check_related({*known, "lr_scheduler", "optimizer"})
-    return Document(content, document.source, document.syntax)
+    kit.Section(document, flags).check_related({*known, "lr_scheduler", "optimizer"})
+    return kit.Document(content, document.source, document.syntax)
 
 
-READER = Reader(read, matches)
+READER = kit.Reader(read, matches)

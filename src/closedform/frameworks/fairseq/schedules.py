@@ -13,39 +13,16 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number, floor_div, t
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.entries import Context
-from closedform.recipes.intervals import (
-    UndefinedError,
-    by_intervals,
-    first_from,
-    power_quotient,
-    quotient,
-)
-from closedform.recipes.keys import (
-    Keys,
-    Values,
-    anything,
-    flag,
-    integer,
-    integers,
-    irrelevant,
-    number,
-    numbers,
-    section_entries,
-    text,
-)
+from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_geometric, along_line
 
-CLOCK = Clock(Unit.UPDATE)
-ScheduleBuilder = Callable[[Context, Values, Values], Schedule]
+CLOCK = kit.Clock(kit.Unit.UPDATE)
+ScheduleBuilder = Callable[[kit.Context, kit.Values, kit.Values], Schedule]
 MAX_EPOCHS = 1000
 """The most epochs and periods that are written out one by one."""
 
 
-def _rates(given: Values, optimization: Values) -> tuple[sp.Expr, ...]:
+def _rates(given: kit.Values, optimization: kit.Values) -> tuple[sp.Expr, ...]:
     """The rates of the epochs; the last one goes on."""
     rates = tuple(optimization.lr if given.lr is None else given.lr)
     if not rates:
@@ -53,15 +30,15 @@ def _rates(given: Values, optimization: Values) -> tuple[sp.Expr, ...]:
     return rates
 
 
-def _single(context: Context, given: Values, optimization: Values) -> sp.Expr:
+def _single(context: kit.Context, given: kit.Values, optimization: kit.Values) -> sp.Expr:
     rates = _rates(given, optimization)
-    refuse_unless(
+    kit.refuse_unless(
         len(rates) == 1, f"{context.path[-1]} takes one lr, got {len(rates)}", context.where
     )
     return rates[0]
 
 
-def _updates(context: Context, given: Values, optimization: Values) -> int:
+def _updates(context: kit.Context, given: kit.Values, optimization: kit.Values) -> int:
     """The updates of the run: those of the section, of ``optimization``, or else a fact."""
     limit = given.max_update or optimization.max_update
     # max_update 0 is fairseq's "no limit": epochs then bound the run, and its updates are a fact.
@@ -71,15 +48,15 @@ def _updates(context: Context, given: Values, optimization: Values) -> int:
     return int(context.numbers.require("total_updates", where=where)[0])
 
 
-def _epoch_length(context: Context, is_needed: bool = True) -> sp.Expr:
+def _epoch_length(context: kit.Context, is_needed: bool = True) -> sp.Expr:
     """The updates of an epoch; 1 where epochs do not matter."""
     if not is_needed:
         return sp.S.One
-    facts = Facts(updates_per_epoch=context.fact("updates_per_epoch"))
-    return Clock(Unit.EPOCH).updates(1, facts)
+    facts = kit.Facts(updates_per_epoch=context.fact("updates_per_epoch"))
+    return kit.Clock(kit.Unit.EPOCH).updates(1, facts)
 
 
-def _first(given: Values, default: sp.Expr) -> sp.Expr:
+def _first(given: kit.Values, default: sp.Expr) -> sp.Expr:
     """The rate that the warmup begins at; below 0, the default."""
     return default if given.warmup_init_lr < 0 else given.warmup_init_lr
 
@@ -87,7 +64,7 @@ def _first(given: Values, default: sp.Expr) -> sp.Expr:
 Stage = tuple[Callable[[], sp.Expr], int | None]
 
 
-def _fixed(context: Context, given: Values, optimization: Values) -> Schedule:
+def _fixed(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
     rates, anneal = _rates(given, optimization), given.force_anneal
     length = _epoch_length(context, anneal is not None or len(rates) > 1)
     warmup, shrink = given.warmup_updates, given.lr_shrink
@@ -96,7 +73,7 @@ def _fixed(context: Context, given: Values, optimization: Values) -> Schedule:
     # (fixed_schedule.py, get_next_lr).
     for epoch in range(1, len(rates) if anneal is None else anneal):
         rate = rates[min(epoch, len(rates)) - 1]
-        stages.append((rate, first_from(epoch * length)))
+        stages.append((rate, kit.first_from(epoch * length)))
     if anneal is None:
         last = rates[-1]
     else:
@@ -109,10 +86,12 @@ def _fixed(context: Context, given: Values, optimization: Values) -> Schedule:
     def times(rate: sp.Expr) -> Callable[[], sp.Expr]:
         return lambda: factor * rate
 
-    return by_intervals("fixed", *((times(rate), end) for rate, end in stages), (times(last), None))
+    return kit.by_intervals(
+        "fixed", *((times(rate), end) for rate, end in stages), (times(last), None)
+    )
 
 
-def _polynomial(context: Context, given: Values, optimization: Values) -> Schedule:
+def _polynomial(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
     where = context.where
     rates, anneal = _rates(given, optimization), given.force_anneal
     length = _epoch_length(context, anneal is not None or len(rates) > 1)
@@ -121,17 +100,17 @@ def _polynomial(context: Context, given: Values, optimization: Values) -> Schedu
     power = given.power
     total = given.total_num_update
     total = _updates(context, given, optimization) if total is None else total
-    refuse_unless(total > 0, "total_num_update or max_update must be above 0", where)
+    kit.refuse_unless(total > 0, "total_num_update or max_update must be above 0", where)
 
     def at(peak: sp.Expr, step: sp.Expr) -> sp.Expr:
-        rest = power_quotient(total - step, total - warmup, power)
+        rest = kit.power_quotient(total - step, total - warmup, power)
         return along_line(end, peak, rest)
 
     def part(peak: sp.Expr, last: int | None) -> list[Stage]:
         """The stages of an epoch, whose peak is fixed."""
         # The test of upstream is num_updates <= warmup_updates, so update W still belongs to the
         # rise.
-        marks = (warmup + 1 if warmup > 0 else 0, first_from(total))
+        marks = (warmup + 1 if warmup > 0 else 0, kit.first_from(total))
         cut = [mark if last is None else min(mark, last) for mark in marks]
         rise = peak * t / max(warmup, 1)
         # max(warmup, 1): without a warmup the interval of the rise is empty, but its expression is
@@ -146,35 +125,37 @@ def _polynomial(context: Context, given: Values, optimization: Values) -> Schedu
     # With force_anneal each epoch has another peak, so epochs are written out to the end of the
     # decay.
     final = len(rates) if anneal is None else math.ceil(total / length) + 1
-    refuse_unless(final <= MAX_EPOCHS, f"more than {MAX_EPOCHS} epochs are not written out", where)
+    kit.refuse_unless(
+        final <= MAX_EPOCHS, f"more than {MAX_EPOCHS} epochs are not written out", where
+    )
     stages: list[Stage] = []
     peak = rates[0]
     for epoch in range(1, final + 1):
-        begin = first_from((epoch - 1) * length)
+        begin = kit.first_from((epoch - 1) * length)
         if anneal is None or epoch < anneal:
             # The list is read one epoch ahead.
             peak = rates[min(epoch, len(rates) - 1)]
         else:
             # The rate of the moment at which the epoch begins is the new peak.
             peak = value(peak, begin) if begin else sp.S.Zero
-        stages += part(peak, None if epoch == final else first_from(epoch * length))
-    return by_intervals("polynomial_decay", *stages)
+        stages += part(peak, None if epoch == final else kit.first_from(epoch * length))
+    return kit.by_intervals("polynomial_decay", *stages)
 
 
-def _inverse_root(context: Context, given: Values, optimization: Values) -> Schedule:
+def _inverse_root(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
     where, peak = context.where, _single(context, given, optimization)
     warmup = given.warmup_updates
     # The dataclass of inverse_sqrt has 4,000; an explicit 0 is fairseq-inverse_sqrt-037.
-    refuse_unless(warmup > 0, "warmup_updates is 0: division by zero", where)
+    kit.refuse_unless(warmup > 0, "warmup_updates is 0: division by zero", where)
     first = _first(given, sp.S.Zero)
-    return by_intervals(
+    return kit.by_intervals(
         "inverse_sqrt",
         (lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup),
         (lambda: peak * sp.sqrt(warmup) / sp.sqrt(t), None),
     )
 
 
-def _cosine(context: Context, given: Values, optimization: Values) -> Schedule:
+def _cosine(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
     peak = _single(context, given, optimization)
     # fairseq 3d262bb2 lowers a min_lr above the rate to the rate; 1ab54f96 asserts that there is
     # none.
@@ -194,34 +175,34 @@ def _cosine(context: Context, given: Values, optimization: Values) -> Schedule:
             # lr_shrink**index multiplies minimum and peak, also after max_update: the rate falls
             # below min_lr.
             index = floor_div(done, period)
-            part = quotient(done, period) - index
+            part = kit.quotient(done, period) - index
             return shrink**index * along_cosine(peak, low, part)
 
-        return by_intervals("cosine", rise, (repeated, None))
+        return kit.by_intervals("cosine", rise, (repeated, None))
     stages: list[Stage] = [rise]
     begin, factor = sp.Integer(warmup), sp.S.One
     # Periods that grow have no closed form in floor and mod, so each is a stage. Shrinking ones
     # (t_mult < 1) accumulate at a finite time, hence the least period.
     while len(stages) < MAX_EPOCHS and begin < _FAR and period >= _SHORT:
         stages.append(
-            (_wave(begin, period, factor * peak, factor * low), first_from(begin + period))
+            (_wave(begin, period, factor * peak, factor * low), kit.first_from(begin + period))
         )
         begin, period, factor = begin + period, period * growth, factor * shrink
-    return by_intervals("cosine", *stages, (_too_far, None))
+    return kit.by_intervals("cosine", *stages, (_too_far, None))
 
 
 _FAR, _SHORT = 10**9, sp.Rational(1, 1000)
 
 
 def _wave(begin: sp.Expr, period: sp.Expr, high: sp.Expr, low: sp.Expr) -> Callable[[], sp.Expr]:
-    return lambda: along_cosine(high, low, quotient(t - begin, period))
+    return lambda: along_cosine(high, low, kit.quotient(t - begin, period))
 
 
 def _too_far() -> sp.Expr:
-    raise UndefinedError(f"more than {MAX_EPOCHS} periods are not written out")
+    raise kit.UndefinedError(f"more than {MAX_EPOCHS} periods are not written out")
 
 
-def _tri_stage(context: Context, given: Values, optimization: Values) -> Schedule:
+def _tri_stage(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
     where, peak = context.where, _single(context, given, optimization)
     first = peak * given.init_lr_scale
     scale = given.final_lr_scale
@@ -229,7 +210,7 @@ def _tri_stage(context: Context, given: Values, optimization: Values) -> Schedul
     if ratios is not None:
         # fairseq adds and multiplies in floats.
         ratios = [float(ratio) for ratio in ratios]
-        refuse_unless(
+        kit.refuse_unless(
             len(ratios) == 3 and sum(ratios) == 1,
             f"phase_ratio must be three numbers with the sum 1, got {ratios}",
             where,
@@ -238,9 +219,9 @@ def _tri_stage(context: Context, given: Values, optimization: Values) -> Schedul
         warmup, hold, decay = (int(total * ratio) for ratio in ratios)
     else:
         warmup, hold, decay = given.warmup_steps, given.hold_steps, given.decay_steps
-    refuse_unless(warmup + hold + decay > 0, "the steps or phase_ratio must be given", where)
-    refuse_unless(decay > 0, "the decay has no updates: division by zero", where)
-    refuse_unless(scale > 0, f"final_lr_scale must be above 0, got {scale}", where)
+    kit.refuse_unless(warmup + hold + decay > 0, "the steps or phase_ratio must be given", where)
+    kit.refuse_unless(decay > 0, "the decay has no updates: division by zero", where)
+    kit.refuse_unless(scale > 0, f"final_lr_scale must be above 0, got {scale}", where)
     begin = warmup + hold
 
     # fairseq: peak·exp(-d·j) with d = -ln(final_lr_scale) / decay_steps, which is a geometric
@@ -248,7 +229,7 @@ def _tri_stage(context: Context, given: Values, optimization: Values) -> Schedul
     def fall() -> sp.Expr:
         return along_geometric(peak, peak * scale, (t - begin) / sp.Integer(decay))
 
-    return by_intervals(
+    return kit.by_intervals(
         "tri_stage",
         (lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup),
         (lambda: peak, begin),
@@ -259,36 +240,36 @@ def _tri_stage(context: Context, given: Values, optimization: Values) -> Schedul
     )
 
 
-def _step(context: Context, given: Values, optimization: Values) -> Schedule:
+def _step(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
     where, peak = context.where, _single(context, given, optimization)
     low = given.min_lr
     first = _first(given, low)
     warmup = given.warmup_updates
     decay = given.lr_decay
     period = given.lr_deacy_period
-    refuse_unless(period > 0, f"lr_deacy_period must be above 0, got {period}", where)
-    refuse_unless(low < peak, f"min_lr must be below the rate {peak}, got {low}", where)
+    kit.refuse_unless(period > 0, f"lr_deacy_period must be above 0, got {period}", where)
+    kit.refuse_unless(low < peak, f"min_lr must be below the rate {peak}, got {low}", where)
     fall = peak * decay ** floor_div(t - warmup, period)
-    return by_intervals(
+    return kit.by_intervals(
         "step",
         (lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup),
         (lambda: sp.Max(fall, low), None),
     )
 
 
-def _triangular(context: Context, given: Values, optimization: Values) -> Schedule:
+def _triangular(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
     where, low = context.where, _single(context, given, optimization)
     high = given.max_lr
-    refuse_unless(high > low, f"max_lr must be above lr {low}, got {high}", where)
+    kit.refuse_unless(high > low, f"max_lr must be above lr {low}, got {high}", where)
     period = given.lr_period_updates
     shrink = given.lr_shrink
     # A cycle of 5 takes 4 updates.
     half = sp.Integer(math.floor(period / 2))
-    refuse_unless(half > 0, f"lr_period_updates must be at least 2, got {period}", where)
+    kit.refuse_unless(half > 0, f"lr_period_updates must be at least 2, got {period}", where)
     cycle = floor_div(t, 2 * half)
     top, least = high * shrink**cycle, low * (shrink**cycle if given.shrink_min else 1)
     part = sp.Max(0, 1 - sp.Abs(t / half - 2 * cycle - 1))
-    return by_intervals("triangular", (lambda: least + (top - least) * part, None))
+    return kit.by_intervals("triangular", (lambda: least + (top - least) * part, None))
 
 
 def _dictionary(text: object, name: str, where: str) -> dict[int, sp.Expr]:
@@ -304,45 +285,45 @@ def _dictionary(text: object, name: str, where: str) -> dict[int, sp.Expr]:
     for key, value in found.items():
         for part in str(key).split(","):
             low, _, high = part.partition("-")
-            refuse_unless(
+            kit.refuse_unless(
                 low.strip().isdecimal() and (not high or high.strip().isdecimal()),
                 f"a key of {name} must be a number or a range, got {key!r}",
                 where,
             )
             last = int(high or low)
             # Ranges are written out; the limit keeps '1-999999999' from filling the memory.
-            refuse_unless(
+            kit.refuse_unless(
                 last - int(low) < MAX_EPOCHS, f"the range {key!r} of {name} is too long", where
             )
             rates |= dict.fromkeys(range(int(low), last + 1), exact_number(value, name))
     return rates
 
 
-def _manual(context: Context, given: Values, optimization: Values) -> Schedule:
+def _manual(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
     where, rate = context.where, _rates(given, optimization)[0]
     epochs = _dictionary(given.epoch2lr, "epoch2lr", where)
     length = _epoch_length(context, bool(epochs))
     updates = _dictionary(given.update2lr, "update2lr", where)
     # From the first update of update2lr on, epoch2lr has no effect.
-    starts = {first_from((epoch - 1) * length): epoch for epoch in epochs if epoch}
+    starts = {kit.first_from((epoch - 1) * length): epoch for epoch in epochs if epoch}
     changes = {s: epochs[e] for s, e in starts.items() if not updates or s < min(updates)}
     changes |= updates
     stages: list[Stage] = []
     for step in sorted(changes):
         stages.append((_value(rate), step))
         rate = changes[step]
-    return by_intervals("manual", *stages, (_value(rate), None))
+    return kit.by_intervals("manual", *stages, (_value(rate), None))
 
 
 def _value(rate: sp.Expr) -> Callable[[], sp.Expr]:
     return lambda: rate
 
 
-def _plateau(context: Context, given: Values, optimization: Values) -> Schedule:
+def _plateau(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
     """The rate for a loss that is the same at the end of every epoch."""
     where, peak = context.where, _single(context, given, optimization)
     loss = str(context.facts.get("validation_loss", ""))
-    refuse_unless(
+    kit.refuse_unless(
         loss.startswith("constant"),
         "reduce_lr_on_plateau is a function of the loss: the fact validation_loss must be "
         "'constant', or see frameworks.metric_rule",
@@ -358,7 +339,7 @@ def _plateau(context: Context, given: Values, optimization: Values) -> Schedule:
     # Epochs that end in the warmup do not count; the first one that counts sets the best loss.
     ended = floor_div(t, length) - (floor_div(sp.Integer(warmup), length) if warmup > 0 else 0)
     falls = sp.Min(sp.Max(0, floor_div(ended - 1, every)), _most_falls(peak, shrink))
-    return by_intervals(
+    return kit.by_intervals(
         "reduce_lr_on_plateau",
         (lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup + 1 if warmup > 0 else 0),
         (lambda: peak * shrink**falls, None),
@@ -378,93 +359,93 @@ def _most_falls(rate: sp.Expr, shrink: sp.Expr) -> int:
     return MAX_EPOCHS
 
 
-_OF_ALL = {"_name": text(), "lr": numbers(None), "max_update": integer(0)}
+_OF_ALL = {"_name": kit.text(), "lr": kit.numbers(None), "max_update": kit.integer(0)}
 """A class has the rates and the limit of ``optimization``, unless its section has others."""
-_WARMUP = {"warmup_updates": integer(0), "warmup_init_lr": number(-1)}
-CLASSES: Mapping[str, tuple[ScheduleBuilder, Keys]] = {
-    name: (curve, Keys(**_OF_ALL, **keys))
+_WARMUP = {"warmup_updates": kit.integer(0), "warmup_init_lr": kit.number(-1)}
+CLASSES: Mapping[str, tuple[ScheduleBuilder, kit.Keys]] = {
+    name: (curve, kit.Keys(**_OF_ALL, **keys))
     for name, curve, keys in (
         (
             "fixed",
             _fixed,
             {
-                "force_anneal": integer(None),
-                "lr_shrink": number(0.1),
-                "warmup_updates": integer(0),
+                "force_anneal": kit.integer(None),
+                "lr_shrink": kit.number(0.1),
+                "warmup_updates": kit.integer(0),
             },
         ),
         (
             "polynomial_decay",
             _polynomial,
             {
-                "warmup_updates": integer(0),
-                "force_anneal": integer(None),
-                "end_learning_rate": number(0),
-                "power": number(1),
-                "total_num_update": number(None),
+                "warmup_updates": kit.integer(0),
+                "force_anneal": kit.integer(None),
+                "end_learning_rate": kit.number(0),
+                "power": kit.number(1),
+                "total_num_update": kit.number(None),
             },
         ),
-        ("inverse_sqrt", _inverse_root, {**_WARMUP, "warmup_updates": integer(4000)}),
+        ("inverse_sqrt", _inverse_root, {**_WARMUP, "warmup_updates": kit.integer(4000)}),
         (
             "cosine",
             _cosine,
             {
                 **_WARMUP,
-                "min_lr": number(0),
-                "t_mult": number(1),
-                "lr_period_updates": number(-1),
-                "lr_shrink": number(0.1),
+                "min_lr": kit.number(0),
+                "t_mult": kit.number(1),
+                "lr_period_updates": kit.number(-1),
+                "lr_shrink": kit.number(0.1),
             },
         ),
         (
             "reduce_lr_on_plateau",
             _plateau,
-            {**_WARMUP, "lr_shrink": number(0.1), "lr_patience": integer(0)},
+            {**_WARMUP, "lr_shrink": kit.number(0.1), "lr_patience": kit.integer(0)},
         ),
         (
             "step",
             _step,
             {
                 **_WARMUP,
-                "min_lr": number(0),
+                "min_lr": kit.number(0),
                 # The misspelling is fairseq's: step_lr_scheduler.py declares lr_deacy_period.
-                "lr_deacy_period": number(25000),
-                "lr_decay": number(0.5),
+                "lr_deacy_period": kit.number(25000),
+                "lr_decay": kit.number(0.5),
             },
         ),
         (
             "triangular",
             _triangular,
             {
-                "max_lr": number(),
-                "lr_period_updates": number(5000),
-                "lr_shrink": number(0.1),
-                "shrink_min": flag(False),
+                "max_lr": kit.number(),
+                "lr_period_updates": kit.number(5000),
+                "lr_shrink": kit.number(0.1),
+                "shrink_min": kit.flag(False),
             },
         ),
-        ("manual", _manual, {"epoch2lr": anything("{}"), "update2lr": anything("{}")}),
+        ("manual", _manual, {"epoch2lr": kit.anything("{}"), "update2lr": kit.anything("{}")}),
         (
             "tri_stage",
             _tri_stage,
             {
-                "warmup_steps": integer(0),
-                "hold_steps": integer(0),
-                "decay_steps": integer(0),
-                "phase_ratio": numbers(None),
-                "init_lr_scale": number(0.01),
-                "final_lr_scale": number(0.01),
+                "warmup_steps": kit.integer(0),
+                "hold_steps": kit.integer(0),
+                "decay_steps": kit.integer(0),
+                "phase_ratio": kit.numbers(None),
+                "init_lr_scale": kit.number(0.01),
+                "final_lr_scale": kit.number(0.01),
             },
         ),
     )
 }
 """The classes by name, with the keys of their section."""
 # 0.25 is the default of OptimizationConfig.lr (fairseq/dataclass/configs.py).
-OPTIMIZATION = Keys(
-    lr=numbers((sp.Rational(1, 4),)),
-    max_update=integer(0, may_be_open=True),
-    max_epoch=integer(0, may_be_open=True),
-    clip_norm=number(0),
-    update_freq=integers((1,)),
+OPTIMIZATION = kit.Keys(
+    lr=kit.numbers((sp.Rational(1, 4),)),
+    max_update=kit.integer(0, may_be_open=True),
+    max_epoch=kit.integer(0, may_be_open=True),
+    clip_norm=kit.number(0),
+    update_freq=kit.integers((1,)),
     **dict.fromkeys(
         (
             "stop_time_hours",
@@ -474,59 +455,59 @@ OPTIMIZATION = Keys(
             "skip_remainder_batch",
             "debug_param_names",
         ),
-        irrelevant(),
+        kit.irrelevant(),
     ),
 )
 _PLACE = "fairseq/optim/lr_scheduler"
 DEFECTS = {
-    "new-peak-of-an-epoch": Defect(
+    "new-peak-of-an-epoch": kit.Defect(
         "force_anneal takes the rate of the moment as the new peak of an epoch",
         f"{_PLACE}/polynomial_decay_schedule.py:65",
         lambda schedulers, has_ignored_rate, is_zero: any(
             values._name == "polynomial_decay" and values.force_anneal is not None
             for values in schedulers
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("polynomial_decay",),
     ),
-    "cosine-restarts": Defect(
+    "cosine-restarts": kit.Defect(
         "after its period the cosine restarts, lower by lr_shrink, and its minimum with it",
         f"{_PLACE}/cosine_lr_scheduler.py:137",
         lambda schedulers, has_ignored_rate, is_zero: any(
             values._name == "cosine" and values.lr_period_updates > 0 for values in schedulers
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("cosine",),
     ),
-    "odd-period": Defect(
+    "odd-period": kit.Defect(
         "half of an odd period is cut to a whole number of updates",
         f"{_PLACE}/triangular_lr_scheduler.py:54",
         lambda schedulers, has_ignored_rate, is_zero: any(
             values._name == "triangular" and values.lr_period_updates % 2 != 0
             for values in schedulers
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("triangular",),
     ),
-    "group-rate-ignored": Defect(
+    "group-rate-ignored": kit.Defect(
         "lr of a group has no effect: lr_float, or else optimization.lr, counts",
         "fairseq/optim/composite.py:122",
         lambda schedulers, has_ignored_rate, is_zero: has_ignored_rate,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "zero-rate": Defect(
+    "zero-rate": kit.Defect(
         "the rate is 0 in every update",
         "fairseq/optim/lr_scheduler (the schedulers)",
         lambda schedulers, has_ignored_rate, is_zero: is_zero,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }
 SCHEDULES = {
     name: entry
     for name, (curve, keys) in CLASSES.items()
-    for entry in section_entries(
+    for entry in kit.section_entries(
         {name: curve},
         {"lr_scheduler": keys, "optimization": OPTIMIZATION},
         style=lambda scheduler, optimization: str(scheduler._name),

@@ -10,76 +10,46 @@ import sympy as sp
 
 from closedform.errors import MissingFactsError, nearest
 from closedform.language import Schedule, exact_number, floor_div, floor_mod, t
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, in_sections
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import (
-    LazyNumber,
-    Stage,
-    UndefinedError,
-    by_intervals,
-    power_quotient,
-    quotient,
-)
-from closedform.recipes.keys import (
-    Key,
-    Keys,
-    OpenKeys,
-    Values,
-    anything,
-    integer,
-    number,
-    number_or_numbers,
-    numbers,
-    section,
-    section_entries,
-)
-from closedform.recipes.optimizer_classes import class_optimizer
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 # Lengths int(c^k L) have no closed form in t: each cycle is a stage.
 CYCLES, MOST_CYCLES = 64, 1000
 """Cycles of different lengths that are modelled, at least and at most; the run decides."""
 
 # A list is one value for each param group.
-_START = {"start_lr": number_or_numbers(0)}
-PARAMETERS: Mapping[str, Keys] = {
-    "cosine_annealing": Keys(
-        cycle_len=integer(None, least=1),
-        num_warmup_steps=integer(0, least=0),
-        cycle_mul=number(1),
-        lr_mul=number(1),
-        final_lr=number_or_numbers(None),
-        final_lr_scale=number_or_numbers(sp.Rational(1, 5)),
+_START = {"start_lr": kit.number_or_numbers(0)}
+PARAMETERS: Mapping[str, kit.Keys] = {
+    "cosine_annealing": kit.Keys(
+        cycle_len=kit.integer(None, least=1),
+        num_warmup_steps=kit.integer(0, least=0),
+        cycle_mul=kit.number(1),
+        lr_mul=kit.number(1),
+        final_lr=kit.number_or_numbers(None),
+        final_lr_scale=kit.number_or_numbers(sp.Rational(1, 5)),
         **_START,
     ),
-    "polynomial_decay": Keys(
-        num_warmup_steps=integer(0, least=0),
-        power=number(1),
-        final_lr=number_or_numbers(0),
+    "polynomial_decay": kit.Keys(
+        num_warmup_steps=kit.integer(0, least=0),
+        power=kit.number(1),
+        final_lr=kit.number_or_numbers(0),
         **_START,
     ),
-    "myle": Keys(num_warmup_steps=integer(1, least=1), **_START),
-    "noam": Keys(num_warmup_steps=integer(0, least=0)),
-    "tri_stage": Keys(
-        stage_ratio=numbers((0, 0, 1)),
-        start_lr_scale=number_or_numbers(sp.Rational(1, 100)),
-        final_lr_scale=number_or_numbers(sp.Rational(1, 100)),
+    "myle": kit.Keys(num_warmup_steps=kit.integer(1, least=1), **_START),
+    "noam": kit.Keys(num_warmup_steps=kit.integer(0, least=0)),
+    "tri_stage": kit.Keys(
+        stage_ratio=kit.numbers((0, 0, 1)),
+        start_lr_scale=kit.number_or_numbers(sp.Rational(1, 100)),
+        final_lr_scale=kit.number_or_numbers(sp.Rational(1, 100)),
         # 0.01 of the peak at both ends: class TriStageLR's defaults.
     ),
 }
 """The parameters of each scheduler."""
 
 
-def _parameters(place: Section, key: str, default: Any) -> Values:
+def _parameters(place: kit.Section, key: str, default: Any) -> kit.Values:
     name = place.text("name")
     if name not in PARAMETERS:
         raise place.error(
@@ -88,15 +58,16 @@ def _parameters(place: Section, key: str, default: Any) -> Values:
     return PARAMETERS[name].read(place.section(key))
 
 
-SCHEDULER = Keys(name=anything(), config=Key(_parameters, None))
-OPTIMIZER = Keys(name=anything("adamw"), config=anything())
-REGIME = OpenKeys(num_steps=integer(None, least=1))
-TRAINER = OpenKeys(
-    max_grad_norm=number(None), grad_accumulation=section(OpenKeys(num_batches=integer(None)))
+SCHEDULER = kit.Keys(name=kit.anything(), config=kit.Key(_parameters, None))
+OPTIMIZER = kit.Keys(name=kit.anything("adamw"), config=kit.anything())
+REGIME = kit.OpenKeys(num_steps=kit.integer(None, least=1))
+TRAINER = kit.OpenKeys(
+    max_grad_norm=kit.number(None),
+    grad_accumulation=kit.section(kit.OpenKeys(num_batches=kit.integer(None))),
 )
 
 
-def _of_group(context: Context, params: Values, name: str) -> sp.Expr:
+def _of_group(context: kit.Context, params: kit.Values, name: str) -> sp.Expr:
     """A parameter, or its entry for the group where it is a list with one for each group."""
     value, groups = getattr(params, name), len(context.facts.get("group_lrs", (None,)))
     if not isinstance(value, tuple):
@@ -107,24 +78,24 @@ def _of_group(context: Context, params: Values, name: str) -> sp.Expr:
     return value[context.facts.get("group_index", 0)]
 
 
-def _rise(context: Context, params: Values, rate: sp.Expr) -> tuple[LazyNumber, int]:
+def _rise(context: kit.Context, params: kit.Values, rate: sp.Expr) -> tuple[kit.LazyNumber, int]:
     first, warmup = _of_group(context, params, "start_lr"), params.num_warmup_steps
     return (lambda: along_line(first, rate, t / sp.Integer(warmup))), warmup
 
 
-def _require_total(context: Context, total: int | None) -> int:
-    refuse_unless(total is not None, "regime.num_steps must be given", context.where)
+def _require_total(context: kit.Context, total: int | None) -> int:
+    kit.refuse_unless(total is not None, "regime.num_steps must be given", context.where)
     return int(total or 0)
 
 
 def _cosine(
-    context: Context, params: Values, rate: sp.Expr, total: int | None
-) -> tuple[Stage, ...]:
+    context: kit.Context, params: kit.Values, rate: sp.Expr, total: int | None
+) -> tuple[kit.Stage, ...]:
     # final_lr_scale has a default: only an explicit null leaves final_lr as the minimum.
     has_scale = params.origin.content.get("final_lr_scale", 0) is not None
     # is_one: upstream raises where both or neither is given.
     is_one = (params.final_lr is None) is has_scale
-    refuse_unless(
+    kit.refuse_unless(
         is_one,
         "exactly one of final_lr and final_lr_scale must be given: final_lr needs a final_lr_scale "
         "of null",
@@ -147,7 +118,7 @@ def _cosine(
 
     def wave() -> sp.Expr:
         if length == 0:
-            raise UndefinedError("division by zero: the cycle has no update")
+            raise kit.UndefinedError("division by zero: the cycle has no update")
         # 1**index would add a floor to the expression for nothing.
         factor = params.lr_mul ** floor_div(position, cycle) if params.lr_mul != 1 else sp.S.One
         return factor * along_cosine(rate, low, floor_mod(position, cycle) / sp.Integer(cycle))
@@ -156,17 +127,17 @@ def _cosine(
 
 
 def _growing(
-    params: Values, rate: sp.Expr, low: sp.Expr, length: int, total: int
-) -> tuple[Stage, ...]:
+    params: kit.Values, rate: sp.Expr, low: sp.Expr, length: int, total: int
+) -> tuple[kit.Stage, ...]:
     """The cycles whose lengths grow by a factor, with the roundings of the framework."""
     factor, warmup = float(params.cycle_mul), params.num_warmup_steps
 
-    def wave(begin: int, cycle: int, scale: sp.Expr) -> LazyNumber:
+    def wave(begin: int, cycle: int, scale: sp.Expr) -> kit.LazyNumber:
         return lambda: (
-            scale * along_cosine(rate, low, quotient(t - warmup - begin, sp.Integer(cycle)))
+            scale * along_cosine(rate, low, kit.quotient(t - warmup - begin, sp.Integer(cycle)))
         )
 
-    stages: list[Stage] = []
+    stages: list[kit.Stage] = []
     for index in range(MOST_CYCLES):
         # The sum of a geometric series in floats, cut to whole updates (cosine_annealing.py at
         # 027bdebca).
@@ -197,32 +168,36 @@ def _cycle(step: int, length: int, factor: float) -> int:
 
 
 def _past_the_cycles() -> sp.Expr:
-    raise UndefinedError("so many cycles of different lengths are not modelled")
+    raise kit.UndefinedError("so many cycles of different lengths are not modelled")
 
 
 def _polynomial(
-    context: Context, params: Values, rate: sp.Expr, total: int | None
-) -> tuple[Stage, ...]:
+    context: kit.Context, params: kit.Values, rate: sp.Expr, total: int | None
+) -> tuple[kit.Stage, ...]:
     end, warmup = _require_total(context, total), params.num_warmup_steps
     # From num_steps on the final rate counts, before the warmup is tested.
-    refuse_unless(warmup < end, f"the warmup must be below {end}, got {warmup}", context.where)
+    kit.refuse_unless(warmup < end, f"the warmup must be below {end}, got {warmup}", context.where)
     low = _of_group(context, params, "final_lr")
 
     def fall() -> sp.Expr:
-        rest = power_quotient(end - t, sp.Integer(end - warmup), params.power)
+        rest = kit.power_quotient(end - t, sp.Integer(end - warmup), params.power)
         return along_line(low, rate, rest)
 
     return _rise(context, params, rate), (fall, end), (lambda: low, None)
 
 
-def _myle(context: Context, params: Values, rate: sp.Expr, total: int | None) -> tuple[Stage, ...]:
+def _myle(
+    context: kit.Context, params: kit.Values, rate: sp.Expr, total: int | None
+) -> tuple[kit.Stage, ...]:
     del total
     warmup = params.num_warmup_steps
     # Continuous at t = W, where both are the rate; num_warmup_steps is at least 1 there.
     return _rise(context, params, rate), (lambda: rate * sp.sqrt(warmup) / sp.sqrt(t), None)
 
 
-def _noam(context: Context, params: Values, rate: sp.Expr, total: int | None) -> tuple[Stage, ...]:
+def _noam(
+    context: kit.Context, params: kit.Values, rate: sp.Expr, total: int | None
+) -> tuple[kit.Stage, ...]:
     del context, total
     warmup = sp.Integer(params.num_warmup_steps)
     return (
@@ -235,10 +210,10 @@ def _noam(context: Context, params: Values, rate: sp.Expr, total: int | None) ->
 
 
 def _tri_stage(
-    context: Context, params: Values, rate: sp.Expr, total: int | None
-) -> tuple[Stage, ...]:
+    context: kit.Context, params: kit.Values, rate: sp.Expr, total: int | None
+) -> tuple[kit.Stage, ...]:
     end, ratios = _require_total(context, total), [float(part) for part in params.stage_ratio]
-    refuse_unless(
+    kit.refuse_unless(
         len(ratios) == 3 and math.isclose(sum(ratios), 1),
         f"stage_ratio must hold three parts of 1, got {ratios}",
         context.where,
@@ -250,7 +225,7 @@ def _tri_stage(
 
     def decay() -> sp.Expr:
         if low <= 0:
-            raise UndefinedError("final_lr_scale has no logarithm")
+            raise kit.UndefinedError("final_lr_scale has no logarithm")
         # exp(ln(low)·j/D): the same geometric fall as fairseq's tri_stage.
         return rate * sp.exp(sp.log(low) * (t - rise - hold) / sp.Integer(fall))
 
@@ -262,7 +237,9 @@ def _tri_stage(
     )
 
 
-_CURVES: Mapping[str, Callable[[Context, Values, sp.Expr, int | None], tuple[Stage, ...]]] = {
+_CURVES: Mapping[
+    str, Callable[[kit.Context, kit.Values, sp.Expr, int | None], tuple[kit.Stage, ...]]
+] = {
     "cosine_annealing": _cosine,
     "polynomial_decay": _polynomial,
     "myle": _myle,
@@ -271,40 +248,40 @@ _CURVES: Mapping[str, Callable[[Context, Values, sp.Expr, int | None], tuple[Sta
 }
 
 
-def _is(scheduler: Values | None, name: str) -> bool:
+def _is(scheduler: kit.Values | None, name: str) -> bool:
     return scheduler is not None and scheduler.name == name
 
 
 _FILES = "src/fairseq2/optim/lr_schedulers"
 DEFECTS = {
-    "restarts-after-the-run": Defect(
+    "restarts-after-the-run": kit.Defect(
         "after its cycle a cosine starts again at the peak, also where the cycle is the whole run",
         f"{_FILES}/cosine_annealing.py:88",
         lambda scheduler, total: _is(scheduler, "cosine_annealing"),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("cosine_annealing",),
     ),
-    "noam-without-scale": Defect(
+    "noam-without-scale": kit.Defect(
         "noam has no scale: its peak is the rate over the root of the warmup",
         f"{_FILES}/noam.py:58",
         lambda scheduler, total: _is(scheduler, "noam") and scheduler.config.num_warmup_steps > 1,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("noam",),
     ),
-    "stages-cut": Defect(
+    "stages-cut": kit.Defect(
         "the stages are cut to whole updates, so that the final rate comes before the end",
         f"{_FILES}/tri_stage.py:68",
         lambda scheduler, total: (
             _is(scheduler, "tri_stage")
             and sum(int(float(part) * total) for part in scheduler.config.stage_ratio) < total
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("tri_stage",),
     ),
 }
 
 
-def _rate_of(optimizer: Values, context: Context) -> sp.Expr:
+def _rate_of(optimizer: kit.Values, context: kit.Context) -> sp.Expr:
     rates = context.facts.get("group_lrs")
     if rates is not None:
         return exact_number(rates[context.facts.get("group_index", 0)])
@@ -313,11 +290,13 @@ def _rate_of(optimizer: Values, context: Context) -> sp.Expr:
     return exact_number(config.number("lr", 1e-3))
 
 
-def _rate(context: Context, optimizer: Values, scheduler: Values, regime: Values) -> Schedule:
+def _rate(
+    context: kit.Context, optimizer: kit.Values, scheduler: kit.Values, regime: kit.Values
+) -> Schedule:
     stages = _CURVES[scheduler.name](
         context, scheduler.config, _rate_of(optimizer, context), regime.num_steps
     )
-    return by_intervals(scheduler.name, *stages)
+    return kit.by_intervals(scheduler.name, *stages)
 
 
 _ADAMW = {"lr": 3e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}
@@ -384,9 +363,9 @@ def _defaults(defaults: Mapping[str, Any]) -> dict[str, Any]:
     return {"optimizer": {"config": optimizer}, "lr_scheduler": scheduler, "regime": regime}
 
 
-def _config(reading: Reading) -> Section:
+def _config(reading: kit.Reading) -> kit.Section:
     """The config over the defaults of its recipe."""
-    document, facts = in_sections(reading.document), reading.facts.framework_facts
+    document, facts = kit.in_sections(reading.document), reading.facts.framework_facts
     recipe = facts.get("recipe", document.content.get("recipe"))
     base: Mapping[str, Any] = {}
     if recipe is not None:
@@ -396,10 +375,10 @@ def _config(reading: Reading) -> Section:
             )
         base = RECIPES[recipe]
     base = _over(base, _defaults(facts["recipe_defaults"])) if "recipe_defaults" in facts else base
-    return Section(document, _over(base, document.content))
+    return kit.Section(document, _over(base, document.content))
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     # Only this framework of those in YAML has a regime; Python files never match.
     names = [str(key) for key in document.content]
     return document.python is None and (
@@ -408,7 +387,7 @@ def _matches(document: Document) -> bool:
     )
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     config, context = _config(reading), reading.context
     if "lr_scheduler" not in config.content:
         raise MissingFactsError(
@@ -429,7 +408,7 @@ def _read(reading: Reading) -> Recipe:
     if config.content["lr_scheduler"] is not None:
         scheduler = SCHEDULER.read(config.section("lr_scheduler"))
 
-    def schedule(context: Context) -> Schedule:
+    def schedule(context: kit.Context) -> Schedule:
         if scheduler is None:
             return constant(_rate_of(optimizer, context))
         with scheduler.origin.locate_errors("config"):
@@ -441,7 +420,7 @@ def _read(reading: Reading) -> Recipe:
         _groups(context, optimizer, schedule),
         clock=CLOCK,
         horizon=total,
-        clipping=None if clipping is None else Clipping(clipping),
+        clipping=None if clipping is None else kit.Clipping(clipping),
         accumulation=1 if accumulation is None else accumulation,
         values=(scheduler, total),
         derived={} if total is None else {"total_updates": total},
@@ -449,8 +428,8 @@ def _read(reading: Reading) -> Recipe:
 
 
 def _groups(
-    context: Context, optimizer: Values, schedule: Callable[[Context], Schedule]
-) -> list[ParamGroup]:
+    context: kit.Context, optimizer: kit.Values, schedule: Callable[[kit.Context], Schedule]
+) -> list[kit.ParamGroup]:
     """The groups of the optimizer: all other parameters first, then the groups that it lists."""
     config = optimizer.origin.section("config")
     group_sections = config.sections("groups")
@@ -463,7 +442,7 @@ def _groups(
         context = context.with_facts(group_lrs=(*rates, default), group_index=len(group_sections))
     groups = [_group(optimizer, config, schedule(context))]
     for index, group in enumerate(group_sections):
-        group_config = Section(config.document, {**config.content, **group.content}, group.path)
+        group_config = kit.Section(config.document, {**config.content, **group.content}, group.path)
         patterns = group.value("params", ".*")
         groups.append(
             _group(
@@ -478,25 +457,25 @@ def _groups(
 
 
 def _group(
-    optimizer: Values,
-    config: Section,
+    optimizer: kit.Values,
+    config: kit.Section,
     rate: Schedule,
     name: str = "",
     patterns: tuple[str, ...] = (),
-) -> ParamGroup:
+) -> kit.ParamGroup:
     kinds = {"adamw": "torch.optim.AdamW", "adafactor": "torch.optim.Adafactor"}
     if optimizer.name not in kinds:
         raise optimizer.error(f"there is no optimizer {optimizer.name!r:.60}", "name")
     # fairseq2's AdamW does not decay by default; torch's has 0.01.
     defaults = {"weight_decay": 0} if optimizer.name == "adamw" else {"lr": 1e-2}
     left_out = ("groups", "impl", "params")
-    plan = class_optimizer(config, kinds[optimizer.name], left_out, defaults)
+    plan = kit.class_optimizer(config, kinds[optimizer.name], left_out, defaults)
     return plan.group(rate, name=name, patterns=patterns)
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "fairseq2",
-    section_entries(
+    kit.section_entries(
         dict.fromkeys(PARAMETERS, _rate),
         {"optimizer": OPTIMIZER, "lr_scheduler": SCHEDULER, "regime": REGIME},
         lambda optimizer, scheduler, regime: str(scheduler.name),
@@ -505,6 +484,6 @@ FRAMEWORK = Framework(
     upstream=_FILES,
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
     facts=("recipe", "recipe_defaults"),
 )

@@ -14,41 +14,10 @@ import sympy as sp
 
 from closedform.errors import nearest
 from closedform.language import Schedule, UpdateRule, exact_number
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document
-from closedform.recipes.entries import Context
-from closedform.recipes.forms import (
-    Config,
-    CurveName,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    native,
-    whole,
-)
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import by_intervals, quotient
-from closedform.recipes.keys import (
-    Keys,
-    OpenKeys,
-    Values,
-    choice,
-    flag,
-    integer,
-    irrelevant,
-    mapping,
-    number,
-    section,
-    section_entries,
-    text,
-)
-from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer, fused_adam
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, Recipe
+from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 STYLES = ("linear", "cosine", "exponential", "constant")
 _CLASSES: Mapping[str, str] = MappingProxyType(
     {
@@ -64,7 +33,7 @@ _CLASSES: Mapping[str, str] = MappingProxyType(
 )
 """The optimizers of gpt-neox; its Adam is apex' FusedAdam, which is AdamW."""
 _RULES: Mapping[str, Callable[..., UpdateRule]] = MappingProxyType(
-    {"Adam": fused_adam, "CPUAdam": fused_adam}
+    {"Adam": kit.fused_adam, "CPUAdam": kit.fused_adam}
 )
 _RATE = 1e-3
 _NOT_READ = (
@@ -79,85 +48,85 @@ _NOT_READ = (
     "zero_allow_untested_optimizer",
 )
 
-CONFIG = OpenKeys(
-    optimizer=section(Keys(type=text("adam"), params=mapping())),
-    train_iters=integer(None),
-    lr_decay_style=choice(*STYLES, default="linear"),
-    lr_decay_iters=integer(None),
-    lr_decay_fraction=number(None),
-    warmup=number(0.01),
-    min_lr=number(0),
-    use_mup=flag(False),
-    use_bnb_optimizer=flag(False),
-    weight_decay=number(0.1),
-    gradient_clipping=number(None),
-    clip_grad=number(1.0),
-    gradient_accumulation_steps=integer(None),
-    **{name: irrelevant() for name in _NOT_READ},
+CONFIG = kit.OpenKeys(
+    optimizer=kit.section(kit.Keys(type=kit.text("adam"), params=kit.mapping())),
+    train_iters=kit.integer(None),
+    lr_decay_style=kit.choice(*STYLES, default="linear"),
+    lr_decay_iters=kit.integer(None),
+    lr_decay_fraction=kit.number(None),
+    warmup=kit.number(0.01),
+    min_lr=kit.number(0),
+    use_mup=kit.flag(False),
+    use_bnb_optimizer=kit.flag(False),
+    weight_decay=kit.number(0.1),
+    gradient_clipping=kit.number(None),
+    clip_grad=kit.number(1.0),
+    gradient_accumulation_steps=kit.integer(None),
+    **{name: kit.irrelevant() for name in _NOT_READ},
 )
 
 DEFECTS = {
-    "first-updates-equal": Defect(
+    "first-updates-equal": kit.Defect(
         "updates 0 and 1 have the same rate",
         "megatron/learning_rates.py:70",
         lambda config: config.warmup > 0,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "warmup-not-rounded": Defect(
+    "warmup-not-rounded": kit.Defect(
         "the warmup is not rounded to whole updates: below one update, update 0 is above the peak",
         "megatron/training.py:1126",
         lambda config: config.warmup > 0,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "minimum-above-peak": Defect(
+    "minimum-above-peak": kit.Defect(
         "a minimum above the peak raises the rate after the warmup",
         "megatron/learning_rates.py:89",
         lambda config: config.min_lr > _peak(config),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "cosine-climbs": Defect(
+    "cosine-climbs": kit.Defect(
         "the cosine rises again after the decay",
         "megatron/learning_rates.py:78",
         lambda config: config.lr_decay_style == "cosine",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("cosine",),
     ),
-    "fraction-ignored": Defect(
+    "fraction-ignored": kit.Defect(
         "lr_decay_iters overrides lr_decay_fraction",
         "megatron/training.py:1118",
         lambda config: "lr_decay_iters" in config and "lr_decay_fraction" in config,
         documented="lr_decay_fraction overrides lr_decay_iters",
     ),
-    "l2-is-decoupled": Defect(
+    "l2-is-decoupled": kit.Defect(
         "Adam is the FusedAdam of apex or of DeepSpeed: its weight decay is decoupled",
         "megatron/training.py:1071",
         lambda config: config.optimizer.type.lower() == "adam" and not config.use_mup,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "widths-of-mup": Defect(
+    "widths-of-mup": kit.Defect(
         "with use_mup, the rate of a matrix is divided by its width multiplier, and its weight "
         "decay multiplied by it; the rates here are those of the width multiplier 1",
         "megatron/learning_rates.py:98",
         lambda config: config.use_mup,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "bnb-ignored": Defect(
+    "bnb-ignored": kit.Defect(
         "use_mup takes the place of use_bnb_optimizer",
         "megatron/training.py:1049",
         lambda config: config.use_mup and config.use_bnb_optimizer,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }
 
 
-def _peak(config: Values) -> sp.Expr:
+def _peak(config: kit.Values) -> sp.Expr:
     return exact_number(config.optimizer.params.number("lr", _RATE))
 
 
-def _updates(context: Context, config: Values) -> int:
+def _updates(context: kit.Context, config: kit.Values) -> int:
     """The updates of the run; epochs become iterations by the size of the data set."""
     if config.train_iters is not None:
         return int(config.train_iters)
@@ -165,7 +134,7 @@ def _updates(context: Context, config: Values) -> int:
     return int(context.numbers.require("total_updates", where=source)[0])
 
 
-def _length(context: Context, config: Values) -> sp.Integer:
+def _length(context: kit.Context, config: kit.Values) -> sp.Integer:
     """The updates of the warmup and the decay."""
     length, part = config.lr_decay_iters, config.lr_decay_fraction
     if part is not None and (length is None or not context.as_implemented):
@@ -173,7 +142,7 @@ def _length(context: Context, config: Values) -> sp.Integer:
     return sp.Integer(max(1, _updates(context, config) if length is None else length))
 
 
-def _rate(context: Context, config: Values) -> Schedule:
+def _rate(context: kit.Context, config: kit.Values) -> Schedule:
     style, peak, low = config.lr_decay_style, _peak(config), config.min_lr
     end, n = _length(context, config), CLOCK.count(context.numbers).n
     # The warmup is not rounded to whole updates. Its product in floats may end just before an
@@ -183,15 +152,15 @@ def _rate(context: Context, config: Values) -> Schedule:
 
     def anneal() -> sp.Expr:
         if style == "linear":
-            return peak * quotient(end - n, length)
+            return peak * kit.quotient(end - n, length)
         if style == "cosine":
-            return along_cosine(peak, low, quotient(n - warmup, length))
+            return along_cosine(peak, low, kit.quotient(n - warmup, length))
         if style == "exponential":
-            return peak * sp.exp(sp.Rational(-693, 1000) * quotient(n - warmup, length))
+            return peak * sp.exp(sp.Rational(-693, 1000) * kit.quotient(n - warmup, length))
         return peak
 
     begin = CLOCK.count(context.numbers).first_after(warmup) if warmup > 0 else 0
-    rate = by_intervals(
+    rate = kit.by_intervals(
         style,
         (lambda: peak * sp.Max(1, n) / warmup, begin),
         (lambda: sp.Max(anneal(), low), None),
@@ -202,11 +171,11 @@ def _rate(context: Context, config: Values) -> Schedule:
     return rate.scale(1 / exact_number(width, "width_mult"))
 
 
-def _normal(document: Document) -> dict[str, Any]:
+def _normal(document: kit.Document) -> dict[str, Any]:
     return {str(key).replace("-", "_"): value for key, value in document.content.items()}
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     content = _normal(document)
     optimizer = content.get("optimizer")
     return (
@@ -216,7 +185,7 @@ def _matches(document: Document) -> bool:
     )
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     document = reading.document
     config = CONFIG.read_whole(replace(document, content=_normal(document)))
     optimizer, total = _optimizer(config), _updates(reading.context, config)
@@ -228,14 +197,14 @@ def _read(reading: Reading) -> Recipe:
         [group, group.without_decay(("norm", "bias"))],
         clock=CLOCK,
         horizon=total,
-        clipping=Clipping(threshold) if threshold > 0 else None,
+        clipping=kit.Clipping(threshold) if threshold > 0 else None,
         accumulation=config.gradient_accumulation_steps,
         values=(config,),
         derived={"total_updates": total},
     )
 
 
-def _optimizer(config: Values) -> ClassOptimizer:
+def _optimizer(config: kit.Values) -> kit.ClassOptimizer:
     name, params = config.optimizer.type.lower(), config.optimizer.params
     if name not in _CLASSES:
         hint = nearest(name, _CLASSES)
@@ -256,49 +225,55 @@ def _optimizer(config: Values) -> ClassOptimizer:
         defaults["weight_decay"] = config.weight_decay
     if name == "adam" and config.use_mup:
         # MuAdam is the Adam of torch, with a weight decay in the gradient.
-        return class_optimizer(params, _CLASSES[name], (), defaults)
+        return kit.class_optimizer(params, _CLASSES[name], (), defaults)
     path = "Adam8bit" if name == "adam" and config.use_bnb_optimizer else _CLASSES[name]
-    return class_optimizer(params, path, (), defaults, _RULES)
+    return kit.class_optimizer(params, path, (), defaults, _RULES)
 
 
-_STYLES = {CurveName.LINEAR: "linear", CurveName.COSINE: "cosine", CurveName.CONSTANT: "constant"}
+_STYLES = {
+    kit.CurveName.LINEAR: "linear",
+    kit.CurveName.COSINE: "cosine",
+    kit.CurveName.CONSTANT: "constant",
+}
 _TYPES = {"adamw": "Adam", "lion": "Lion", "sgd": "SGD"}
 
 
 def _configs(
-    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
-) -> Iterator[Config]:
+    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     del facts
     if form.curve not in _STYLES:
         return
-    params = {"lr": native(form.peak), **optimizer.hyperparameters()}
-    end = form.total if form.curve is CurveName.CONSTANT else whole(form.end)
+    params = {"lr": kit.native(form.peak), **optimizer.hyperparameters()}
+    end = form.total if form.curve is kit.CurveName.CONSTANT else kit.nearest_integer(form.end)
     warmup = form.warmup() if form.rise is not None else 0
-    low, is_line = form.low, form.curve is CurveName.LINEAR
+    low, is_line = form.low, form.curve is kit.CurveName.LINEAR
     if is_line and form.low != 0:
         # The line goes to 0, and is cut off at the minimum.
-        end = whole(form.begin + (form.end - form.begin) * form.peak / (form.peak - form.low))
+        end = kit.nearest_integer(
+            form.begin + (form.end - form.begin) * form.peak / (form.peak - form.low)
+        )
     yield {
         "optimizer": {"type": _TYPES.get(optimizer.name, "Adam"), "params": params},
         "train_iters": form.total,
         "lr_decay_iters": end,
         "lr_decay_style": _STYLES[form.curve],
-        "warmup": native(warmup / end) if warmup else 0.0,
-        "min_lr": 0.0 if form.curve is CurveName.CONSTANT else native(low),
-        "weight_decay": native(optimizer.weight_decay or 0),
-        "gradient_clipping": native(optimizer.clipping or 0),
+        "warmup": kit.native(warmup / end) if warmup else 0.0,
+        "min_lr": 0.0 if form.curve is kit.CurveName.CONSTANT else kit.native(low),
+        "weight_decay": kit.native(optimizer.weight_decay or 0),
+        "gradient_clipping": kit.native(optimizer.clipping or 0),
     }
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "gpt-neox",
-    section_entries(
+    kit.section_entries(
         dict.fromkeys(STYLES, _rate), {"": CONFIG}, style=lambda config: str(config.lr_decay_style)
     ),
     versions=("ea7aefd8f8e1",),
     upstream="megatron/learning_rates.py, megatron/training.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
-    writer=Writer(".yaml", _configs, {}, ("adamw", "lion", "sgd")),
+    reader=kit.Reader(_read, _matches),
+    writer=kit.Writer(".yaml", _configs, {}, ("adamw", "lion", "sgd")),
 )

@@ -15,22 +15,7 @@ from closedform.errors import DefinitionError
 from closedform.frameworks.transformers.schedules import DEFECTS as TRAINER_DEFECTS
 from closedform.language import Schedule, UpdateRule
 from closedform.optimizers import adafactor
-from closedform.recipes import checks
-from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.entries import (
-    REQUIRED,
-    Arguments,
-    Context,
-    OptimizerEntry,
-    Parameter,
-    ScheduleBuilder,
-    ScheduleEntry,
-    parameters,
-    parameters_of,
-)
-from closedform.recipes.framework import Framework
-from closedform.recipes.group_values import base_value, of_base
-from closedform.recipes.plateau import TORCH_ARGUMENTS, metric_entry, torch_plateau
+from closedform.recipes import kit
 from closedform.schedules import (
     constant,
     cosine_annealing,
@@ -40,8 +25,8 @@ from closedform.schedules import (
     polynomial,
 )
 
-CLOCK = Clock(Unit.UPDATE)
-N = CLOCK.count(Facts()).n
+CLOCK = kit.Clock(kit.Unit.UPDATE)
+N = CLOCK.count(kit.Facts()).n
 """The count of the clock."""
 
 DEFECTS = {
@@ -53,7 +38,7 @@ DEFECTS = {
         "cosine_warmup_with_min_lr-2",
     )
 }
-ScheduleOfBase = Callable[[Arguments, Context, sp.Expr], Schedule]
+ScheduleOfBase = Callable[[kit.Arguments, kit.Context, sp.Expr], Schedule]
 """From the arguments, the context and the base value to the schedule after the warmup."""
 
 _SHAPES: Mapping[str, Callable[[sp.Expr], sp.Expr]] = {
@@ -63,18 +48,18 @@ _SHAPES: Mapping[str, Callable[[sp.Expr], sp.Expr]] = {
 }
 
 
-def _with_warmup(curve: ScheduleOfBase) -> ScheduleBuilder:
+def _with_warmup(curve: ScheduleOfBase) -> kit.ScheduleBuilder:
     """A line from 0 to the base value before a curve that begins at the base value."""
 
-    def build(arguments: Arguments, context: Context) -> Schedule:
-        base, warmup = base_value(context), arguments["num_warmup_steps"]
+    def build(arguments: kit.Arguments, context: kit.Context) -> Schedule:
+        base, warmup = kit.base_value(context), arguments["num_warmup_steps"]
         later = curve(arguments, context, base)
         return linear(0, base, warmup).then(later) if warmup else later
 
     return build
 
 
-def _rest(arguments: Arguments, context: Context) -> int:
+def _rest(arguments: kit.Arguments, context: kit.Context) -> int:
     """The number of steps after the warmup, above 0."""
     total, warmup = arguments["num_training_steps"], arguments["num_warmup_steps"]
     # Upstream's max(1, …) hides a run that is all warmup: it is refused here.
@@ -85,33 +70,33 @@ def _rest(arguments: Arguments, context: Context) -> int:
     return int(total - warmup)
 
 
-def _constant(arguments: Arguments, context: Context, base: sp.Expr) -> Schedule:
+def _constant(arguments: kit.Arguments, context: kit.Context, base: sp.Expr) -> Schedule:
     del arguments, context
     return constant(base)
 
 
-def _linear(arguments: Arguments, context: Context, base: sp.Expr) -> Schedule:
+def _linear(arguments: kit.Arguments, context: kit.Context, base: sp.Expr) -> Schedule:
     return linear(base, 0, _rest(arguments, context))
 
 
-def _cosine(arguments: Arguments, context: Context, base: sp.Expr) -> Schedule:
+def _cosine(arguments: kit.Arguments, context: kit.Context, base: sp.Expr) -> Schedule:
     """It rises again after the last step, where num_cycles is not whole."""
     # (1 + cos(2 pi c x)) / 2 with c = num_cycles: half a period is the rest / (2 c).
     return cosine_annealing(base, 0, _half_period(arguments, context))
 
 
-def _restarts(arguments: Arguments, context: Context, base: sp.Expr) -> Schedule:
+def _restarts(arguments: kit.Arguments, context: kit.Context, base: sp.Expr) -> Schedule:
     return cosine_hard_restarts(base, 0, _rest(arguments, context), arguments["num_cycles"])
 
 
-def _polynomial(arguments: Arguments, context: Context, base: sp.Expr) -> Schedule:
+def _polynomial(arguments: kit.Arguments, context: kit.Context, base: sp.Expr) -> Schedule:
     end = arguments["lr_end"]
     if end >= base:
         raise DefinitionError(f"lr_end must be below the base value {base}, got {end}")
     return polynomial(base, end, _rest(arguments, context), arguments["power"])
 
 
-def _inverse_root(arguments: Arguments, context: Context, base: sp.Expr) -> Schedule:
+def _inverse_root(arguments: kit.Arguments, context: kit.Context, base: sp.Expr) -> Schedule:
     del context
     # optimization.py of 5.23.0: the timescale is the warmup by default, or 10,000 without one.
     scale = arguments["timescale"] or arguments["num_warmup_steps"] or 10_000
@@ -119,16 +104,16 @@ def _inverse_root(arguments: Arguments, context: Context, base: sp.Expr) -> Sche
     return inverse_square_root(base, sp.sqrt(sp.Integer(scale)), scale).shift(scale)
 
 
-def _cosine_to_minimum(arguments: Arguments, context: Context, base: sp.Expr) -> Schedule:
+def _cosine_to_minimum(arguments: kit.Arguments, context: kit.Context, base: sp.Expr) -> Schedule:
     return cosine_annealing(
         base, base * _minimum(arguments, context), _half_period(arguments, context)
     )
 
 
-def _cosine_one_ahead(arguments: Arguments, context: Context) -> Schedule:
+def _cosine_one_ahead(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     """Warmup from its first step on, and the cosine one step ahead."""
     base, warmup, first = (
-        base_value(context),
+        kit.base_value(context),
         arguments["num_warmup_steps"],
         arguments["warmup_lr_rate"],
     )
@@ -144,9 +129,9 @@ def _cosine_one_ahead(arguments: Arguments, context: Context) -> Schedule:
     return Schedule(base * rise, name="warmup", length=warmup).then(later)
 
 
-def _wsd(arguments: Arguments, context: Context) -> Schedule:
+def _wsd(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     """Warmup from the minimum, a flat stretch, a decay to the minimum."""
-    base, low = base_value(context), arguments["min_lr_ratio"]
+    base, low = kit.base_value(context), arguments["min_lr_ratio"]
     warmup, decay = arguments["num_warmup_steps"], arguments["num_decay_steps"]
     stable = arguments["num_stable_steps"]
     if stable is None:
@@ -176,78 +161,81 @@ def _wsd(arguments: Arguments, context: Context) -> Schedule:
     return Schedule(expr, name="warmup_stable_decay", length=warmup + stable + decay)
 
 
-def _half_period(arguments: Arguments, context: Context) -> sp.Rational:
+def _half_period(arguments: kit.Arguments, context: kit.Context) -> sp.Rational:
     return _rest(arguments, context) / (2 * arguments["num_cycles"])
 
 
-def _minimum(arguments: Arguments, context: Context) -> sp.Expr:
+def _minimum(arguments: kit.Arguments, context: kit.Context) -> sp.Expr:
     """The minimum as a part of the base value, from ``min_lr_rate`` or ``min_lr``."""
     rate, value = arguments["min_lr_rate"], arguments["min_lr"]
     if (rate is None) == (value is None):
         raise DefinitionError(
             f"one of min_lr and min_lr_rate must be given, got {'none' if rate is None else 'both'}"
         )
-    return rate if rate is not None else value / base_value(context)
+    return rate if rate is not None else value / kit.base_value(context)
 
 
-_WARMUP = Parameter("num_warmup_steps", REQUIRED, checks.count(0))
-_TOTAL = Parameter("num_training_steps", REQUIRED, checks.count(1))
+_WARMUP = kit.Parameter("num_warmup_steps", kit.REQUIRED, kit.checks.count(0))
+_TOTAL = kit.Parameter("num_training_steps", kit.REQUIRED, kit.checks.count(1))
 _STEPS = (_WARMUP, _TOTAL)
-_CYCLES = Parameter("num_cycles", 0.5, checks.steps)
-_MINIMUM = (Parameter("min_lr", None, checks.number), Parameter("min_lr_rate", None, checks.number))
-_RATIO = checks.in_range(0, 1)
+_CYCLES = kit.Parameter("num_cycles", 0.5, kit.checks.steps)
+_MINIMUM = (
+    kit.Parameter("min_lr", None, kit.checks.number),
+    kit.Parameter("min_lr_rate", None, kit.checks.number),
+)
+_RATIO = kit.checks.in_range(0, 1)
 _ENTRIES = (
-    ScheduleEntry("linear", ("linear",), _STEPS, _with_warmup(_linear)),
-    ScheduleEntry("cosine", ("cosine_annealing",), (*_STEPS, _CYCLES), _with_warmup(_cosine)),
-    ScheduleEntry(
+    kit.ScheduleEntry("linear", ("linear",), _STEPS, _with_warmup(_linear)),
+    kit.ScheduleEntry("cosine", ("cosine_annealing",), (*_STEPS, _CYCLES), _with_warmup(_cosine)),
+    kit.ScheduleEntry(
         "cosine_with_restarts",
         ("cosine_hard_restarts",),
-        (*_STEPS, Parameter("num_cycles", 1, checks.steps)),
+        (*_STEPS, kit.Parameter("num_cycles", 1, kit.checks.steps)),
         _with_warmup(_restarts),
     ),
-    ScheduleEntry(
+    kit.ScheduleEntry(
         "polynomial",
         ("polynomial",),
         (
             *_STEPS,
-            Parameter("lr_end", 1e-7, checks.number),
-            Parameter("power", 1.0, checks.at_least(0)),
+            kit.Parameter("lr_end", 1e-7, kit.checks.number),
+            kit.Parameter("power", 1.0, kit.checks.at_least(0)),
         ),
         _with_warmup(_polynomial),
     ),
-    ScheduleEntry("constant", ("constant",), (), of_base(constant)),
-    ScheduleEntry("constant_with_warmup", ("constant",), (_WARMUP,), _with_warmup(_constant)),
-    ScheduleEntry(
+    kit.ScheduleEntry("constant", ("constant",), (), kit.of_base(constant)),
+    kit.ScheduleEntry("constant_with_warmup", ("constant",), (_WARMUP,), _with_warmup(_constant)),
+    kit.ScheduleEntry(
         "inverse_sqrt",
         ("inverse_square_root",),
-        (_WARMUP, Parameter("timescale", None, checks.count(1))),
+        (_WARMUP, kit.Parameter("timescale", None, kit.checks.count(1))),
         _with_warmup(_inverse_root),
     ),
-    metric_entry("reduce_lr_on_plateau", TORCH_ARGUMENTS, torch_plateau),
-    ScheduleEntry(
+    kit.metric_entry("reduce_lr_on_plateau", kit.TORCH_ARGUMENTS, kit.torch_plateau),
+    kit.ScheduleEntry(
         "cosine_with_min_lr",
         ("cosine_annealing",),
         (*_STEPS, _CYCLES, *_MINIMUM),
         _with_warmup(_cosine_to_minimum),
     ),
-    ScheduleEntry(
+    kit.ScheduleEntry(
         "cosine_warmup_with_min_lr",
         ("cosine_annealing",),
-        (*_STEPS, _CYCLES, *_MINIMUM, Parameter("warmup_lr_rate", None, checks.number)),
+        (*_STEPS, _CYCLES, *_MINIMUM, kit.Parameter("warmup_lr_rate", None, kit.checks.number)),
         _cosine_one_ahead,
     ),
-    ScheduleEntry(
+    kit.ScheduleEntry(
         "warmup_stable_decay",
         ("wsd",),
         (
             _WARMUP,
-            Parameter("num_decay_steps", REQUIRED, checks.count(1)),
-            Parameter("num_training_steps", None, checks.count(1)),
-            Parameter("num_stable_steps", None, checks.count(0)),
-            Parameter("warmup_type", "linear", checks.choice(*_SHAPES)),
-            Parameter("decay_type", "cosine", checks.choice(*_SHAPES)),
-            Parameter("min_lr_ratio", 0, _RATIO),
-            Parameter("num_cycles", 0.5, checks.steps),
+            kit.Parameter("num_decay_steps", kit.REQUIRED, kit.checks.count(1)),
+            kit.Parameter("num_training_steps", None, kit.checks.count(1)),
+            kit.Parameter("num_stable_steps", None, kit.checks.count(0)),
+            kit.Parameter("warmup_type", "linear", kit.checks.choice(*_SHAPES)),
+            kit.Parameter("decay_type", "cosine", kit.checks.choice(*_SHAPES)),
+            kit.Parameter("min_lr_ratio", 0, _RATIO),
+            kit.Parameter("num_cycles", 0.5, kit.checks.steps),
         ),
         _wsd,
     ),
@@ -259,8 +247,8 @@ _WHERE = "huggingface > Adafactor"
 
 def _adafactor(arguments: Mapping[str, Any]) -> UpdateRule:
     values = dict(arguments)
-    is_relative = checks.flag(values["relative_step"], "relative_step", _WHERE)
-    is_warmed = checks.flag(values.pop("warmup_init"), "warmup_init", _WHERE)
+    is_relative = kit.checks.flag(values["relative_step"], "relative_step", _WHERE)
+    is_warmed = kit.checks.flag(values.pop("warmup_init"), "warmup_init", _WHERE)
     if is_relative and values["lr"] is not None:
         raise DefinitionError(
             f"with relative_step the step sets lr itself, got lr {values['lr']!r}",
@@ -275,7 +263,7 @@ def _adafactor(arguments: Mapping[str, Any]) -> UpdateRule:
         # Adafactor._get_lr of 5.23.0: the step is min(1e-2 or 1e-6 n, 1 / sqrt(n)).
         values["lr"] = _warmup() if is_warmed else sp.Rational(1, 100)
     # transformers gives the exponent with its sign, -0.8; the rule of the library takes 0.8.
-    values["decay_rate"] = -checks.number(values["decay_rate"], "decay_rate", _WHERE)
+    values["decay_rate"] = -kit.checks.number(values["decay_rate"], "decay_rate", _WHERE)
     # Without beta1 there is no first moment; with a decay rate of 0 the moment is the update
     # itself.
     values["beta1"] = 0 if values["beta1"] is None else values["beta1"]
@@ -288,13 +276,13 @@ def _warmup() -> Schedule:
 
 
 _ADAFACTOR = (
-    *parameters_of(adafactor, lr=None, decay_rate=-0.8, beta1=None),
-    *parameters(scale_parameter=True, relative_step=True, warmup_init=False),
+    *kit.parameters_of(adafactor, lr=None, decay_rate=-0.8, beta1=None),
+    *kit.parameters(scale_parameter=True, relative_step=True, warmup_init=False),
 )
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "huggingface",
     {entry.name: entry for entry in _ENTRIES},
-    {"Adafactor": OptimizerEntry("Adafactor", _ADAFACTOR, _adafactor)},
+    {"Adafactor": kit.OptimizerEntry("Adafactor", _ADAFACTOR, _adafactor)},
     versions=("5.23.0",),
     upstream="src/transformers/optimization.py",
     clock=CLOCK,

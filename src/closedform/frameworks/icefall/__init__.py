@@ -8,35 +8,25 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number, floor_div, t
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, Syntax
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import by_intervals, first_from
-from closedform.recipes.keys import FlagKeys, Keys, Values, integer, number, section_entries
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
+from closedform.recipes import kit
 
-CLOCK = Clock(Unit.UPDATE, offset=1)
+CLOCK = kit.Clock(kit.Unit.UPDATE, offset=1)
 
-SCHEDULER = Keys(
-    base_lr=number(0.045),
-    lr_batches=number(7500),
-    lr_epochs=number(3.5),
-    warmup_batches=number(500),
-    warmup_start=number(0.5),
+SCHEDULER = kit.Keys(
+    base_lr=kit.number(0.045),
+    lr_batches=kit.number(7500),
+    lr_epochs=kit.number(3.5),
+    warmup_batches=kit.number(500),
+    warmup_start=kit.number(0.5),
 )
-FLAGS = FlagKeys(
-    base_lr=number(None),
-    initial_lr=number(None),
-    lr_batches=number(None),
-    lr_epochs=number(None),
-    num_epochs=integer(30),
-    warmup_start=number(None),
-    warmup_batches=number(None),
+FLAGS = kit.FlagKeys(
+    base_lr=kit.number(None),
+    initial_lr=kit.number(None),
+    lr_batches=kit.number(None),
+    lr_epochs=kit.number(None),
+    num_epochs=kit.integer(30),
+    warmup_start=kit.number(None),
+    warmup_batches=kit.number(None),
 )
 _OF_CLASS = {
     "Eden": frozenset(SCHEDULER),
@@ -47,26 +37,26 @@ _OF_CLASS = {
 _FACTS = ("defaults_of_the_script", "warmup_batches", "warmup_start")
 
 DEFECTS = {
-    "start-of-the-warmup": Defect(
+    "start-of-the-warmup": kit.Defect(
         "the scripts choose where the warmup starts, as in the fact warmup_start: most at half of "
         "the rate, librispeech's zipformer at a tenth",
         "egs/librispeech/ASR/zipformer/train.py:1351",
         lambda is_complete, has_start: not has_start,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "defaults-of-the-script": Defect(
+    "defaults-of-the-script": kit.Defect(
         "the defaults of base-lr, lr-batches and lr-epochs differ by script: without the fact "
         "defaults_of_the_script, the defaults of librispeech's zipformer count",
         "egs/librispeech/ASR/zipformer/train.py:387",
         lambda is_complete, has_start: not is_complete,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "rate-not-reached": Defect(
+    "rate-not-reached": kit.Defect(
         "the rate is never reached: the schedule falls from the first batch on, and at each epoch",
         "egs/librispeech/ASR/zipformer/optim.py:887",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
@@ -77,10 +67,10 @@ def _decay(count: sp.Expr, scale: sp.Expr, power: sp.Expr) -> sp.Expr:
     return ((count**2 + scale**2) / scale**2) ** -power
 
 
-def _rate(context: Context, name: str, values: Values) -> Schedule:
+def _rate(context: kit.Context, name: str, values: kit.Values) -> Schedule:
     for key in SCHEDULER:
         is_known = key in _OF_CLASS[name] or key not in values
-        refuse_unless(is_known, f"{name} has no argument {key!r}", context.where)
+        kit.refuse_unless(is_known, f"{name} has no argument {key!r}", context.where)
     rates, index = context.facts.get("group_lrs"), context.facts.get("group_index", 0)
     rate = values.base_lr if rates is None else exact_number(rates[index], "group_lrs")
     batch = CLOCK.count(context.numbers).n
@@ -95,34 +85,34 @@ def _rate(context: Context, name: str, values: Values) -> Schedule:
         falling = rate * _decay(batch, values.lr_batches, quarter)
         falling *= _decay(epoch, values.lr_epochs, quarter)
     if name == "Eden-2022":
-        return by_intervals(name, (lambda: falling, None))
+        return kit.by_intervals(name, (lambda: falling, None))
     start, warmup = values.warmup_start, values.warmup_batches
-    refuse_unless(0 <= start <= 1, f"warmup_start must be in 0..1, got {start}", context.where)
-    return by_intervals(
+    kit.refuse_unless(0 <= start <= 1, f"warmup_start must be in 0..1, got {start}", context.where)
+    return kit.by_intervals(
         name,
         # The warmup ends where the batch n = t + 1 reaches warmup_batches.
-        (lambda: falling * (start + (1 - start) * batch / warmup), first_from(warmup - 1)),
+        (lambda: falling * (start + (1 - start) * batch / warmup), kit.first_from(warmup - 1)),
         (lambda: falling, None),
     )
 
 
-def _of_class(context: Context, values: Values) -> Schedule:
+def _of_class(context: kit.Context, values: kit.Values) -> Schedule:
     return _rate(context, context.path[-1], values)
 
 
 _TYPICAL = {"base-lr", "lr-batches", "lr-epochs"}
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     flags = set(document.content)
-    return document.syntax is Syntax.ARGUMENTS and (
+    return document.syntax is kit.Syntax.ARGUMENTS and (
         len(_TYPICAL & flags) > 1
         or not ({"lr-batches", "lr-epochs"}.isdisjoint(flags))
         or {"max-duration", "num-epochs"} <= flags
     )
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     flags, context = FLAGS.read_whole(reading.document), reading.context
     # Eve was the optimizer of 2022, whose scripts call the rate initial-lr.
     is_of_2022 = "initial_lr" in flags
@@ -147,9 +137,9 @@ def _read(reading: Reading) -> Recipe:
     with flags.origin.locate_errors():
         rate = _rate(context, name, values)
         (updates,) = context.numbers.require("updates_per_epoch", where=context.where)
-    plan = plan_optimizer("Eve" if is_of_2022 else "ScaledAdam", {}, by_name=False)
+    plan = kit.plan_optimizer("Eve" if is_of_2022 else "ScaledAdam", {}, by_name=False)
     return reading.recipe(
-        [ParamGroup({"lr": rate}, plan, Role.DEFAULT)],
+        [kit.ParamGroup({"lr": rate}, plan, kit.Role.DEFAULT)],
         clock=CLOCK,
         # Eden has no end: only the flags limit the run.
         horizon=flags.num_epochs * int(updates),
@@ -162,13 +152,13 @@ def _read(reading: Reading) -> Recipe:
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "icefall",
-    section_entries(dict.fromkeys(_OF_CLASS, _of_class), {"": SCHEDULER}),
+    kit.section_entries(dict.fromkeys(_OF_CLASS, _of_class), {"": SCHEDULER}),
     versions=("36e0420c7e3e",),
     upstream="egs/librispeech/ASR/zipformer/optim.py, egs/*/*/*/train.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
     facts=("group_index", "group_lrs", *_FACTS),
 )

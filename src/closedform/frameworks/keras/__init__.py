@@ -1,15 +1,14 @@
 """The scheduler classes of Keras."""
 
 from closedform.frameworks.keras.schedules import SCHEDULES
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.framework import Framework
+from closedform.recipes import kit
 
 __all__ = ["FRAMEWORK"]
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "keras",
     SCHEDULES,
     upstream="keras/src/optimizers/schedules/learning_rate_schedule.py",
-    clock=Clock(Unit.UPDATE),
+    clock=kit.Clock(kit.Unit.UPDATE),
     defects={},
 )

@@ -8,9 +8,7 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, floor_div, t
-from closedform.recipes import checks
-from closedform.recipes.cycles import cycles
-from closedform.recipes.entries import REQUIRED, Arguments, Context, Parameter, ScheduleEntry
+from closedform.recipes import kit
 from closedform.schedules import (
     cosine,
     exponential,
@@ -22,7 +20,7 @@ from closedform.schedules import (
 from closedform.schedules.exponential import check_factor
 
 
-def _exponential(arguments: Arguments, context: Context) -> Schedule:
+def _exponential(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     start, rate, steps = (
         arguments[k] for k in ("initial_learning_rate", "decay_rate", "decay_steps")
     )
@@ -31,15 +29,15 @@ def _exponential(arguments: Arguments, context: Context) -> Schedule:
     return exponential(start, rate, steps, staircase=arguments["staircase"])
 
 
-def _inverse_time(arguments: Arguments, context: Context) -> Schedule:
-    checks.rate(arguments["decay_rate"], "decay_rate", context.where)
+def _inverse_time(arguments: kit.Arguments, context: kit.Context) -> Schedule:
+    kit.checks.rate(arguments["decay_rate"], "decay_rate", context.where)
     start, rate, steps = (
         arguments[k] for k in ("initial_learning_rate", "decay_rate", "decay_steps")
     )
     return inverse_time(start, rate, steps, staircase=arguments["staircase"])
 
 
-def _piecewise_constant(arguments: Arguments, context: Context) -> Schedule:
+def _piecewise_constant(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     """A boundary is the last step of the value before it."""
     values, marks = arguments["values"], arguments["boundaries"]
     if len(values) != len(marks) + 1:
@@ -56,7 +54,7 @@ def _piecewise_constant(arguments: Arguments, context: Context) -> Schedule:
     return piecewise_constant(values, [mark + 1 for mark in marks])
 
 
-def _polynomial(arguments: Arguments, context: Context) -> Schedule:
+def _polynomial(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     """With ``cycle`` the length is stretched to its next multiple, which is met at its end."""
     del context
     start, end = arguments["initial_learning_rate"], arguments["end_learning_rate"]
@@ -68,7 +66,7 @@ def _polynomial(arguments: Arguments, context: Context) -> Schedule:
     return Schedule(end + (start - end) * (1 - t / length) ** power, name="polynomial")
 
 
-def _cosine(arguments: Arguments, context: Context) -> Schedule:
+def _cosine(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     """With ``warmup_target`` a line to it, from which the cosine falls."""
     start, steps = arguments["initial_learning_rate"], arguments["decay_steps"]
     target, warmup = arguments["warmup_target"], arguments["warmup_steps"]
@@ -80,68 +78,68 @@ def _cosine(arguments: Arguments, context: Context) -> Schedule:
     return linear(start, target, warmup).then(fall) if warmup else fall
 
 
-def _restarts(arguments: Arguments, context: Context) -> Schedule:
+def _restarts(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     """The height of each cycle is above alpha; its factor is m_mul to the number of restarts."""
     start, alpha = arguments["initial_learning_rate"], arguments["alpha"]
     first, growth = arguments["first_decay_steps"], arguments["t_mul"]
-    place = cycles(first, growth, arguments["m_mul"], None, context.where)
+    place = kit.cycles(first, growth, arguments["m_mul"], None, context.where)
     swing = place.decay * (1 + sp.cos(sp.pi * place.progress)) / 2
     return Schedule(start * ((1 - alpha) * swing + alpha), name="warm_restarts", length=first)
 
 
-_START = Parameter("initial_learning_rate", REQUIRED, checks.number)
-_STEPS = Parameter("decay_steps", REQUIRED, checks.count(1))
-_ALPHA = Parameter("alpha", 0.0, checks.number)
+_START = kit.Parameter("initial_learning_rate", kit.REQUIRED, kit.checks.number)
+_STEPS = kit.Parameter("decay_steps", kit.REQUIRED, kit.checks.count(1))
+_ALPHA = kit.Parameter("alpha", 0.0, kit.checks.number)
 _DECAY = (
     _START,
     _STEPS,
-    Parameter("decay_rate", REQUIRED, checks.number),
-    Parameter("staircase", False, checks.flag),
+    kit.Parameter("decay_rate", kit.REQUIRED, kit.checks.number),
+    kit.Parameter("staircase", False, kit.checks.flag),
 )
 _ENTRIES = (
-    ScheduleEntry("ExponentialDecay", ("exponential",), _DECAY, _exponential),
-    ScheduleEntry(
+    kit.ScheduleEntry("ExponentialDecay", ("exponential",), _DECAY, _exponential),
+    kit.ScheduleEntry(
         "PiecewiseConstantDecay",
         ("piecewise_constant",),
         (
-            Parameter("boundaries", REQUIRED, checks.integer_milestones),
-            Parameter("values", REQUIRED, checks.numbers),
+            kit.Parameter("boundaries", kit.REQUIRED, kit.checks.integer_milestones),
+            kit.Parameter("values", kit.REQUIRED, kit.checks.numbers),
         ),
         _piecewise_constant,
     ),
-    ScheduleEntry(
+    kit.ScheduleEntry(
         "PolynomialDecay",
         ("polynomial",),
         (
             _START,
             _STEPS,
-            Parameter("end_learning_rate", 1e-4, checks.number),
-            Parameter("power", 1.0, checks.at_least(0)),
-            Parameter("cycle", False, checks.flag),
+            kit.Parameter("end_learning_rate", 1e-4, kit.checks.number),
+            kit.Parameter("power", 1.0, kit.checks.at_least(0)),
+            kit.Parameter("cycle", False, kit.checks.flag),
         ),
         _polynomial,
     ),
-    ScheduleEntry("InverseTimeDecay", ("inverse_time",), _DECAY, _inverse_time),
-    ScheduleEntry(
+    kit.ScheduleEntry("InverseTimeDecay", ("inverse_time",), _DECAY, _inverse_time),
+    kit.ScheduleEntry(
         "CosineDecay",
         ("cosine",),
         (
             _START,
             _STEPS,
             _ALPHA,
-            Parameter("warmup_target", None, checks.number),
-            Parameter("warmup_steps", 0, checks.count(0)),
+            kit.Parameter("warmup_target", None, kit.checks.number),
+            kit.Parameter("warmup_steps", 0, kit.checks.count(0)),
         ),
         _cosine,
     ),
-    ScheduleEntry(
+    kit.ScheduleEntry(
         "CosineDecayRestarts",
         ("warm_restarts",),
         (
             _START,
-            Parameter("first_decay_steps", REQUIRED, checks.steps),
-            Parameter("t_mul", 2.0, checks.at_least(1)),
-            Parameter("m_mul", 1.0, checks.number),
+            kit.Parameter("first_decay_steps", kit.REQUIRED, kit.checks.steps),
+            kit.Parameter("t_mul", 2.0, kit.checks.at_least(1)),
+            kit.Parameter("m_mul", 1.0, kit.checks.number),
             _ALPHA,
         ),
         _restarts,

@@ -25,28 +25,7 @@ from closedform.frameworks.diffusers.process_steps import (
 from closedform.frameworks.torch import FRAMEWORK as TORCH
 from closedform.frameworks.transformers.schedules import schedule_by_name
 from closedform.language import Schedule, exact_number
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, Syntax
-from closedform.recipes.entries import Arguments, Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import by_intervals
-from closedform.recipes.keys import (
-    ArgumentKeys,
-    Key,
-    Values,
-    anything,
-    flag,
-    integer,
-    irrelevant,
-    number,
-    section_entries,
-    text,
-)
-from closedform.recipes.optimizer_classes import class_optimizer
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, Recipe
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +43,22 @@ class RunRatio:
         return int(self.ratio * total)
 
 
-def _length(section: Section, key: str, default: int) -> int | RunRatio:
+def _length(section: kit.Section, key: str, default: int) -> int | RunRatio:
     """A number of steps or a ratio, by the types of argparse and of TOML."""
     value = section.value(key, default)
     form = section.document.syntax
     if isinstance(value, int) and not isinstance(value, bool):
-        return value if value >= 1 or form is not Syntax.ARGUMENTS else RunRatio(float(value))
+        return value if value >= 1 or form is not kit.Syntax.ARGUMENTS else RunRatio(float(value))
     # argparse reads 10 as an int; TOML keeps 1.0 a float, which is a ratio.
-    if isinstance(value, float) and (value < 1 or form is not Syntax.ARGUMENTS):
+    if isinstance(value, float) and (value < 1 or form is not kit.Syntax.ARGUMENTS):
         return RunRatio(value)
-    if isinstance(value, str) and form is not Syntax.TOML:
+    if isinstance(value, str) and form is not kit.Syntax.TOML:
         return _of_word(section, key, value)
     expected = "a whole number from 1 on, or a ratio below 1"
     raise section.error(f"{key} must be {expected}, got {value!r:.40}", key)
 
 
-def _of_word(section: Section, key: str, word: str) -> int | RunRatio:
+def _of_word(section: kit.Section, key: str, word: str) -> int | RunRatio:
     try:
         if word.endswith("%"):
             return RunRatio(float(word[:-1]) / 100)
@@ -90,35 +69,35 @@ def _of_word(section: Section, key: str, word: str) -> int | RunRatio:
         raise section.error(f"{key} must be {expected}, got {word!r:.40}", key) from None
 
 
-def _rates(section: Section, key: str, default: None) -> Any:
+def _rates(section: kit.Section, key: str, default: None) -> Any:
     return tuple(exact_number(rate) for rate in section.numbers(key, default) or ())
 
 
-ARGUMENTS = ArgumentKeys(
-    learning_rate=number(2e-6),
-    lr_scheduler=text("constant"),
-    lr_scheduler_type=text(""),
-    lr_scheduler_args=anything(()),
-    lr_warmup_steps=Key(_length, 0),
-    lr_decay_steps=Key(_length, 0),
-    lr_scheduler_num_cycles=integer(1),
-    lr_scheduler_power=number(1),
-    lr_scheduler_timescale=integer(None),
-    lr_scheduler_min_lr_ratio=number(None),
-    max_train_steps=integer(1600, least=1),
-    max_train_epochs=integer(None, least=1),
-    gradient_accumulation_steps=integer(1, least=1),
-    max_grad_norm=number(1),
-    optimizer_type=text(""),
-    optimizer_args=anything(()),
-    use_8bit_adam=flag(False),
-    use_lion_optimizer=flag(False),
-    unet_lr=number(None),
-    text_encoder_lr=Key(_rates, None),
-    learning_rate_te=number(None),
-    learning_rate_te1=number(None),
-    learning_rate_te2=number(None),
-    learning_rate_te3=number(None),
+ARGUMENTS = kit.ArgumentKeys(
+    learning_rate=kit.number(2e-6),
+    lr_scheduler=kit.text("constant"),
+    lr_scheduler_type=kit.text(""),
+    lr_scheduler_args=kit.anything(()),
+    lr_warmup_steps=kit.Key(_length, 0),
+    lr_decay_steps=kit.Key(_length, 0),
+    lr_scheduler_num_cycles=kit.integer(1),
+    lr_scheduler_power=kit.number(1),
+    lr_scheduler_timescale=kit.integer(None),
+    lr_scheduler_min_lr_ratio=kit.number(None),
+    max_train_steps=kit.integer(1600, least=1),
+    max_train_epochs=kit.integer(None, least=1),
+    gradient_accumulation_steps=kit.integer(1, least=1),
+    max_grad_norm=kit.number(1),
+    optimizer_type=kit.text(""),
+    optimizer_args=kit.anything(()),
+    use_8bit_adam=kit.flag(False),
+    use_lion_optimizer=kit.flag(False),
+    unet_lr=kit.number(None),
+    text_encoder_lr=kit.Key(_rates, None),
+    learning_rate_te=kit.number(None),
+    learning_rate_te1=kit.number(None),
+    learning_rate_te2=kit.number(None),
+    learning_rate_te3=kit.number(None),
     **dict.fromkeys(
         (
             *("block_lr", "control_net_lr", "cross_attn_lr", "llm_adapter_lr", "mlp_lr", "mod_lr"),
@@ -126,7 +105,7 @@ ARGUMENTS = ArgumentKeys(
             *("token_warmup_step", "offload_optimizer_device", "offload_optimizer_nvme_path"),
             "force_scheduler_zero_steps_offset",
         ),
-        irrelevant(),
+        kit.irrelevant(),
     ),
 )
 _OPTIMIZERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -143,7 +122,7 @@ _OPTIMIZERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 """Lower case name -> the class, and the arguments that the scripts give it by default."""
 
-_KEYWORDS: Mapping[str, Callable[[Values], Arguments]] = {
+_KEYWORDS: Mapping[str, Callable[[kit.Values], kit.Arguments]] = {
     "constant": lambda arguments: {},
     "constant_with_warmup": lambda arguments: {},
     "cosine": lambda arguments: {},
@@ -165,7 +144,7 @@ _KEYWORDS: Mapping[str, Callable[[Values], Arguments]] = {
 
 _FIX = "library/train_util.py"
 DEFECTS = {
-    "whole-lengths": Defect(
+    "whole-lengths": kit.Defect(
         "whole numbers of warmup and decay steps are not multiplied by the number of processes, "
         "but the scheduler is stepped once per process: they are too short by that factor",
         f"{_FIX}:5275",
@@ -177,54 +156,54 @@ DEFECTS = {
         documented="warmups and decays of whole numbers of updates",
         classes=tuple(_KEYWORDS)[1:],
     ),
-    "ratio-of-toml": Defect(
+    "ratio-of-toml": kit.Defect(
         "a float of a TOML file is a ratio: 1.0 is the whole run, and 5.0 are five runs",
         f"{_FIX}:5276",
         lambda arguments, processes: any(
             isinstance(length, RunRatio) and length.ratio >= 1
             for length in _lengths_in_use(arguments)
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=tuple(_KEYWORDS)[1:],
     ),
-    "steps-of-torch": Defect(
+    "steps-of-torch": kit.Defect(
         "the lengths of a scheduler of torch count a step for each process in an update",
         f"{_FIX}:5308",
         lambda arguments, processes: processes > 1 and bool(arguments.lr_scheduler_type),
         documented="the scheduler, stepped once in an update",
         classes=(),
     ),
-    "cycles-of-cosine": Defect(
+    "cycles-of-cosine": kit.Defect(
         "cosine ignores lr_scheduler_num_cycles",
         f"{_FIX}:5370",
         lambda arguments, processes: (
             arguments.lr_scheduler == "cosine" and arguments.lr_scheduler_num_cycles != 1
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("cosine",),
     ),
-    "schedule-free": Defect(
+    "schedule-free": kit.Defect(
         "a schedule-free optimizer has no schedule: lr_scheduler and lr_warmup_steps are ignored",
         f"{_FIX}:5270",
         lambda arguments, processes: is_schedule_free(arguments),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
 
-def is_schedule_free(arguments: Values) -> bool:
+def is_schedule_free(arguments: kit.Values) -> bool:
     """Returns whether the optimizer has no schedule."""
     return bool(arguments.optimizer_type.lower().endswith("schedulefree"))
 
 
-def _lengths_in_use(arguments: Values) -> tuple[int | RunRatio, ...]:
+def _lengths_in_use(arguments: kit.Values) -> tuple[int | RunRatio, ...]:
     """The lengths that the scheduler uses."""
     if arguments.lr_scheduler == "warmup_stable_decay":
         return arguments.lr_warmup_steps, arguments.lr_decay_steps
     return (arguments.lr_warmup_steps,)
 
 
-def _processes(context: Context, arguments: Values) -> int:
+def _processes(context: kit.Context, arguments: kit.Values) -> int:
     """The processes; 1 where the schedule in updates does not depend on their number."""
     facts = context.numbers
     is_counted = arguments.max_train_epochs is None or facts.total_updates is not None
@@ -243,7 +222,7 @@ def _processes(context: Context, arguments: Values) -> int:
     return int(facts.require("world_size", where=context.where)[0])
 
 
-def _updates(context: Context, arguments: Values, processes: int) -> int:
+def _updates(context: kit.Context, arguments: kit.Values, processes: int) -> int:
     epochs, facts = arguments.max_train_epochs, context.numbers
     if epochs is None:
         return int(arguments.max_train_steps)
@@ -255,10 +234,10 @@ def _updates(context: Context, arguments: Values, processes: int) -> int:
     return int(epochs * math.ceil(int(batches) / processes / accumulation))
 
 
-def _rate(context: Context, arguments: Values, rate: sp.Expr) -> Schedule:
+def _rate(context: kit.Context, arguments: kit.Values, rate: sp.Expr) -> Schedule:
     where, name = context.where, arguments.lr_scheduler
     if is_schedule_free(arguments):
-        return by_intervals("constant", (lambda: rate, None))
+        return kit.by_intervals("constant", (lambda: rate, None))
     processes = _processes(context, arguments)
     total = _updates(context, arguments, processes) * processes
     # Only ratios are of all processes' steps; whole numbers are not multiplied.
@@ -271,51 +250,51 @@ def _rate(context: Context, arguments: Values, rate: sp.Expr) -> Schedule:
     path = arguments.lr_scheduler_type
     if path or name == "constant":
         message = f"{path or name} takes no warmup: omit lr_warmup_steps"
-        refuse_unless(warmup == 0, message, where)
+        kit.refuse_unless(warmup == 0, message, where)
     if path:
         return of_torch(path, kwargs, rate, where, 1 if factor > 1 else processes)
     run = run_of(context, rate, warmup, total, processes)
     # lr_end and min_lr are relative to the optimizer's rate; a group may have another one.
     run = replace(run, default=arguments.learning_rate)
     if name == "piecewise_constant":
-        refuse_unless("step_rules" in kwargs, "lr_scheduler_args has no step_rules", where)
+        kit.refuse_unless("step_rules" in kwargs, "lr_scheduler_args has no step_rules", where)
         return piecewise_constant(run, str(kwargs["step_rules"]))
     # transformers' Adafactor sets its own rate unless relative_step is False.
     is_relative = arguments.optimizer_type.lower() == "adafactor" and _optimizer_arguments(
         arguments
     ).get("relative_step", True)
-    refuse_unless(
+    kit.refuse_unless(
         not is_relative and not name.startswith("adafactor"),
         "Adafactor with relative_step sets its own rate: give relative_step=False",
         where,
     )
-    refuse_unless(name in _KEYWORDS, f"there is no lr_scheduler {name!r:.60}", where)
+    kit.refuse_unless(name in _KEYWORDS, f"there is no lr_scheduler {name!r:.60}", where)
     keywords = _KEYWORDS[name](arguments)
     twice = [key for key in kwargs if key in keywords]
     if name.startswith("constant"):
         twice = list(kwargs)
-    refuse_unless(not twice, f"{name} takes no {', '.join(twice)} in lr_scheduler_args", where)
+    kit.refuse_unless(not twice, f"{name} takes no {', '.join(twice)} in lr_scheduler_args", where)
     if name == "warmup_stable_decay":
         # Explicit, and negative where warmup and decay exceed the run; the default decay of 0 drops
         # at once.
         stable = total - warmup - decay
         keywords = {**keywords, "num_decay_steps": decay, "num_stable_steps": stable}
-    section = Section(arguments.origin.document, {**keywords, **kwargs}, "lr_scheduler_args")
+    section = kit.Section(arguments.origin.document, {**keywords, **kwargs}, "lr_scheduler_args")
     return schedule_by_name(name, section, run)
 
 
-def _class_rate(context: Context, arguments: Values) -> Schedule:
+def _class_rate(context: kit.Context, arguments: kit.Values) -> Schedule:
     rates = context.facts.get("group_lrs")
     rate = arguments.learning_rate
     if rates is not None:
         rate = exact_number(rates[context.facts.get("group_index", 0)])
     name = arguments.lr_scheduler_type or arguments.lr_scheduler
     message = f"the config must ask for {context.path[-1]!r}, got {name!r}"
-    refuse_unless(name == context.path[-1], message, context.where)
+    kit.refuse_unless(name == context.path[-1], message, context.where)
     return _rate(context, arguments, rate)
 
 
-def _optimizer_arguments(arguments: Values) -> dict[str, Any]:
+def _optimizer_arguments(arguments: kit.Values) -> dict[str, Any]:
     where = arguments.origin.document.source
     return literal_arguments(arguments.optimizer_args, "optimizer_args", where)
 
@@ -329,9 +308,9 @@ _OWN = (
 _OTHERS = ("trainer", "model_type", "output_router_logits", "micro_batch_size", "dataset_name")
 
 
-def _flat(document: Document) -> Document:
+def _flat(document: kit.Document) -> kit.Document:
     """The sections of a TOML file as one."""
-    if document.syntax is Syntax.ARGUMENTS:
+    if document.syntax is kit.Syntax.ARGUMENTS:
         return document
     content: dict[str, Any] = {}
     for key, value in document.content.items():
@@ -339,18 +318,18 @@ def _flat(document: Document) -> Document:
     return replace(document, content=content)
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     content = _flat(document).content
     if any(key in content for key in _OTHERS) or diffusers.is_script(document):
         return False
-    if document.syntax not in (Syntax.ARGUMENTS, Syntax.TOML):
+    if document.syntax not in (kit.Syntax.ARGUMENTS, kit.Syntax.TOML):
         return False
     # On a command line the two keys suffice; TOML files of many programs have them.
-    is_short = document.syntax is Syntax.ARGUMENTS and "max_train_steps" in content
+    is_short = document.syntax is kit.Syntax.ARGUMENTS and "max_train_steps" in content
     return "learning_rate" in content and (is_short or any(key in content for key in _OWN))
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     document = _flat(reading.document)
     arguments = ARGUMENTS.read_whole(document)
     context = reading.context
@@ -366,12 +345,12 @@ def _read(reading: Reading) -> Recipe:
     kind = arguments.optimizer_type.lower()
     if arguments.use_8bit_adam or arguments.use_lion_optimizer:
         message = "optimizer_type must not be given with use_8bit_adam or use_lion_optimizer"
-        refuse_unless(kind == "", message, document.source)
+        kit.refuse_unless(kind == "", message, document.source)
         kind = "adamw8bit" if arguments.use_8bit_adam else "lion"
     path, defaults = _OPTIMIZERS.get(kind, (arguments.optimizer_type, {}))
     with arguments.origin.locate_errors():
         settings = {"lr": arguments.learning_rate, **defaults, **_optimizer_arguments(arguments)}
-        optimizer = class_optimizer(Section(document, settings, "optimizer_args"), path)
+        optimizer = kit.class_optimizer(kit.Section(document, settings, "optimizer_args"), path)
         groups = [
             optimizer.group(_rate(context, arguments, rate), name=name)
             for name, rate in rates.items()
@@ -383,7 +362,7 @@ def _read(reading: Reading) -> Recipe:
         groups,
         clock=CLOCK,
         horizon=horizon,
-        clipping=None if norm == 0 else Clipping(norm),
+        clipping=None if norm == 0 else kit.Clipping(norm),
         accumulation=arguments.gradient_accumulation_steps,
         values=(arguments, processes),
     )
@@ -395,13 +374,13 @@ _NAMES = (
     "piecewise_constant",
     *(f"{prefix}{name}" for prefix in ("", f"{TORCH_PATH}.") for name in TORCH.schedules),
 )
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "kohya",
-    section_entries(dict.fromkeys(_NAMES, _class_rate), {"": ARGUMENTS}),
+    kit.section_entries(dict.fromkeys(_NAMES, _class_rate), {"": ARGUMENTS}),
     versions=("48d368fa5577",),
     upstream=f"{_FIX} (get_scheduler_fix)",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
     facts=("group_lrs",),
 )

@@ -13,86 +13,53 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import Schedule, t
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document
-from closedform.recipes.entries import Context
-from closedform.recipes.forms import (
-    Config,
-    CurveName,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    native,
-    whole,
-)
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import LazyNumber, Stage, UndefinedError, by_intervals
-from closedform.recipes.keys import (
-    Key,
-    Keys,
-    OpenKeys,
-    Values,
-    anything,
-    integer,
-    integers,
-    irrelevant,
-    number,
-    section,
-    section_entries,
-    text,
-    variants,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 
 _SHAPES = {
-    "constant": Keys(type=text()),
-    "cosine": Keys(type=text(), exponent=number(1)),
-    "linear": Keys(type=text()),
-    "inv_sqrt": Keys(type=text(), timescale=number(10_000)),
-    "inv": Keys(type=text()),
-    "power": Keys(
+    "constant": kit.Keys(type=kit.text()),
+    "cosine": kit.Keys(type=kit.text(), exponent=kit.number(1)),
+    "linear": kit.Keys(type=kit.text()),
+    "inv_sqrt": kit.Keys(type=kit.text(), timescale=kit.number(10_000)),
+    "inv": kit.Keys(type=kit.text()),
+    "power": kit.Keys(
         # a = 4.6 and b = -0.51 are the fit of "Power scheduler" (Shen et al. 2024,
         # arXiv:2408.13359), for all batch sizes and lengths.
-        type=text(),
-        batch_size=number(),
-        seq_length=number(),
-        a=number(4.6),
-        b=number(-0.51),
+        type=kit.text(),
+        batch_size=kit.number(),
+        seq_length=kit.number(),
+        a=kit.number(4.6),
+        b=kit.number(-0.51),
     ),
 }
 
 
-def _or_list(key: Key) -> Key:
+def _or_list(key: kit.Key) -> kit.Key:
     """A key that holds a value as ``key`` reads it, or a list of whole numbers."""
 
-    def read(place: Section, name: str, default: Any) -> Any:
+    def read(place: kit.Section, name: str, default: Any) -> Any:
         is_list = isinstance(place.value(name), list | tuple)
-        return (integers() if is_list else key).read(place, name, default)
+        return (kit.integers() if is_list else key).read(place, name, default)
 
-    return Key(read, key.default)
+    return kit.Key(read, key.default)
 
 
-_RATE: Mapping[str, Key] = {
-    "learning_rate": number(6e-4),
-    "min_lr_ratio": number(0.1),
-    "warmup": number(0.01),
+_RATE: Mapping[str, kit.Key] = {
+    "learning_rate": kit.number(6e-4),
+    "min_lr_ratio": kit.number(0.1),
+    "warmup": kit.number(0.01),
     # None for decay: the whole rest of the cycle.
-    "decay": number(None),
-    "rewarmup": number(0),
-    "cooldown": number(None),
-    "cycle_length": _or_list(number(None)),
-    "cycles": _or_list(integer(None)),
-    "lr_schedule": variants(_SHAPES, "cosine"),
+    "decay": kit.number(None),
+    "rewarmup": kit.number(0),
+    "cooldown": kit.number(None),
+    "cycle_length": _or_list(kit.number(None)),
+    "cycles": _or_list(kit.integer(None)),
+    "lr_schedule": kit.variants(_SHAPES, "cosine"),
 }
-_ADAM = {"beta1": number(0.9), "beta2": number(0.95)}
+_ADAM = {"beta1": kit.number(0.9), "beta2": kit.number(0.95)}
 _BETAS = ("beta1", "beta2", "epsilon")
 _BLOCKS = (
     "merge_small_dims",
@@ -151,44 +118,44 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "sophia-h": (*_BETAS, "clip_threshold", "rng_seed", "gamma", "update_interval"),
 }
 """The optimizers, and the options that are passed on to their rules."""
-_FURTHER: Mapping[str, Mapping[str, Key]] = {
+_FURTHER: Mapping[str, Mapping[str, kit.Key]] = {
     "adam": {
         **_ADAM,
-        "epsilon": number(1e-8),
-        "nesterov": irrelevant(),
-        "update_rms_clipping": irrelevant(),
-        "clip_update_norm": irrelevant(),
-        "skip_bad_steps": anything(False),
-        "adamc_weight_decay": irrelevant(),
+        "epsilon": kit.number(1e-8),
+        "nesterov": kit.irrelevant(),
+        "update_rms_clipping": kit.irrelevant(),
+        "clip_update_norm": kit.irrelevant(),
+        "skip_bad_steps": kit.anything(False),
+        "adamc_weight_decay": kit.irrelevant(),
     },
-    "lion": {**_ADAM, "epsilon": irrelevant()},
-    "mini": {"lr": irrelevant()},
-    "muon": {"lr": irrelevant(), "adam_lr": number(6e-4)},
-    "scion": {"lr": irrelevant(), "scion_to_signum_lr": number(0.25)},
+    "lion": {**_ADAM, "epsilon": kit.irrelevant()},
+    "mini": {"lr": kit.irrelevant()},
+    "muon": {"lr": kit.irrelevant(), "adam_lr": kit.number(6e-4)},
+    "scion": {"lr": kit.irrelevant(), "scion_to_signum_lr": kit.number(0.25)},
 }
 _SECOND = {"muon": ("adam_lr", "adamw"), "scion": ("scion_to_signum_lr", "signum")}
 """Optimizers with a second group: the option of its rate, and the name of the group."""
 
 
-def _optimizer_keys(kind: str) -> Keys:
+def _optimizer_keys(kind: str) -> kit.Keys:
     keys = {
-        "type": text("adam"),
+        "type": kit.text("adam"),
         # OptimizerConfig of levanter has 0; its other classes, such as AdamConfig, declare 0.1.
-        "weight_decay": number(0 if kind in ("mini", "muon", "scion", "soap") else 0.1),
-        "haps": anything(),
-        "weight_decay_modules": irrelevant(),
-        "default_weight_decay_mask": irrelevant(),
+        "weight_decay": kit.number(0 if kind in ("mini", "muon", "scion", "soap") else 0.1),
+        "haps": kit.anything(),
+        "weight_decay_modules": kit.irrelevant(),
+        "default_weight_decay_mask": kit.irrelevant(),
         **_RATE,
-        **dict.fromkeys(_ARGUMENTS[kind], irrelevant()),
+        **dict.fromkeys(_ARGUMENTS[kind], kit.irrelevant()),
         **_FURTHER.get(kind, {}),
     }
     # sophia-h clips entries by clip_threshold instead of the norm.
-    return Keys(**keys) if kind == "sophia-h" else Keys(**keys, max_grad_norm=number(1))
+    return kit.Keys(**keys) if kind == "sophia-h" else kit.Keys(**keys, max_grad_norm=kit.number(1))
 
 
-CONFIG = OpenKeys(
-    optimizer=variants({kind: _optimizer_keys(kind) for kind in _ARGUMENTS}, "adam"),
-    trainer=section(OpenKeys(num_train_steps=integer(None))),
+CONFIG = kit.OpenKeys(
+    optimizer=kit.variants({kind: _optimizer_keys(kind) for kind in _ARGUMENTS}, "adam"),
+    trainer=kit.section(kit.OpenKeys(num_train_steps=kit.integer(None))),
 )
 
 
@@ -204,7 +171,7 @@ class Span:
         length: Its updates.
     """
 
-    shape: Values
+    shape: kit.Values
     peak: sp.Expr
     low: sp.Expr
     warmup: int
@@ -213,7 +180,7 @@ class Span:
 
 def _cosine(span: Span, j: sp.Expr) -> sp.Expr:
     if span.length <= 0:
-        raise UndefinedError(f"the cosine needs a decay above 0 updates, got {span.length}")
+        raise kit.UndefinedError(f"the cosine needs a decay above 0 updates, got {span.length}")
     # A peak of 0 has the constant 0: the ratio would be 0/0.
     ratio = span.low / span.peak if span.peak else sp.S.Zero
     # optax.cosine_decay_schedule: the exponent is on the cosine, before the minimum is mixed in.
@@ -238,7 +205,7 @@ def _inverse_root(span: Span, j: sp.Expr) -> sp.Expr:
 
 def _inverse(span: Span, j: sp.Expr) -> sp.Expr:
     if span.low == 0:
-        raise UndefinedError("division by zero")
+        raise kit.UndefinedError("division by zero")
     if span.length == 0:
         return span.low
     # max(j, 1): the first update of the decay is below the peak already.
@@ -250,13 +217,13 @@ def _inverse(span: Span, j: sp.Expr) -> sp.Expr:
 def _power(span: Span, j: sp.Expr) -> sp.Expr:
     shape = span.shape
     if not shape.a > 0 > shape.b:
-        raise UndefinedError("power expects a > 0 and b < 0")
+        raise kit.UndefinedError("power expects a > 0 and b < 0")
     # Tokens count from the start of the decay, not of the run.
     tokens = j * shape.batch_size * shape.seq_length
     if tokens == 0:
         # tokens is symbolic in t except where the next warmup asks for the value at the end of the
         # decay.
-        raise UndefinedError("ZeroDivisionError: 0 to a negative power")
+        raise kit.UndefinedError("ZeroDivisionError: 0 to a negative power")
     # At 0 tokens the power is infinite, and the rate is the peak.
     rate = sp.Min(span.peak, shape.batch_size * shape.a * sp.Max(tokens, 1) ** shape.b)
     return sp.Piecewise((span.peak, sp.Le(tokens, 0)), (rate, True))
@@ -273,7 +240,7 @@ _DECAYS: Mapping[str, Callable[[Span, sp.Expr], sp.Expr]] = {
 """From a decay and the updates since its start to the rate."""
 
 
-def _length(optimizer: Values, key: str, total: int) -> int:
+def _length(optimizer: kit.Values, key: str, total: int) -> int:
     """A part of a length up to 1, or a whole number of updates."""
     length = getattr(optimizer, key)
     if length < 0 or (length > 1 and not length.is_Integer):
@@ -284,7 +251,7 @@ def _length(optimizer: Values, key: str, total: int) -> int:
     return int(float(length) * total) if length <= 1 else int(length)
 
 
-def _points(optimizer: Values, total: int) -> list[int]:
+def _points(optimizer: kit.Values, total: int) -> list[int]:
     """The ends of the cycles, from 0 on."""
     length, cycles = optimizer.cycle_length, optimizer.cycles
     if length is not None and cycles is not None:
@@ -308,7 +275,7 @@ def _points(optimizer: Values, total: int) -> list[int]:
     return points if points[-1] == total else [*points, total]
 
 
-def _rate(context: Context, optimizer: Values) -> Schedule:
+def _rate(context: kit.Context, optimizer: kit.Values) -> Schedule:
     (run,) = context.numbers.require("total_updates", where=context.where)
     if not run.is_Integer:
         raise optimizer.error(f"num_train_steps must be an integer, got {run}")
@@ -319,7 +286,7 @@ def _rate(context: Context, optimizer: Values) -> Schedule:
     main = int(run) - cooldown
     if main <= 0:
         raise optimizer.error(f"the run must be longer than {cooldown} updates, got {run}")
-    stages: list[Stage] = []
+    stages: list[kit.Stage] = []
     before = sp.S.Zero
     for cycle, (start, end) in enumerate(pairwise(_points(optimizer, main))):
         # Fractions are of the cycle; a warmup of 1 is the whole of it.
@@ -339,17 +306,17 @@ def _rate(context: Context, optimizer: Values) -> Schedule:
         try:
             # The next warmup begins at the last rate of this decay.
             before = _DECAYS[shape.type](span, sp.Integer(decay))
-        except UndefinedError as error:
+        except kit.UndefinedError as error:
             raise optimizer.error(str(error), "lr_schedule") from error
     if cooldown:
         stages.append((_rise(before, low, main, cooldown), None))
     else:
         # The last stage goes on past the run.
         stages[-1] = (stages[-1][0], None)
-    return by_intervals(shape.type, *_join_stages(stages))
+    return kit.by_intervals(shape.type, *_join_stages(stages))
 
 
-def _join_stages(stages: list[Stage]) -> list[Stage]:
+def _join_stages(stages: list[kit.Stage]) -> list[kit.Stage]:
     """The stages as optax joins them: the last one whose boundary is reached decides."""
     ends = [end for _, end in stages]
     # Where a warmup and a decay together exceed their cycle, a later boundary comes first: the
@@ -360,43 +327,43 @@ def _join_stages(stages: list[Stage]) -> list[Stage]:
     ]
 
 
-def _fall(span: Span, begin: int) -> LazyNumber:
+def _fall(span: Span, begin: int) -> kit.LazyNumber:
     return lambda: _DECAYS[span.shape.type](span, t - begin)
 
 
-def _rise(first: sp.Expr, last: sp.Expr, begin: int, length: int) -> LazyNumber:
+def _rise(first: sp.Expr, last: sp.Expr, begin: int, length: int) -> kit.LazyNumber:
     return lambda: along_line(first, last, sp.Min(1, (t - begin) / sp.Integer(length)))
 
 
 DEFECTS = {
-    "lr-ignored": Defect(
+    "lr-ignored": kit.Defect(
         "the option lr has no effect: learning_rate counts",
         "src/levanter/optim/muon.py:33",
         lambda optimizer: "lr" in optimizer,
     ),
-    "one-is-the-whole-run": Defect(
+    "one-is-the-whole-run": kit.Defect(
         "a warmup of 1 is the whole run",
         "src/levanter/optim/config.py:390",
         lambda optimizer: optimizer.warmup == 1,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "inv-below-peak": Defect(
+    "inv-below-peak": kit.Defect(
         "the first update of the decay is below the peak",
         "src/levanter/optim/config.py:380",
         lambda optimizer: optimizer.lr_schedule.type == "inv",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("inv",),
     ),
-    "timescale": Defect(
+    "timescale": kit.Defect(
         "the timescale of inv_sqrt is 10000, whatever the warmup is",
         "src/levanter/optim/config.py:68",
         lambda optimizer: (
             optimizer.lr_schedule.type == "inv_sqrt" and "timescale" not in optimizer.lr_schedule
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("inv_sqrt",),
     ),
-    "default-mask": Defect(
+    "default-mask": kit.Defect(
         "without weight_decay_modules, norms, embeddings and biases are not decayed",
         "src/levanter/optim/config.py:148",
         lambda optimizer: (
@@ -404,26 +371,26 @@ DEFECTS = {
             and "weight_decay_modules" not in optimizer
             and optimizer.origin.content.get("default_weight_decay_mask") is not False
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "skips-bad-steps": Defect(
+    "skips-bad-steps": kit.Defect(
         "updates with a large loss or gradient are skipped, and count as updates",
         "src/levanter/optim/config.py:489",
         lambda optimizer: bool(getattr(optimizer, "skip_bad_steps", False)),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     trainer, optimizer = (document.content.get(key) for key in ("trainer", "optimizer"))
     if not isinstance(optimizer, Mapping) or not isinstance(trainer, Mapping):
         return False
     return "num_train_steps" in trainer
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     config = CONFIG.read_whole(reading.document)
     optimizer = config.optimizer
     if "haps" in optimizer:
@@ -434,7 +401,7 @@ def _read(reading: Reading) -> Recipe:
     with optimizer.origin.locate_errors():
         rate = _rate(context, optimizer)
     schedules = {"lr": rate, "weight_decay": decay}
-    groups = [ParamGroup(schedules, _plan(optimizer), Role.DEFAULT)]
+    groups = [kit.ParamGroup(schedules, _plan(optimizer), kit.Role.DEFAULT)]
     if optimizer.type in _SECOND:
         option, name = _SECOND[optimizer.type]
         place = optimizer.origin.document.place(optimizer.origin.path)
@@ -442,8 +409,11 @@ def _read(reading: Reading) -> Recipe:
             rate = _rate(context, optimizer.replace(learning_rate=getattr(optimizer, option)))
         schedules = {"lr": rate, "weight_decay": decay}
         groups.append(
-            ParamGroup(
-                schedules, plan_optimizer(name, {}, where=place, by_name=False), Role.NAMED, name
+            kit.ParamGroup(
+                schedules,
+                kit.plan_optimizer(name, {}, where=place, by_name=False),
+                kit.Role.NAMED,
+                name,
             )
         )
     threshold = getattr(optimizer, "max_grad_norm", 0)
@@ -453,28 +423,32 @@ def _read(reading: Reading) -> Recipe:
         groups,
         clock=CLOCK,
         horizon=total,
-        clipping=Clipping(threshold) if threshold else None,
+        clipping=kit.Clipping(threshold) if threshold else None,
         accumulation=None,  # levanter derives it from the memory of the devices.
         values=(optimizer,),
         derived={"lr": optimizer.learning_rate, "total_updates": total},
     )
 
 
-def _plan(optimizer: Values) -> OptimizerPlan:
+def _plan(optimizer: kit.Values) -> kit.OptimizerPlan:
     kind, origin = optimizer.type, optimizer.origin
     place = origin.document.place(origin.path)
     # Arguments of the other optimizers, several of which the library does not have, are kept.
     if kind not in ("adam", "lion"):
         options = {key: origin.content[key] for key in origin.content if key in _ARGUMENTS[kind]}
         # Levanter's own steps, which were not compared with the rules of these names.
-        return plan_optimizer(kind, options, where=place, by_name=False)
+        return kit.plan_optimizer(kind, options, where=place, by_name=False)
     arguments: dict[str, Any] = {"betas": (optimizer.beta1, optimizer.beta2)}
     if kind == "adam":
         arguments["eps"] = optimizer.epsilon
-    return plan_optimizer("adamw" if kind == "adam" else kind, arguments, where=place)
+    return kit.plan_optimizer("adamw" if kind == "adam" else kind, arguments, where=place)
 
 
-_WRITTEN = {CurveName.LINEAR: "linear", CurveName.COSINE: "cosine", CurveName.CONSTANT: "constant"}
+_WRITTEN = {
+    kit.CurveName.LINEAR: "linear",
+    kit.CurveName.COSINE: "cosine",
+    kit.CurveName.CONSTANT: "constant",
+}
 
 
 def _length_entry(updates: int, total: int) -> Any:
@@ -484,65 +458,69 @@ def _length_entry(updates: int, total: int) -> Any:
 
 
 def _configs(
-    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
-) -> Iterator[Config]:
+    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     del facts
     beta1, beta2 = optimizer.betas() or [0.9, 0.95]
     options: dict[str, Any] = {
         "type": optimizer.argument("lion" if optimizer.name == "lion" else "adam"),
-        "learning_rate": native(form.peak),
-        "weight_decay": native(optimizer.weight_decay or 0),
+        "learning_rate": kit.native(form.peak),
+        "weight_decay": kit.native(optimizer.weight_decay or 0),
         "beta1": beta1,
         "beta2": beta2,
-        "max_grad_norm": native(optimizer.clipping or 0),
+        "max_grad_norm": kit.native(optimizer.clipping or 0),
     }
     if optimizer.custom is not None:
         options = {
             key: options[key] for key in ("type", "learning_rate", "weight_decay")
         } | optimizer.arguments()
     elif optimizer.name != "lion":
-        options["epsilon"] = native(optimizer.values.get("eps", 1e-8))
+        options["epsilon"] = kit.native(optimizer.values.get("eps", 1e-8))
     for curve, total in _sections(form):
         yield {"optimizer": {**options, **curve}, "trainer": {"num_train_steps": total}}
 
 
-def _sections(form: WarmupDecayForm) -> Iterator[tuple[dict[str, Any], int]]:
-    warmup = whole(form.warmup()) if form.rise is not None else 0
+def _sections(form: kit.WarmupDecayForm) -> Iterator[tuple[dict[str, Any], int]]:
+    warmup = kit.nearest_integer(form.warmup()) if form.rise is not None else 0
     total = form.total
     curve: dict[str, Any] = {
         "warmup": _length_entry(warmup, total),
-        "min_lr_ratio": native(form.low / form.peak) if form.peak != 0 else 0.0,
+        "min_lr_ratio": kit.native(form.low / form.peak) if form.peak != 0 else 0.0,
     }
     if form.curve in _WRITTEN:
         curve["lr_schedule"] = _WRITTEN[form.curve]
-        if form.curve is CurveName.CONSTANT:
+        if form.curve is kit.CurveName.CONSTANT:
             yield curve, total
             return
-        if form.curve is CurveName.LINEAR and form.low == 0 and form.has_plateau:
+        if form.curve is kit.CurveName.LINEAR and form.low == 0 and form.has_plateau:
             yield (
-                {**curve, "lr_schedule": "constant", "cooldown": total - whole(form.begin)},
+                {
+                    **curve,
+                    "lr_schedule": "constant",
+                    "cooldown": total - kit.nearest_integer(form.begin),
+                },
                 total,
             )
-        decay = whole(form.end - form.begin)
-        if whole(form.end) != total and not form.has_plateau:
+        decay = kit.nearest_integer(form.end - form.begin)
+        if kit.nearest_integer(form.end) != total and not form.has_plateau:
             # The decay ends before the run, and the rate stays at its minimum.
             yield {**curve, "decay": _length_entry(decay, total)}, total
-            yield curve, whole(form.end)
+            yield curve, kit.nearest_integer(form.end)
             return
         yield {**curve, "decay": _length_entry(decay, total)} if form.has_plateau else curve, total
-    elif form.curve is CurveName.INVERSE_ROOT and form.begin == 0:
-        shape = {"type": "inv_sqrt", "timescale": native(form.end)}
+    elif form.curve is kit.CurveName.INVERSE_ROOT and form.begin == 0:
+        shape = {"type": "inv_sqrt", "timescale": kit.native(form.end)}
         # The floor may be the minimum of the curve, or its value after the end.
         for low in (form.low, form.after or form.low):
-            curve["min_lr_ratio"] = native(low / form.peak)
+            curve["min_lr_ratio"] = kit.native(low / form.peak)
             yield {**curve, "lr_schedule": shape}, total
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "levanter",
-    section_entries(
+    kit.section_entries(
         dict.fromkeys(_DECAYS, _rate),
-        {"optimizer": Keys(**_RATE)},
+        {"optimizer": kit.Keys(**_RATE)},
         style=lambda optimizer: str(optimizer.lr_schedule.type),
         defects=DEFECTS,
     ),
@@ -550,6 +528,6 @@ FRAMEWORK = Framework(
     upstream="src/levanter/optim/config.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
-    writer=Writer(".yaml", _configs, {}, ("adamw", "lion")),
+    reader=kit.Reader(_read, _matches),
+    writer=kit.Writer(".yaml", _configs, {}, ("adamw", "lion")),
 )

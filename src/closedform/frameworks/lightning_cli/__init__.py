@@ -7,12 +7,11 @@ from functools import partial
 from closedform.frameworks.lightning_cli.reader import CLOCKS, DEFECTS, READER
 from closedform.frameworks.lightning_cli.schedules import ARGUMENTS, CURVES, rate
 from closedform.frameworks.lightning_cli.writer import WRITER
-from closedform.recipes.framework import Framework
-from closedform.recipes.keys import section_entries
+from closedform.recipes import kit
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "lightning-cli",
-    section_entries({name: partial(rate, name=name) for name in CURVES}, {"": ARGUMENTS}),
+    kit.section_entries({name: partial(rate, name=name) for name in CURVES}, {"": ARGUMENTS}),
     versions=("c4d012163c7f",),
     upstream="src/lightning/pytorch/cli.py, modelgenerator/lr_schedulers",
     clock=CLOCKS["epoch"],

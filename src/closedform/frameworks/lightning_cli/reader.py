@@ -16,60 +16,44 @@ from closedform.errors import nearest
 from closedform.frameworks import torch
 from closedform.frameworks.lightning_cli.schedules import ARGUMENTS, CURVES, rate, warmup_updates
 from closedform.language import Schedule
-from closedform.recipes.build import class_schedule
-from closedform.recipes.clock import Clock, Unit, hold
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, interpolate
-from closedform.recipes.keys import OpenKeys, Values, choice, integer, number
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import (
-    Clipping,
-    ClippingKind,
-    OptimizerPlan,
-    ParamGroup,
-    Recipe,
-    Role,
-    is_constant,
-)
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section, whole
+from closedform.recipes import kit
 from closedform.schedules import constant
 
 _BLOCK = ("class_path", "init_args", "dict_kwargs")
 _MODULES = "modelgenerator."
 """The package whose modules step their schedulers after every update."""
 _METRIC = "ReduceLROnPlateau"
-TRAINER = OpenKeys(
-    accumulate_grad_batches=integer(1),
-    gradient_clip_val=number(0),
-    gradient_clip_algorithm=choice("norm", "value", default="norm"),
-    max_steps=integer(-1),
-    max_epochs=integer(-1),
+TRAINER = kit.OpenKeys(
+    accumulate_grad_batches=kit.integer(1),
+    gradient_clip_val=kit.number(0),
+    gradient_clip_algorithm=kit.choice("norm", "value", default="norm"),
+    max_steps=kit.integer(-1),
+    max_epochs=kit.integer(-1),
 )
-CLOCKS = {"update": Clock(Unit.UPDATE), "epoch": Clock(Unit.EPOCH)}
+CLOCKS = {"update": kit.Clock(kit.Unit.UPDATE), "epoch": kit.Clock(kit.Unit.EPOCH)}
 """The clocks of a scheduler within the model, and of one next to it."""
 
 DEFECTS = {
-    "by-epoch": Defect(
+    "by-epoch": kit.Defect(
         "the scheduler is stepped after every epoch, whatever the unit of its arguments is",
         "src/lightning/pytorch/cli.py: LightningCLI.configure_optimizers",
-        lambda name, clock, rate: clock.unit is Unit.EPOCH and not is_constant(rate),
-        kind=DefectKind.CONVENTION,
+        lambda name, clock, rate: clock.unit is kit.Unit.EPOCH and not kit.is_constant(rate),
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "rises-again": Defect(
+    "rises-again": kit.Defect(
         "the cosine rises again after T_max epochs",
         "torch/optim/lr_scheduler.py: CosineAnnealingLR",
         lambda name, clock, rate: name == "CosineAnnealingLR",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }
 
 
-def matches(document: Document) -> bool:
+def matches(document: kit.Document) -> bool:
     """Returns whether a config has a block with ``class_path`` for its optimizer."""
-    top = whole(document)
+    top = kit.document_section(document)
     if not any(isinstance(top.content.get(key), Mapping) for key in ("trainer", "model")):
         return False
     return any(
@@ -79,18 +63,18 @@ def matches(document: Document) -> bool:
     )
 
 
-def _inner(top: Section) -> Section:
+def _inner(top: kit.Section) -> kit.Section:
     """The arguments of the model, empty where there are none."""
     model = top.content.get("model")
     if not isinstance(model, Mapping):
-        return Section(top.document, {}, "model")
+        return kit.Section(top.document, {}, "model")
     arguments = model.get("init_args")
     if isinstance(arguments, Mapping):
-        return Section(top.document, arguments, "model.init_args")
-    return Section(top.document, model, "model")
+        return kit.Section(top.document, arguments, "model.init_args")
+    return kit.Section(top.document, model, "model")
 
 
-def _updates(reading: Reading, trainer: Values) -> int | None:
+def _updates(reading: kit.Reading, trainer: kit.Values) -> int | None:
     """The updates of the run."""
     steps, epochs = trainer.max_steps, trainer.max_epochs
     length = reading.facts.updates_per_epoch
@@ -100,14 +84,14 @@ def _updates(reading: Reading, trainer: Values) -> int | None:
     return min(ends) if ends else reading.facts.total_updates
 
 
-def read(reading: Reading) -> Recipe:
+def read(reading: kit.Reading) -> kit.Recipe:
     """Returns the recipe of a config.
 
     Raises:
         ConfigError: A class or key is unknown, or it is not known when a scheduler is stepped.
         ArgumentError: A fact is missing.
     """
-    top = whole(interpolate(reading.document))
+    top = kit.document_section(kit.interpolate(reading.document))
     trainer, outer = TRAINER.read(top.section("trainer")), top
     is_within = "optimizer" not in top
     if is_within:
@@ -140,13 +124,15 @@ def read(reading: Reading) -> Recipe:
                 schedule = rate(replace(context, base=base), values, name)
         else:
             schedule = _of_torch(reading, block, base, by_epoch)
-    group = ParamGroup({"lr": schedule, "weight_decay": constant(decay)}, plan, Role.DEFAULT)
+    group = kit.ParamGroup(
+        {"lr": schedule, "weight_decay": constant(decay)}, plan, kit.Role.DEFAULT
+    )
     threshold = trainer.gradient_clip_val
     return reading.recipe(
         [group],
         clock=clock,
         horizon=total,
-        clipping=Clipping(threshold, ClippingKind(trainer.gradient_clip_algorithm))
+        clipping=kit.Clipping(threshold, kit.ClippingKind(trainer.gradient_clip_algorithm))
         if threshold
         else None,
         accumulation=trainer.accumulate_grad_batches,
@@ -155,19 +141,19 @@ def read(reading: Reading) -> Recipe:
     )
 
 
-def _class(block: Section) -> str:
+def _class(block: kit.Section) -> str:
     """The class of a block, without its module."""
     return str(block.text("class_path")).rpartition(".")[2]
 
 
-def _steps_each_update(top: Section, block: Section) -> bool:
+def _steps_each_update(top: kit.Section, block: kit.Section) -> bool:
     """Whether the model is a module of ModelGenerator."""
     model = top.content.get("model")
     path = model.get("class_path", "") if isinstance(model, Mapping) else ""
     return any(str(name).startswith(_MODULES) for name in (path, block.text("class_path")))
 
 
-def _optimizer(block: Section) -> tuple[OptimizerPlan, Any, Any]:
+def _optimizer(block: kit.Section) -> tuple[kit.OptimizerPlan, Any, Any]:
     """The optimizer, its rate and its weight decay, with the defaults of torch."""
     block.check(_BLOCK)
     name = _class(block)
@@ -183,10 +169,10 @@ def _optimizer(block: Section) -> tuple[OptimizerPlan, Any, Any]:
         for key, value in init_args.content.items()
         if key not in left_out and value is not None
     }
-    return plan_optimizer(name, arguments, where=block.document.place(block.path)), rate, decay
+    return kit.plan_optimizer(name, arguments, where=block.document.place(block.path)), rate, decay
 
 
-def _of_torch(reading: Reading, block: Section, base: Any, by_epoch: bool) -> Schedule:
+def _of_torch(reading: kit.Reading, block: kit.Section, base: Any, by_epoch: bool) -> Schedule:
     """The rate under one of torch's schedulers, in updates."""
     name, inner = _class(block), block.section("init_args")
     if name == _METRIC:
@@ -202,16 +188,16 @@ def _of_torch(reading: Reading, block: Section, base: Any, by_epoch: bool) -> Sc
     # An argument of older versions of torch, without effect on the rate.
     arguments.pop("verbose", None)
     with block.locate_errors():
-        schedule = class_schedule("torch", classes, name, arguments, base=base)
-    if not by_epoch or is_constant(schedule):
+        schedule = kit.class_schedule("torch", classes, name, arguments, base=base)
+    if not by_epoch or kit.is_constant(schedule):
         return schedule
     facts, place = reading.facts, block.document.place(block.path)
     if facts.updates_per_epoch is None and facts.dataset_size is not None:
         (size,) = facts.require("global_batch_size", where=place)
         # torch's DataLoader keeps the last, smaller batch by default.
-        return hold(schedule, math.ceil(facts.dataset_size / size))
+        return kit.hold(schedule, math.ceil(facts.dataset_size / size))
     (length,) = facts.require("updates_per_epoch", where=place)
-    return hold(schedule, int(length))
+    return kit.hold(schedule, int(length))
 
 
-READER = Reader(read, matches)
+READER = kit.Reader(read, matches)

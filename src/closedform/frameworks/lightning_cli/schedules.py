@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from closedform.frameworks import transformers
 from closedform.language import Schedule, exact_number
-from closedform.recipes.build import class_schedule
-from closedform.recipes.entries import Context
-from closedform.recipes.keys import Keys, Values, integer, irrelevant, number
+from closedform.recipes import kit
 
 CURVES = {
     "CosineWithWarmup": "cosine",
@@ -19,15 +17,15 @@ CURVES = {
 }
 """The classes, and the curves of transformers that they take."""
 
-ARGUMENTS = Keys(
-    warmup_ratio=number(None),
-    num_warmup_steps=integer(None, least=0),
-    last_epoch=irrelevant(),
-    verbose=irrelevant(),
+ARGUMENTS = kit.Keys(
+    warmup_ratio=kit.number(None),
+    num_warmup_steps=kit.integer(None, least=0),
+    last_epoch=kit.irrelevant(),
+    verbose=kit.irrelevant(),
 )
 
 
-def warmup_updates(values: Values, total: int) -> int:
+def warmup_updates(values: kit.Values, total: int) -> int:
     """Returns the updates of the warmup.
 
     Raises:
@@ -40,7 +38,7 @@ def warmup_updates(values: Values, total: int) -> int:
     return int(float(values.warmup_ratio) * total)
 
 
-def rate(context: Context, values: Values, name: str) -> Schedule:
+def rate(context: kit.Context, values: kit.Values, name: str) -> Schedule:
     """Returns the schedule of a class, from the fact ``num_training_steps`` and the base rate."""
     (total,) = context.numbers.require("total_updates", where=context.where)
     config = {
@@ -49,4 +47,6 @@ def rate(context: Context, values: Values, name: str) -> Schedule:
         "warmup_steps": warmup_updates(values, int(total)),
         "lr_scheduler_type": CURVES[name],
     }
-    return class_schedule("transformers", transformers.FRAMEWORK.schedules, CURVES[name], config)
+    return kit.class_schedule(
+        "transformers", transformers.FRAMEWORK.schedules, CURVES[name], config
+    )

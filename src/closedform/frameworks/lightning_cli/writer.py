@@ -7,78 +7,75 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.recipes.forms import (
-    RUN,
-    Config,
-    CurveName,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    native,
-    whole,
-)
+from closedform.recipes import kit
 
 _OWN = {
-    CurveName.COSINE: "CosineWithWarmup",
-    CurveName.CONSTANT: "ConstantWithWarmup",
-    CurveName.LINEAR: "LinearWithWarmup",
+    kit.CurveName.COSINE: "CosineWithWarmup",
+    kit.CurveName.CONSTANT: "ConstantWithWarmup",
+    kit.CurveName.LINEAR: "LinearWithWarmup",
 }
 """The schedulers of ModelGenerator, by their curve."""
 _MODULE = "modelgenerator.lr_schedulers"
 
 
 def _configs(
-    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
-) -> Iterator[Config]:
+    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     del facts
     path = f"torch.optim.{optimizer.class_name}"
     optimizer_block = {"class_path": path, "init_args": optimizer.keywords(form.peak)}
     trainer: dict[str, Any] = {"max_steps": form.total}
     if optimizer.clipping is not None:
-        trainer["gradient_clip_val"] = native(optimizer.clipping)
-    if form.curve is CurveName.CONSTANT and form.rise is None:
+        trainer["gradient_clip_val"] = kit.native(optimizer.clipping)
+    if form.curve is kit.CurveName.CONSTANT and form.rise is None:
         yield {"trainer": trainer, "optimizer": optimizer_block}
         return
     for name, arguments in _by_epochs(form):
         block = {"class_path": f"torch.optim.lr_scheduler.{name}", "init_args": arguments}
         yield {"trainer": trainer, "optimizer": optimizer_block, "lr_scheduler": block}
     if form.stride == 1 and form.curve in _OWN and not form.has_plateau:
-        arguments = {"num_warmup_steps": whole(form.warmup())}
+        arguments = {"num_warmup_steps": kit.nearest_integer(form.warmup())}
         block = {"class_path": f"{_MODULE}.{_OWN[form.curve]}", "init_args": arguments}
         inner = {"optimizer": optimizer_block, "lr_scheduler": block}
         model = {"class_path": "modelgenerator.tasks.MLM", "init_args": inner}
         yield {"trainer": trainer, "model": model}
 
 
-def _by_epochs(form: WarmupDecayForm) -> Iterator[tuple[str, dict[str, Any]]]:
+def _by_epochs(form: kit.WarmupDecayForm) -> Iterator[tuple[str, dict[str, Any]]]:
     """Torch's schedulers, which are stepped after each epoch."""
     stride = form.stride
     if form.rise is not None:
         return
     match form.curve:
-        case CurveName.COSINE if form.cycles == 1 and form.begin == 0:
-            curve = {"T_max": whole(form.end / stride), "eta_min": native(form.low)}
+        case kit.CurveName.COSINE if form.cycles == 1 and form.begin == 0:
+            curve = {
+                "T_max": kit.nearest_integer(form.end / stride),
+                "eta_min": kit.native(form.low),
+            }
             yield "CosineAnnealingLR", curve
-        case CurveName.STEPS:
+        case kit.CurveName.STEPS:
             values = [value for _, value in form.marks]
-            marks = [native(sp.Integer(first) / stride) for first, _ in form.marks[1:]]
-            gamma = native(values[1] / values[0]) if values[0] != 0 else 0
+            marks = [kit.native(sp.Integer(first) / stride) for first, _ in form.marks[1:]]
+            gamma = kit.native(values[1] / values[0]) if values[0] != 0 else 0
             yield "MultiStepLR", {"milestones": marks, "gamma": gamma}
-        case CurveName.EXPONENTIAL:
+        case kit.CurveName.EXPONENTIAL:
             gamma = (form.low / form.peak) ** (sp.Integer(stride) / (form.end - form.begin))
             yield "ExponentialLR", {"gamma": float(sp.N(gamma, 30))}
-        case CurveName.LINEAR if form.begin == 0 and form.peak != 0:
-            factor = native(form.low / form.peak)
-            length = whole(form.end / stride)
+        case kit.CurveName.LINEAR if form.begin == 0 and form.peak != 0:
+            factor = kit.native(form.low / form.peak)
+            length = kit.nearest_integer(form.end / stride)
             line = {"start_factor": 1.0, "end_factor": factor, "total_iters": length}
             yield "LinearLR", line
-        case CurveName.POWER if form.begin == 0 and form.low == 0:
+        case kit.CurveName.POWER if form.begin == 0 and form.low == 0:
             yield (
                 "PolynomialLR",
-                {"total_iters": whole(form.end / stride), "power": native(form.power)},
+                {
+                    "total_iters": kit.nearest_integer(form.end / stride),
+                    "power": kit.native(form.power),
+                },
             )
         case _:
             return
 
 
-WRITER = Writer(".yaml", _configs, {"updates_per_epoch": RUN}, ("adam", "adamw", "sgd"))
+WRITER = kit.Writer(".yaml", _configs, {"updates_per_epoch": kit.RUN}, ("adam", "adamw", "sgd"))

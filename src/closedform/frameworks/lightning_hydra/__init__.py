@@ -14,81 +14,61 @@ from closedform.errors import MissingFactsError
 from closedform.frameworks.torch.paths import class_of, of_class
 from closedform.frameworks.torch.schedules import SCHEDULES
 from closedform.language import Schedule, exact_number, floor_div, t
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, in_sections, interpolate
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import by_intervals
-from closedform.recipes.keys import (
-    ClassKeys,
-    Keys,
-    OpenKeys,
-    Values,
-    anything,
-    choice,
-    integer,
-    number,
-    section,
-    section_entries,
-)
-from closedform.recipes.optimizer_classes import class_optimizer
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ClippingKind, Recipe
-from closedform.recipes.section import Section, whole
+from closedform.recipes import kit
 from closedform.schedules import constant
 
-CLOCK = Clock(Unit.EPOCH, is_stepped=True)
-OF_UPDATES = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.EPOCH, is_stepped=True)
+OF_UPDATES = kit.Clock(kit.Unit.UPDATE)
 METRIC = "ReduceLROnPlateau"
 MOST_CHANGES = 1000
 """The changes of a plateau that are modelled."""
 
-MODEL = OpenKeys(optimizer=section(ClassKeys()), scheduler=anything(), compile=anything())
-TRAINER = OpenKeys(
-    max_epochs=integer(None),
-    accumulate_grad_batches=integer(1),
-    gradient_clip_val=number(None),
-    gradient_clip_algorithm=choice("norm", "value", default="norm"),
+MODEL = kit.OpenKeys(
+    optimizer=kit.section(kit.ClassKeys()), scheduler=kit.anything(), compile=kit.anything()
 )
-PLATEAU = Keys(
-    mode=choice("min", "max", default="min"),
-    factor=number(0.1),
-    patience=integer(10, least=0),
-    threshold=number(1e-4),
-    threshold_mode=choice("rel", "abs", default="rel"),
-    cooldown=integer(0, least=0),
-    min_lr=number(0),
-    eps=number(1e-8),
+TRAINER = kit.OpenKeys(
+    max_epochs=kit.integer(None),
+    accumulate_grad_batches=kit.integer(1),
+    gradient_clip_val=kit.number(None),
+    gradient_clip_algorithm=kit.choice("norm", "value", default="norm"),
+)
+PLATEAU = kit.Keys(
+    mode=kit.choice("min", "max", default="min"),
+    factor=kit.number(0.1),
+    patience=kit.integer(10, least=0),
+    threshold=kit.number(1e-4),
+    threshold_mode=kit.choice("rel", "abs", default="rel"),
+    cooldown=kit.integer(0, least=0),
+    min_lr=kit.number(0),
+    eps=kit.number(1e-8),
 )
 
 _MODULE = "src/models/mnist_module.py"
 DEFECTS = {
-    "by-epoch": Defect(
+    "by-epoch": kit.Defect(
         "the scheduler is stepped after every epoch, whatever the unit of its arguments is",
         f"{_MODULE}:209",
         lambda name, interval: bool(name) and interval == "epoch",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "rises-again": Defect(
+    "rises-again": kit.Defect(
         "the cosine rises again after T_max epochs",
         "torch/optim/lr_scheduler.py: CosineAnnealingLR",
         lambda name, interval: name == "CosineAnnealingLR",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("CosineAnnealingLR",),
     ),
-    "small-changes": Defect(
+    "small-changes": kit.Defect(
         "a change of the rate of at most eps is not made",
         "torch/optim/lr_scheduler.py: ReduceLROnPlateau",
         lambda name, interval: name == METRIC,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(METRIC,),
     ),
 }
 
 
-def _arguments(node: Section) -> dict[str, Any]:
+def _arguments(node: kit.Section) -> dict[str, Any]:
     """The arguments of a node that Hydra makes a partial call, which the module completes."""
     if not node.flag("_partial_", False):
         raise node.error(
@@ -100,10 +80,10 @@ def _arguments(node: Section) -> dict[str, Any]:
 
 
 def _plateau(
-    context: Context, node: Section, arguments: Mapping[str, Any], rate: sp.Expr
+    context: kit.Context, node: kit.Section, arguments: Mapping[str, Any], rate: sp.Expr
 ) -> Schedule:
     """The rate under a loss that never changes."""
-    params = PLATEAU.read(Section(node.document, arguments, node.path))
+    params = PLATEAU.read(kit.Section(node.document, arguments, node.path))
     if context.facts.get("constant_loss") is None:
         raise MissingFactsError(
             "missing facts: constant_loss",
@@ -112,7 +92,9 @@ def _plateau(
             "update rule, closedform.frameworks.metric_rule",
         )
     loss = exact_number(context.facts["constant_loss"], "the fact constant_loss")
-    refuse_unless(params.factor < 1, f"factor must be below 1, got {params.factor}", context.where)
+    kit.refuse_unless(
+        params.factor < 1, f"factor must be below 1, got {params.factor}", context.where
+    )
     span = params.threshold * (loss if params.threshold_mode == "rel" else 1)
     improves = loss < loss - span if params.mode == "min" else loss > loss + span
     if improves:
@@ -122,7 +104,7 @@ def _plateau(
     begin, period = params.patience + 2, params.patience + 1 + params.cooldown
     if params.eps <= 0 and params.min_lr <= 0:
         factor = params.factor ** (floor_div(t - begin, period) + 1)
-        return by_intervals(METRIC, (lambda: rate, begin), (lambda: rate * factor, None))
+        return kit.by_intervals(METRIC, (lambda: rate, begin), (lambda: rate * factor, None))
     values = [rate]
     while True:
         value = sp.Max(values[-1] * params.factor, params.min_lr)
@@ -130,15 +112,15 @@ def _plateau(
         if values[-1] - value <= params.eps:
             break
         values.append(value)
-        refuse_unless(len(values) < MOST_CHANGES, "the rate changes too often", context.where)
+        kit.refuse_unless(len(values) < MOST_CHANGES, "the rate changes too often", context.where)
     stages = [
         ((lambda value=value: value), begin + index * period)
         for index, value in enumerate(values[:-1])
     ]
-    return by_intervals(METRIC, *stages, (lambda: values[-1], None))
+    return kit.by_intervals(METRIC, *stages, (lambda: values[-1], None))
 
 
-def _name(model: Values) -> str:
+def _name(model: kit.Values) -> str:
     """The class of the scheduler, empty for none."""
     if model.scheduler is None:
         return ""
@@ -147,7 +129,7 @@ def _name(model: Values) -> str:
     return METRIC if path.rpartition(".")[2] == METRIC else class_of(node, "_target_")
 
 
-def _learning_rate(context: Context, model: Values) -> Schedule:
+def _learning_rate(context: kit.Context, model: kit.Values) -> Schedule:
     optimizer = model.origin.section("optimizer")
     # The default of torch's Adam, the template's optimizer.
     rate = exact_number(optimizer.number("lr", 1e-3))
@@ -160,7 +142,7 @@ def _learning_rate(context: Context, model: Values) -> Schedule:
     return of_class(node, name, arguments, rate, context.as_implemented)
 
 
-def _rate(context: Context, model: Values, trainer: Values) -> Schedule:
+def _rate(context: kit.Context, model: kit.Values, trainer: kit.Values) -> Schedule:
     del trainer
     return _learning_rate(context, model)
 
@@ -169,7 +151,7 @@ def _model(config: Mapping[str, Any]) -> Any:
     return config["model"] if isinstance(config.get("model"), Mapping) else config
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     if document.python is not None:
         return False
     model = _model(document.content)
@@ -177,7 +159,7 @@ def _matches(document: Document) -> bool:
     return isinstance(optimizer, Mapping) and {"_target_", "_partial_"} <= set(optimizer)
 
 
-def _epochs(trainer: Values, facts: Facts) -> int | None:
+def _epochs(trainer: kit.Values, facts: kit.Facts) -> int | None:
     """The epochs of the run, None if they are not known."""
     epochs = trainer.max_epochs
     if epochs is None and facts.epochs is not None:
@@ -185,8 +167,8 @@ def _epochs(trainer: Values, facts: Facts) -> int | None:
     return None if epochs is None or epochs < 0 else int(epochs)
 
 
-def _read(reading: Reading) -> Recipe:
-    config = whole(interpolate(in_sections(reading.document)))
+def _read(reading: kit.Reading) -> kit.Recipe:
+    config = kit.document_section(kit.interpolate(kit.in_sections(reading.document)))
     is_whole = isinstance(config.content.get("model"), Mapping)
     model = MODEL.read(config.section("model") if is_whole else config)
     trainer = TRAINER.read(config.section("trainer"))
@@ -196,8 +178,8 @@ def _read(reading: Reading) -> Recipe:
     with model.origin.locate_errors("scheduler"):
         rate = _learning_rate(reading.context, model)
     node = model.origin.section("optimizer")
-    optimizer = class_optimizer(
-        Section(node.document, _arguments(node), node.path), node.text("_target_")
+    optimizer = kit.class_optimizer(
+        kit.Section(node.document, _arguments(node), node.path), node.text("_target_")
     )
     facts, horizon = reading.facts, _epochs(trainer, reading.facts)
     # A fork of the template may step its scheduler at updates; the fact interval says so.
@@ -208,7 +190,7 @@ def _read(reading: Reading) -> Recipe:
     limit = trainer.gradient_clip_val
     clipping = None
     if limit is not None and limit > 0:
-        clipping = Clipping(limit, ClippingKind(trainer.gradient_clip_algorithm))
+        clipping = kit.Clipping(limit, kit.ClippingKind(trainer.gradient_clip_algorithm))
     return reading.recipe(
         [optimizer.group(rate)],
         clock=CLOCK if interval == "epoch" else OF_UPDATES,
@@ -219,9 +201,9 @@ def _read(reading: Reading) -> Recipe:
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "lightning-hydra",
-    section_entries(
+    kit.section_entries(
         dict.fromkeys((*SCHEDULES, METRIC, "constant"), _rate),
         {"model": MODEL, "trainer": TRAINER},
         lambda model, trainer: _name(model) or "constant",
@@ -230,6 +212,6 @@ FRAMEWORK = Framework(
     upstream=_MODULE,
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
     facts=("constant_loss", "interval"),
 )

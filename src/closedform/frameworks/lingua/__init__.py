@@ -8,145 +8,119 @@ from fractions import Fraction
 import sympy as sp
 
 from closedform.language import Schedule, floor_div, t
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import (
-    LazyNumber,
-    Stage,
-    UndefinedError,
-    by_intervals,
-    first_from,
-    power_quotient,
-    quotient,
-)
-from closedform.recipes.keys import (
-    Keys,
-    OpenKeys,
-    Values,
-    choice,
-    integer,
-    irrelevant,
-    number,
-    section,
-    section_entries,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
+from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 
 KINDS = ("constant", "linear", "inv_sqrt", "cosine", "wsd")
-OPTIM = Keys(
-    lr=number(3e-4),
-    weight_decay=number(0.1),
-    epsilon=number(1e-8),
-    beta1=number(0.9),
-    beta2=number(0.95),
-    clip=number(1),
-    scheduler=choice(*KINDS, default="cosine"),
-    warmup=integer(2000),
-    lr_min_ratio=number(0.1),
-    cycle_length=number(1),
-    cosine_theta=number(1),
-    annealing_step=irrelevant(),
-    decay_fraction=number(0.1),
-    exp_factor=number(0.5),
+OPTIM = kit.Keys(
+    lr=kit.number(3e-4),
+    weight_decay=kit.number(0.1),
+    epsilon=kit.number(1e-8),
+    beta1=kit.number(0.9),
+    beta2=kit.number(0.95),
+    clip=kit.number(1),
+    scheduler=kit.choice(*KINDS, default="cosine"),
+    warmup=kit.integer(2000),
+    lr_min_ratio=kit.number(0.1),
+    cycle_length=kit.number(1),
+    cosine_theta=kit.number(1),
+    annealing_step=kit.irrelevant(),
+    decay_fraction=kit.number(0.1),
+    exp_factor=kit.number(0.5),
 )
-CONFIG = OpenKeys(
-    optim=section(OPTIM), steps=integer(1000, may_be_open=True), grad_acc_steps=integer(1)
+CONFIG = kit.OpenKeys(
+    optim=kit.section(OPTIM),
+    steps=kit.integer(1000, may_be_open=True),
+    grad_acc_steps=kit.integer(1),
 )
-SCHEDULE = OpenKeys(optim=section(OPTIM), steps=integer())
+SCHEDULE = kit.OpenKeys(optim=kit.section(OPTIM), steps=kit.integer())
 
 DEFECTS = {
-    "warmup-of-constant": Defect(
+    "warmup-of-constant": kit.Defect(
         "constant ignores the warmup, which is 2000 by default",
         "lingua/optim.py:113",
         lambda config: config.optim.scheduler == "constant" and config.optim.warmup > 0,
         documented="the rate after a warmup from 0",
         classes=("constant",),
     ),
-    "mirrored-cycles": Defect(
+    "mirrored-cycles": kit.Defect(
         "every other cycle of a cosine is a mirror image, and the rate jumps if the length of the "
         "cycle does not divide the run",
         "lingua/optim.py:61",
         lambda config: config.optim.scheduler == "cosine" and config.optim.cycle_length < 1,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("cosine",),
     ),
-    "growing-decays": Defect(
+    "growing-decays": kit.Defect(
         "the decay of a cycle is a part of all updates up to its end: later decays are longer",
         "lingua/optim.py:87",
         lambda config: config.optim.scheduler == "wsd" and config.optim.cycle_length < 1,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("wsd",),
     ),
 }
 
 
-def _linear(optim: Values, total: int) -> Iterator[Stage]:
+def _linear(optim: kit.Values, total: int) -> Iterator[kit.Stage]:
     position, length = t - optim.warmup, sp.Integer(total - optim.warmup)
     low = optim.lr_min_ratio
     # Update T is on the line still: upstream tests t > T.
-    yield lambda: along_line(sp.S.One, low, quotient(position, length)), total + 1
+    yield lambda: along_line(sp.S.One, low, kit.quotient(position, length)), total + 1
     yield lambda: low, None
 
 
-def _inverse_root(optim: Values, total: int) -> Iterator[Stage]:
+def _inverse_root(optim: kit.Values, total: int) -> Iterator[kit.Stage]:
     del total
     warmup, power = sp.Integer(optim.warmup), optim.exp_factor
 
     def value() -> sp.Expr:
         if warmup == 0:
-            raise UndefinedError("0 is divided by 0")
+            raise kit.UndefinedError("0 is divided by 0")
         # (W / t)^e as a quotient of powers, which is exact at t = W.
         return sp.Max(warmup**power / t**power, optim.lr_min_ratio)
 
     yield value, None
 
 
-def _cosine(optim: Values, total: int) -> Iterator[Stage]:
+def _cosine(optim: kit.Values, total: int) -> Iterator[kit.Stage]:
     cycle, low = optim.cycle_length, optim.lr_min_ratio
-    refuse_unless(cycle > 0, f"cycle_length must be above 0, got {cycle}", "cosine")
+    kit.refuse_unless(cycle > 0, f"cycle_length must be above 0, got {cycle}", "cosine")
     # The framework divides the update by this product of floats, which may not be whole.
     period = Fraction(total * float(cycle))
     length, position = sp.Integer(total - optim.warmup), t - optim.warmup
 
-    def wave(first: sp.Expr, last: sp.Expr) -> LazyNumber:
+    def wave(first: sp.Expr, last: sp.Expr) -> kit.LazyNumber:
         return lambda: along_cosine(
-            first, last, power_quotient(position, length, optim.cosine_theta) / cycle
+            first, last, kit.power_quotient(position, length, optim.cosine_theta) / cycle
         )
 
-    edges = [first_from(number * period) for number in range(1, int(total / period) + 1)]
+    edges = [kit.first_from(number * period) for number in range(1, int(total / period) + 1)]
     # The sign of the cosine is the parity of t // (T c): every other cycle is a mirror image.
     for parity, end in enumerate([*edges, total + 1]):
         yield wave(*((sp.S.One, low) if parity % 2 == 0 else (low, sp.S.One))), end
     yield lambda: low, None
 
 
-def _wsd(optim: Values, total: int) -> Iterator[Stage]:
+def _wsd(optim: kit.Values, total: int) -> Iterator[kit.Stage]:
     part, cycle, low = optim.decay_fraction, optim.cycle_length, optim.lr_min_ratio
-    refuse_unless(part < cycle, f"decay_fraction must be below cycle_length, got {part}", "wsd")
+    kit.refuse_unless(part < cycle, f"decay_fraction must be below cycle_length, got {part}", "wsd")
     length = int(total * float(cycle))
-    refuse_unless(length > 0, f"a cycle must have an update, got {cycle} of {total}", "wsd")
+    kit.refuse_unless(length > 0, f"a cycle must have an update, got {cycle} of {total}", "wsd")
 
     def decay_value(end: sp.Expr, decay: sp.Expr) -> sp.Expr:
         if low == 0:
-            raise UndefinedError("the minimum is 0, and divides 1")
+            raise kit.UndefinedError("the minimum is 0, and divides 1")
         progress = (t - end + decay) / decay
         # lingua/optim.py: 1 / (q / r + 1 - q), the reciprocal of a line.
         return 1 / along_line(sp.S.One, 1 / low, progress)
 
-    def of_cycle(end: int, decay: int) -> LazyNumber:
+    def of_cycle(end: int, decay: int) -> kit.LazyNumber:
         return lambda: decay_value(sp.Integer(end), sp.Integer(decay))
 
-    def cycles(first: int, last: int, run_end: int) -> Iterator[Stage]:
+    def cycles(first: int, last: int, run_end: int) -> Iterator[kit.Stage]:
         for end in range(first, last + length, length):
             # A part of all updates up to the end of the cycle, so that later decays are longer.
             decay = int(end * float(part))
@@ -168,7 +142,7 @@ def _wsd(optim: Values, total: int) -> Iterator[Stage]:
     yield of_any_cycle, None
 
 
-_CURVES: Mapping[str, Callable[[Values, int], Iterator[Stage]]] = {
+_CURVES: Mapping[str, Callable[[kit.Values, int], Iterator[kit.Stage]]] = {
     "linear": _linear,
     "inv_sqrt": _inverse_root,
     "cosine": _cosine,
@@ -176,26 +150,26 @@ _CURVES: Mapping[str, Callable[[Values, int], Iterator[Stage]]] = {
 }
 
 
-def _rate(context: Context, optim: Values, total: int) -> Schedule:
+def _rate(context: kit.Context, optim: kit.Values, total: int) -> Schedule:
     kind, rate, warmup = optim.scheduler, optim.lr, optim.warmup
     # From 0 at update 0 up to, not including, update W.
     rise = (lambda: rate * t / sp.Integer(warmup), warmup)
     if kind == "constant":
         stages = () if context.as_implemented else (rise,)
-        return by_intervals(kind, *stages, (lambda: rate, None))
+        return kit.by_intervals(kind, *stages, (lambda: rate, None))
 
-    def times_rate(value: LazyNumber) -> LazyNumber:
+    def times_rate(value: kit.LazyNumber) -> kit.LazyNumber:
         return lambda: rate * value()
 
     decay = ((times_rate(value), end) for value, end in _CURVES[kind](optim, total))
-    return by_intervals(kind, rise, *decay)
+    return kit.by_intervals(kind, rise, *decay)
 
 
-def _of_class(context: Context, config: Values) -> Schedule:
+def _of_class(context: kit.Context, config: kit.Values) -> Schedule:
     return _rate(context, config.optim, config.steps)
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     optim = document.content.get("optim")
     return (
         isinstance(optim, dict)
@@ -205,7 +179,7 @@ def _matches(document: Document) -> bool:
     )
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     config = CONFIG.read_whole(reading.document)
     optim = config.optim
     total = config.steps
@@ -214,22 +188,22 @@ def _read(reading: Reading) -> Recipe:
     with optim.origin.locate_errors():
         rate = _rate(reading.context, optim, total)
     arguments = {"betas": (optim.beta1, optim.beta2), "eps": optim.epsilon}
-    plan = plan_optimizer("AdamW", arguments, where=config.origin.document.place("optim"))
+    plan = kit.plan_optimizer("AdamW", arguments, where=config.origin.document.place("optim"))
     schedules = {"lr": rate, "weight_decay": constant(optim.weight_decay)}
     return reading.recipe(
-        [ParamGroup(schedules, plan, Role.DEFAULT)],
+        [kit.ParamGroup(schedules, plan, kit.Role.DEFAULT)],
         clock=CLOCK,
         horizon=total,
-        clipping=Clipping(optim.clip),
+        clipping=kit.Clipping(optim.clip),
         accumulation=config.grad_acc_steps,
         values=(config,),
         derived={"total_updates": total},
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "lingua",
-    section_entries(
+    kit.section_entries(
         dict.fromkeys(KINDS, _of_class),
         {"": SCHEDULE},
         style=lambda config: str(config.optim.scheduler),
@@ -239,6 +213,6 @@ FRAMEWORK = Framework(
     upstream="lingua/optim.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
     facts=("steps",),
 )

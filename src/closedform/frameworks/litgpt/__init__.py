@@ -13,45 +13,17 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import Schedule, exact_number
-from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document
-from closedform.recipes.entries import Context
-from closedform.recipes.forms import (
-    Config,
-    CurveName,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    native,
-    whole,
-)
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import by_intervals, quotient
-from closedform.recipes.keys import (
-    Key,
-    Keys,
-    OpenKeys,
-    Values,
-    anything,
-    integer,
-    irrelevant,
-    mapping,
-    number,
-    section_entries,
-    text,
-)
-from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, Recipe
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine
 
 # offset=1: pretrain counts micro-batches, and update t ends with the (t + 1)·A-th.
-CLOCKS = {"pretrain": Clock(Unit.MICRO_BATCH, offset=1), "finetune": Clock(Unit.UPDATE)}
+CLOCKS = {
+    "pretrain": kit.Clock(kit.Unit.MICRO_BATCH, offset=1),
+    "finetune": kit.Clock(kit.Unit.UPDATE),
+}
 
 
-def _warmup_steps(train: Section, key: str, default: Any) -> Any:
+def _warmup_steps(train: kit.Section, key: str, default: Any) -> Any:
     """The updates of the warmup: a null is 0, not the default."""
     is_null = key in train.content and train.content[key] is None
     return 0 if is_null else train.integer(key, default)
@@ -63,23 +35,23 @@ def _train_args(
     lr_warmup_steps: int = 100,
     min_lr: float = 6e-5,
     max_norm: float | None = None,
-) -> Keys:
+) -> kit.Keys:
     """The keys of ``TrainArgs``, with its defaults or the defaults of a script."""
-    return Keys(
-        save_interval=irrelevant(),
-        log_interval=irrelevant(),
-        global_batch_size=integer(global_batch_size, least=1),
-        micro_batch_size=integer(micro_batch_size, least=1),
-        lr_warmup_steps=Key(_warmup_steps, lr_warmup_steps),
-        lr_warmup_fraction=number(None),
-        epochs=integer(None),
-        max_tokens=integer(None),
-        max_steps=integer(None),
-        max_time=irrelevant(),
-        max_seq_length=integer(None, least=1),
-        tie_embeddings=irrelevant(),
-        max_norm=number(max_norm),
-        min_lr=number(min_lr),
+    return kit.Keys(
+        save_interval=kit.irrelevant(),
+        log_interval=kit.irrelevant(),
+        global_batch_size=kit.integer(global_batch_size, least=1),
+        micro_batch_size=kit.integer(micro_batch_size, least=1),
+        lr_warmup_steps=kit.Key(_warmup_steps, lr_warmup_steps),
+        lr_warmup_fraction=kit.number(None),
+        epochs=kit.integer(None),
+        max_tokens=kit.integer(None),
+        max_steps=kit.integer(None),
+        max_time=kit.irrelevant(),
+        max_seq_length=kit.integer(None, least=1),
+        tie_embeddings=kit.irrelevant(),
+        max_norm=kit.number(max_norm),
+        min_lr=kit.number(min_lr),
     )
 
 
@@ -91,41 +63,44 @@ _UNSUPPORTED = {
     # litgpt/finetune/full.py:445
     "finetune": ("max_tokens", "max_norm", "tie_embeddings", "lr_warmup_fraction"),
 }
-CONFIG = OpenKeys(
-    optimizer=anything("AdamW"), train=mapping(), devices=anything(), num_nodes=integer(1, least=1)
+CONFIG = kit.OpenKeys(
+    optimizer=kit.anything("AdamW"),
+    train=kit.mapping(),
+    devices=kit.anything(),
+    num_nodes=kit.integer(1, least=1),
 )
-OPTIMIZER = Keys(class_path=text(), init_args=mapping())
+OPTIMIZER = kit.Keys(class_path=kit.text(), init_args=kit.mapping())
 ARGUMENTS = {
-    "optimizer": OpenKeys(
-        lr=number(),
-        betas=irrelevant(),
-        momentum=irrelevant(),
-        weight_decay=irrelevant(),
-        eps=irrelevant(),
+    "optimizer": kit.OpenKeys(
+        lr=kit.number(),
+        betas=kit.irrelevant(),
+        momentum=kit.irrelevant(),
+        weight_decay=kit.irrelevant(),
+        eps=kit.irrelevant(),
     ),
     "train": _train_args(),
 }
 
 DEFECTS = {
-    "minimum-ignored": Defect(
+    "minimum-ignored": kit.Defect(
         "finetuning ignores min_lr: the cosine goes to 0",
         "litgpt/finetune/full.py:418",
         lambda train: "max_tokens" not in train and train.min_lr != 0,
         documented="a cosine to min_lr",
         classes=("finetune",),
     ),
-    "cosine-climbs": Defect(
+    "cosine-climbs": kit.Defect(
         "the rate of finetuning rises again after the run",
         "litgpt/finetune/full.py:418",
         lambda train: "max_tokens" not in train,
         documented="the last rate, after the run",
         classes=("finetune",),
     ),
-    "last-micro-batch": Defect(
+    "last-micro-batch": kit.Defect(
         "an update has the rate of its last micro-batch",
         "litgpt/pretrain.py:341",
         lambda train: "max_tokens" in train,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("pretrain",),
     ),
 }
@@ -142,13 +117,13 @@ class Pretraining:
         total: The micro-batches of the run.
     """
 
-    facts: Facts
+    facts: kit.Facts
     accumulation: int
     warmup: int
     total: int
 
 
-def _accumulation(train: Values, world: int) -> int | None:
+def _accumulation(train: kit.Values, world: int) -> int | None:
     """The micro-batches of an update, None where the section does not determine them."""
     batch, micro = train.global_batch_size, train.micro_batch_size
     if batch is None or micro is None:
@@ -163,7 +138,7 @@ def _accumulation(train: Values, world: int) -> int | None:
     return count
 
 
-def _run(context: Context, train: Values) -> Pretraining:
+def _run(context: kit.Context, train: kit.Values) -> Pretraining:
     facts, loader = context.numbers, context.facts.get("dataloader_len")
     facts = replace(facts, sequence_length=train.max_seq_length or facts.sequence_length)
     part, steps = train.lr_warmup_fraction, train.lr_warmup_steps
@@ -191,20 +166,22 @@ def _run(context: Context, train: Values) -> Pretraining:
     return Pretraining(facts, count, min(total, steps * count), total)
 
 
-def _pretrain(context: Context, optimizer: Values | ClassOptimizer, train: Values) -> Schedule:
+def _pretrain(
+    context: kit.Context, optimizer: kit.Values | kit.ClassOptimizer, train: kit.Values
+) -> Schedule:
     _refuse_unsupported("pretrain", train)
     run, rate, low = _run(context, train), exact_number(optimizer.lr, "lr"), train.min_lr
     warmup, total = sp.Integer(run.warmup), sp.Integer(run.total)
     count = CLOCKS["pretrain"].count(run.facts)
     # An update has the rate of its last micro-batch: litgpt/pretrain.py:341.
     last = count.n - 1
-    return by_intervals(
+    return kit.by_intervals(
         "pretrain",
         # The last micro-batch of the update is n - 1, so n = W + 1 is the first one past the
         # warmup.
         (lambda: rate * last / warmup, count.first_from(warmup + 1)),
         (
-            lambda: along_cosine(rate, low, quotient(last - warmup, total - warmup)),
+            lambda: along_cosine(rate, low, kit.quotient(last - warmup, total - warmup)),
             # n - 1 <= T: the minimum counts after the horizon only.
             count.first_after(total + 1),
         ),
@@ -212,7 +189,9 @@ def _pretrain(context: Context, optimizer: Values | ClassOptimizer, train: Value
     )
 
 
-def _finetune(context: Context, optimizer: Values | ClassOptimizer, train: Values) -> Schedule:
+def _finetune(
+    context: kit.Context, optimizer: kit.Values | kit.ClassOptimizer, train: kit.Values
+) -> Schedule:
     _refuse_unsupported("finetune", train)
     (total,) = context.numbers.require("total_updates", where=train.origin.document.source)
     rate, warmup = exact_number(optimizer.lr, "lr"), sp.Integer(train.lr_warmup_steps)
@@ -225,20 +204,20 @@ def _finetune(context: Context, optimizer: Values | ClassOptimizer, train: Value
     low = train.min_lr if is_documented else sp.S.Zero
     count = CLOCKS["finetune"].count(context.numbers)
     end = count.first_from(total) if is_documented else None
-    return by_intervals(
+    return kit.by_intervals(
         "finetune",
         (lambda: rate * count.n / warmup, count.first_from(warmup)),
-        (lambda: along_cosine(rate, low, quotient(count.n - warmup, total - warmup)), end),
+        (lambda: along_cosine(rate, low, kit.quotient(count.n - warmup, total - warmup)), end),
         (lambda: low, None),
     )
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     train = document.content.get("train")
     return isinstance(train, dict) and bool({"lr_warmup_steps", "max_tokens"} & set(train))
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     config = CONFIG.read_whole(reading.document)
     script = "pretrain" if "max_tokens" in config.train else "finetune"
     train = TRAIN[script].read(config.train)
@@ -255,7 +234,7 @@ def _read(reading: Reading) -> Recipe:
     else:
         run = _run(replace(reading, facts=facts).context, train)
         accumulation, total = run.accumulation, run.total // run.accumulation
-        norm, curve = Clipping(train.max_norm), _pretrain
+        norm, curve = kit.Clipping(train.max_norm), _pretrain
     with train.origin.locate_errors():
         rate = curve(replace(reading, facts=facts).context, optimizer, train)
     return reading.recipe(
@@ -268,7 +247,7 @@ def _read(reading: Reading) -> Recipe:
     )
 
 
-def _refuse_unsupported(script: str, train: Values) -> None:
+def _refuse_unsupported(script: str, train: kit.Values) -> None:
     """Refuses the arguments that the script's ``validate_args`` raises ValueError for."""
     for key in _UNSUPPORTED[script]:
         if train.origin.content.get(key) is not None:
@@ -276,15 +255,15 @@ def _refuse_unsupported(script: str, train: Values) -> None:
             raise train.error(f"{script} does not support {key}", key, hint)
 
 
-def _optimizer(config: Values) -> ClassOptimizer:
+def _optimizer(config: kit.Values) -> kit.ClassOptimizer:
     name = config.optimizer
     if isinstance(name, str):
-        return class_optimizer(Section(config.origin.document, {}, "optimizer"), name)
+        return kit.class_optimizer(kit.Section(config.origin.document, {}, "optimizer"), name)
     optimizer = OPTIMIZER.read(config.origin.section("optimizer"))
-    return class_optimizer(optimizer.init_args, optimizer.class_path)
+    return kit.class_optimizer(optimizer.init_args, optimizer.class_path)
 
 
-def _updates(train: Values, facts: Facts, source: str) -> int:
+def _updates(train: kit.Values, facts: kit.Facts, source: str) -> int:
     """The updates of a finetuning: a fact, or the updates of its epochs, at most ``max_steps``."""
     if facts.total_updates is not None:
         return facts.total_updates
@@ -296,67 +275,70 @@ def _updates(train: Values, facts: Facts, source: str) -> int:
 
 
 def _configs(
-    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
-) -> Iterator[Config]:
-    if form.curve not in (CurveName.COSINE, CurveName.CONSTANT) or form.has_plateau:
+    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
+    if form.curve not in (kit.CurveName.COSINE, kit.CurveName.CONSTANT) or form.has_plateau:
         return
     section = {
         "class_path": f"torch.optim.{optimizer.class_name}",
         "init_args": optimizer.keywords(form.peak),
     }
-    has_end = form.curve is CurveName.COSINE
+    has_end = form.curve is kit.CurveName.COSINE
     if has_end and form.low == 0 and form.rise is not None and form.rise.start == 0:
         # A warmup that is longer than the run: the cosine falls backwards.
         # The end of the cosine, or its mirror image before the warmup.
-        ends = (whole(form.end), whole(2 * form.begin - form.end))
+        ends = (kit.nearest_integer(form.end), kit.nearest_integer(2 * form.begin - form.end))
         if form.total in ends and optimizer.clipping is None:
-            finetune = {"max_steps": form.total, "lr_warmup_steps": whole(form.warmup())}
+            finetune = {
+                "max_steps": form.total,
+                "lr_warmup_steps": kit.nearest_integer(form.warmup()),
+            }
             yield {"optimizer": section, "train": finetune}
     yield {"optimizer": section, "train": _pretraining(form, optimizer, facts)}
 
 
 def _pretraining(
-    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     # Update t has the rate of micro-batch (t + 1) A - 1, so the line is 0 at t = 1 / A - 1.
     accumulation = 1
     if form.rise is not None and form.rise.slope != 0:
         # The slope of a warmup gives the accumulation: its line is 0 at t = 1/A - 1.
         before = form.rise.start / form.rise.slope
-        accumulation = max(1, whole(1 / (1 - before))) if before < 1 else 1
-    elif form.curve is CurveName.COSINE and form.begin < 0:
-        accumulation = max(1, whole(1 / (1 + form.begin)))
+        accumulation = max(1, kit.nearest_integer(1 / (1 - before))) if before < 1 else 1
+    elif form.curve is kit.CurveName.COSINE and form.begin < 0:
+        accumulation = max(1, kit.nearest_integer(1 / (1 + form.begin)))
     length = int(facts.get("sequence_length", 1))
     world = int(facts.get("world_size", 1))
     end = (
         sp.Integer(form.total)
-        if form.curve is CurveName.CONSTANT
+        if form.curve is kit.CurveName.CONSTANT
         else form.end + 1 - sp.S.One / accumulation
     )
     train: dict[str, Any] = {
         "global_batch_size": accumulation * world,
         "micro_batch_size": 1,
         "max_seq_length": length,
-        "max_tokens": whole(end * accumulation) * length * world,
+        "max_tokens": kit.nearest_integer(end * accumulation) * length * world,
         "lr_warmup_steps": 0,
-        "min_lr": native(form.low),
+        "min_lr": kit.native(form.low),
     }
     if form.rise is not None and form.rise.slope != 0:
-        train["lr_warmup_steps"] = whole(form.peak / form.rise.slope)
+        train["lr_warmup_steps"] = kit.nearest_integer(form.peak / form.rise.slope)
     # Pretraining always clips: a norm that is never reached stands for no clipping.
-    train["max_norm"] = native(optimizer.clipping) if optimizer.clipping is not None else 1e9
+    train["max_norm"] = kit.native(optimizer.clipping) if optimizer.clipping is not None else 1e9
     return train
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "litgpt",
-    section_entries({"pretrain": _pretrain, "finetune": _finetune}, ARGUMENTS),
+    kit.section_entries({"pretrain": _pretrain, "finetune": _finetune}, ARGUMENTS),
     versions=("26857050fe3f",),
     upstream="litgpt/pretrain.py, litgpt/finetune/full.py, litgpt/args.py",
     clock=CLOCKS["pretrain"],
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
-    writer=Writer(
+    reader=kit.Reader(_read, _matches),
+    writer=kit.Writer(
         ".yaml", _configs, {"world_size": 1, "sequence_length": 1}, ("adam", "adamw", "sgd")
     ),
 )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from closedform.frameworks.transformers.arguments import TrainerProgram, framework_of, keys_with
-from closedform.recipes.document import Syntax
-from closedform.recipes.keys import flag, irrelevant
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 
 _OWN = ("stage", "finetuning_type", "cutoff_len", "template", "max_samples", "overwrite_cache")
 _FURTHER = (
@@ -20,11 +18,13 @@ _FURTHER = (
 _SWITCHES = ("use_adam_mini", "use_apollo", "use_badam", "use_galore", "use_muon")
 
 
-def _matches(section: Section) -> bool:
+def _matches(section: kit.Section) -> bool:
     # ms-swift has the same switches, such as --use_galore, but reads command lines.
-    is_file = section.document.syntax is not Syntax.ARGUMENTS
+    is_file = section.document.syntax is not kit.Syntax.ARGUMENTS
     return any(key in section for key in (*_OWN, *(_SWITCHES if is_file else ())))
 
 
-_KEYS = keys_with(**dict.fromkeys(_FURTHER, irrelevant()), **dict.fromkeys(_SWITCHES, flag(False)))
+_KEYS = keys_with(
+    **dict.fromkeys(_FURTHER, kit.irrelevant()), **dict.fromkeys(_SWITCHES, kit.flag(False))
+)
 FRAMEWORK = framework_of(TrainerProgram("llama-factory", _matches, _KEYS, switches=_SWITCHES))

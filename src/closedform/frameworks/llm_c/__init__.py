@@ -7,19 +7,14 @@ import struct
 import sympy as sp
 
 from closedform.language import Schedule, exact_number
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import UndefinedError, by_intervals, power_quotient, quotient
-from closedform.recipes.keys import Keys, Values, choice, integer, number, section_entries
+from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_line
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 STYLES = ("cosine", "linear", "constant", "wsd")
 
 
-class _Flags(Keys):
+class _Flags(kit.Keys):
     """Flags of one letter, with a dash before each."""
 
     @staticmethod
@@ -28,15 +23,21 @@ class _Flags(Keys):
 
 
 ARGUMENTS = _Flags(
-    k=choice(*STYLES, default="cosine"), l=number(3e-4), u=integer(0), q=number(1), x=integer(-1)
+    k=kit.choice(*STYLES, default="cosine"),
+    l=kit.number(3e-4),
+    u=kit.integer(0),
+    q=kit.number(1),
+    x=kit.integer(-1),
 )
 
 DEFECTS = {
-    "binary32": Defect("computed in binary32", "llmc/schedulers.h:28", kind=DefectKind.CONVENTION),
-    "past-the-end": Defect(
+    "binary32": kit.Defect(
+        "computed in binary32", "llmc/schedulers.h:28", kind=kit.DefectKind.CONVENTION
+    ),
+    "past-the-end": kit.Defect(
         "an update after the run fails an assertion",
         "llmc/schedulers.h:34",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("cosine", "linear", "wsd"),
     ),
 }
@@ -48,14 +49,14 @@ def _binary32(value: float) -> float:
     return result
 
 
-def _rate(context: Context, arguments: Values) -> Schedule:
+def _rate(context: kit.Context, arguments: kit.Values) -> Schedule:
     style, peak, warmup = arguments.k, arguments.l, sp.Integer(arguments.u)
     total = sp.Integer(arguments.x)
     # -1 stands for one epoch: the batches of the training data.
     if total == -1:
         total = exact_number(context.fact("train_num_batches"), "train_num_batches")
     if style == "constant":
-        return by_intervals(style, (lambda: peak, None))
+        return kit.by_intervals(style, (lambda: peak, None))
     count = CLOCK.count(context.numbers)
     low, n = peak * arguments.q, count.n
     # The update (int)(0.8f * total), in binary32.
@@ -63,12 +64,12 @@ def _rate(context: Context, arguments: Values) -> Schedule:
 
     def fall() -> sp.Expr:
         if style == "linear":
-            return along_line(peak, low, quotient(n - warmup, total - warmup))
+            return along_line(peak, low, kit.quotient(n - warmup, total - warmup))
         if style == "cosine":
-            return along_cosine(peak, low, quotient(n - warmup, total - warmup))
-        return along_line(peak, low, power_quotient(n - begin, total - begin, sp.S.Half))
+            return along_cosine(peak, low, kit.quotient(n - warmup, total - warmup))
+        return along_line(peak, low, kit.power_quotient(n - begin, total - begin, sp.S.Half))
 
-    return by_intervals(
+    return kit.by_intervals(
         style,
         # n + 1: update 0 is above 0, and update W - 1 has the peak.
         (lambda: peak * (n + 1) / warmup, count.first_from(warmup)),
@@ -81,12 +82,12 @@ def _rate(context: Context, arguments: Values) -> Schedule:
 
 
 def _past_the_end() -> sp.Expr:
-    raise UndefinedError("the assertion that the update is in the run fails")
+    raise kit.UndefinedError("the assertion that the update is in the run fails")
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "llm.c",
-    section_entries(
+    kit.section_entries(
         dict.fromkeys(STYLES, _rate), {"": ARGUMENTS}, style=lambda arguments: str(arguments.k)
     ),
     versions=("f1e2ace65149",),

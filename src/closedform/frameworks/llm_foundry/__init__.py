@@ -16,14 +16,7 @@ from closedform.frameworks.composer.reader import (
 )
 from closedform.frameworks.composer.schedules import CLOCK, DEFECTS
 from closedform.frameworks.composer.writer import clipping_entry, written_schedulers
-from closedform.recipes.document import Document, interpolate
-from closedform.recipes.forms import Config, Optimizer, WarmupDecayForm, Writer, native
-from closedform.recipes.framework import Framework
-from closedform.recipes.keys import ClassKeys, irrelevant, mapping, sections, text
-from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Recipe
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 
 _SCHEDULERS = {
     "constant_with_warmup": "ConstantWithWarmupScheduler",
@@ -38,18 +31,20 @@ _OPTIMIZERS = {
     "adalr_lion": "DecoupledAdaLRLion",
     "no_op": "NoOp",
 }
-_GROUP = ClassKeys(param_str_match=text())
-_OPTIMIZER = ClassKeys(name=text(), param_groups=sections(_GROUP), disable_grad=irrelevant())
-_CONFIG = open_keys(optimizer=mapping(), scheduler=schedulers(_SCHEDULERS))
+_GROUP = kit.ClassKeys(param_str_match=kit.text())
+_OPTIMIZER = kit.ClassKeys(
+    name=kit.text(), param_groups=kit.sections(_GROUP), disable_grad=kit.irrelevant()
+)
+_CONFIG = open_keys(optimizer=kit.mapping(), scheduler=schedulers(_SCHEDULERS))
 
 
-def _parameters(document: Document) -> Document:
+def _parameters(document: kit.Document) -> kit.Document:
     """The config in the key ``parameters`` of a run config of MosaicML's ``mcli``, if it is one."""
     parameters = document.content.get("parameters")
     return replace(document, content=parameters) if isinstance(parameters, dict) else document
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     content = _parameters(document).content
     optimizer, scheduler = content.get("optimizer"), content.get("scheduler")
     if not isinstance(optimizer, dict) or not isinstance(scheduler, dict):
@@ -58,14 +53,14 @@ def _matches(document: Document) -> bool:
     return has_names and "max_duration" in content
 
 
-def _read(reading: Reading) -> Recipe:
-    config = _CONFIG.read_whole(interpolate(_parameters(reading.document)))
+def _read(reading: kit.Reading) -> kit.Recipe:
+    config = _CONFIG.read_whole(kit.interpolate(_parameters(reading.document)))
     optimizer = _OPTIMIZER.read(config.optimizer)
     path = find_class(config.optimizer, optimizer.name, _OPTIMIZERS)
 
-    def build(place: Section) -> ClassOptimizer:
+    def build(place: kit.Section) -> kit.ClassOptimizer:
         left_out = (*_OPTIMIZER.spellings, *_GROUP.spellings)
-        return class_optimizer(place, path, left_out, rules=decoupled(place))
+        return kit.class_optimizer(place, path, left_out, rules=decoupled(place))
 
     optimizers = [("", build(config.optimizer))]
     for group in optimizer.param_groups:
@@ -83,14 +78,14 @@ _WRITTEN = {
 
 
 def _configs(
-    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
-) -> Iterator[Config]:
+    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     del facts
     for name, arguments in written_schedulers(form):
         options = optimizer.keywords(form.peak)
         if optimizer.name != "decoupled_adamw":
             # DecoupledAdamW does not multiply its weight decay by the rate.
-            options["weight_decay"] = native((optimizer.weight_decay or 0) * form.peak)
+            options["weight_decay"] = kit.native((optimizer.weight_decay or 0) * form.peak)
         label = name.removesuffix("_with_warmup")
         yield {
             "optimizer": {"name": "decoupled_adamw", **options},
@@ -103,13 +98,13 @@ def _configs(
 
 # A config has one scheduler.
 _OF_LISTS = {"last-scheduler-wins": replace(DEFECTS["last-scheduler-wins"], applies=None)}
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "llm-foundry",
     ENTRIES,
     versions=("8c8dd48f7216",),
     upstream="llmfoundry/optim/scheduler.py",
     clock=CLOCK,
     defects={**DEFECTS, **_OF_LISTS},
-    reader=Reader(_read, _matches),
-    writer=Writer(".yaml", _configs, {}, ("adamw", "decoupled_adamw")),
+    reader=kit.Reader(_read, _matches),
+    writer=kit.Writer(".yaml", _configs, {}, ("adamw", "decoupled_adamw")),
 )

@@ -10,35 +10,25 @@ import sympy as sp
 
 from closedform.errors import MissingFactsError
 from closedform.language import Schedule, exact_number, floor_div, floor_mod, t
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, Syntax
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import by_intervals, quotient
-from closedform.recipes.keys import ArgumentKeys, Values, integer, number, section_entries, text
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
+from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine
 
-CLOCK = Clock(Unit.EPOCH)
+CLOCK = kit.Clock(kit.Unit.EPOCH)
 
-ARGUMENTS = ArgumentKeys(
-    accum_iter=integer(1, least=1),
-    batch_size=integer(None),
-    blr=number(None),
-    clip_grad=number(None),
-    epochs=integer(None),
-    layer_decay=number(0.75),
-    lr=number(None),
-    min_lr=number(None),
-    model=text("vit_large_patch16"),
-    momentum=number(None),
-    warmup_epochs=integer(None),
-    weight_decay=number(None),
+ARGUMENTS = kit.ArgumentKeys(
+    accum_iter=kit.integer(1, least=1),
+    batch_size=kit.integer(None),
+    blr=kit.number(None),
+    clip_grad=kit.number(None),
+    epochs=kit.integer(None),
+    layer_decay=kit.number(0.75),
+    lr=kit.number(None),
+    min_lr=kit.number(None),
+    model=kit.text("vit_large_patch16"),
+    momentum=kit.number(None),
+    warmup_epochs=kit.integer(None),
+    weight_decay=kit.number(None),
 )
 
 
@@ -79,49 +69,49 @@ SCRIPTS: Mapping[str, Script] = {
 _DEPTHS = {"vit_base": 12, "vit_large": 24, "vit_huge": 32}
 
 DEFECTS = {
-    "rate-of-the-first-micro-batch": Defect(
+    "rate-of-the-first-micro-batch": kit.Defect(
         "an update has the rate of the first micro-batch of its accumulation",
         "engine_pretrain.py:42",
         lambda arguments: arguments.accum_iter > 1,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "batches-dropped": Defect(
+    "batches-dropped": kit.Defect(
         "the batches of an epoch that do not fill an accumulation make no update",
         "engine_pretrain.py:60",
         lambda arguments: arguments.accum_iter > 1,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "rate-after-the-run": Defect(
+    "rate-after-the-run": kit.Defect(
         "after the run the cosine rises again",
         "util/lr_sched.py:14",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
 
-def _with_script_defaults(arguments: Values, name: str) -> Values:
+def _with_script_defaults(arguments: kit.Values, name: str) -> kit.Values:
     """The arguments with the defaults of a script."""
     defaults = {key: exact_number(value) for key, value in SCRIPTS[name].defaults.items()}
     absent = {key: value for key, value in defaults.items() if getattr(arguments, key) is None}
     return arguments.replace(**absent)
 
 
-def _updates_per_epoch(context: Context, arguments: Values) -> int:
+def _updates_per_epoch(context: kit.Context, arguments: kit.Values) -> int:
     batches = int(context.fact("batches_per_epoch"))
     updates = batches // int(arguments.accum_iter)
     message = f"an epoch of {batches} batches has no update, {arguments.accum_iter} make one"
-    refuse_unless(updates > 0, message, context.where)
+    kit.refuse_unless(updates > 0, message, context.where)
     return updates
 
 
-def _peak(context: Context, arguments: Values) -> sp.Expr:
+def _peak(context: kit.Context, arguments: kit.Values) -> sp.Expr:
     if arguments.lr is not None:
         return arguments.lr
     (world,) = context.numbers.require("world_size", where=context.where)
     return arguments.blr * arguments.batch_size * arguments.accum_iter * world / 256
 
 
-def _rate(context: Context, arguments: Values) -> Schedule:
+def _rate(context: kit.Context, arguments: kit.Values) -> Schedule:
     updates = _updates_per_epoch(context, arguments)
     accumulation, batches = arguments.accum_iter, sp.Integer(context.fact("batches_per_epoch"))
     epoch = t / sp.Integer(updates)
@@ -131,18 +121,18 @@ def _rate(context: Context, arguments: Values) -> Schedule:
     peak, low = _peak(context, arguments) * scale, arguments.min_lr * scale
     warmup = sp.Integer(arguments.warmup_epochs)
     length = arguments.epochs - warmup
-    return by_intervals(
+    return kit.by_intervals(
         "adjust_learning_rate",
         (lambda: peak * epoch / warmup, arguments.warmup_epochs * updates),
-        (lambda: along_cosine(peak, low, quotient(epoch - warmup, length)), None),
+        (lambda: along_cosine(peak, low, kit.quotient(epoch - warmup, length)), None),
     )
 
 
-def _of_class(context: Context, arguments: Values) -> Schedule:
+def _of_class(context: kit.Context, arguments: kit.Values) -> Schedule:
     return _rate(context, _with_script_defaults(arguments, context.path[-1]))
 
 
-def _script(reading: Reading) -> str:
+def _script(reading: kit.Reading) -> str:
     """The script: that of the command line, the fact, or the only one with these flags."""
     name = re.sub("^(main|submitit)_", "", reading.document.program)
     name = reading.context.facts.get("script", name)
@@ -161,16 +151,18 @@ def _script(reading: Reading) -> str:
     )
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     content = document.content
-    return document.syntax is Syntax.ARGUMENTS and (
+    return document.syntax is kit.Syntax.ARGUMENTS and (
         "blr" in content
         or {"accum_iter", "warmup_epochs"} <= set(content)
         or ("warmup_epochs" in content and re.sub("^.*_", "", document.program) in SCRIPTS)
     )
 
 
-def _layers(context: Context, arguments: Values, group: ParamGroup) -> list[ParamGroup]:
+def _layers(
+    context: kit.Context, arguments: kit.Values, group: kit.ParamGroup
+) -> list[kit.ParamGroup]:
     """The groups of the layers below the head, whose rates are smaller by their depth."""
     size = "_".join(arguments.model.split("_")[:2])
     if size not in _DEPTHS or arguments.layer_decay == 1:
@@ -181,7 +173,7 @@ def _layers(context: Context, arguments: Values, group: ParamGroup) -> list[Para
     return [
         replace(
             group,
-            role=Role.NAMED,
+            role=kit.Role.NAMED,
             name=f"layer_{layer}",
             patterns=patterns,
             schedules={
@@ -196,7 +188,7 @@ def _layers(context: Context, arguments: Values, group: ParamGroup) -> list[Para
     ]
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     script = _script(reading)
     arguments = _with_script_defaults(ARGUMENTS.read_whole(reading.document), script)
     context = reading.context
@@ -204,34 +196,34 @@ def _read(reading: Reading) -> Recipe:
         schedule = _rate(context, arguments)
     optimizer = SCRIPTS[script].optimizer
     betas = (0.9, 0.95) if script == "pretrain" else (0.9, 0.999)
-    plan = plan_optimizer(
+    plan = kit.plan_optimizer(
         optimizer,
         {"betas": betas} if optimizer == "AdamW" else {},
         "adamw" if optimizer == "AdamW" else None,
         by_name=False,
     )
     schedules = {"lr": schedule, "weight_decay": constant(arguments.weight_decay)}
-    group = ParamGroup(schedules, plan, Role.DEFAULT)
+    group = kit.ParamGroup(schedules, plan, kit.Role.DEFAULT)
     layers = _layers(context, arguments, group) if script == "finetune" else []
     clip = arguments.clip_grad
     return reading.recipe(
         [group, *([group.without_decay()] if optimizer == "AdamW" else []), *layers],
         clock=CLOCK,
         horizon=arguments.epochs * _updates_per_epoch(context, arguments),
-        clipping=None if clip is None else Clipping(clip),
+        clipping=None if clip is None else kit.Clipping(clip),
         accumulation=arguments.accum_iter,
         values=(arguments,),
         derived={"weight_decay": arguments.weight_decay},
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "mae",
-    section_entries(dict.fromkeys(SCRIPTS, _of_class), {"": ARGUMENTS}),
+    kit.section_entries(dict.fromkeys(SCRIPTS, _of_class), {"": ARGUMENTS}),
     versions=("efb2a8062c20",),
     upstream="util/lr_sched.py, main_pretrain.py, main_finetune.py, main_linprobe.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
     facts=("batches_per_epoch", "lr_scale", "script"),
 )

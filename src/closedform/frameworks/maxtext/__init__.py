@@ -8,41 +8,11 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import Schedule
-from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document
-from closedform.recipes.entries import Context
-from closedform.recipes.forms import (
-    Config,
-    CurveName,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    native,
-    whole,
-)
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import by_intervals
-from closedform.recipes.keys import (
-    OpenKeys,
-    Values,
-    anything,
-    choice,
-    flag,
-    integer,
-    irrelevant,
-    number,
-    section_entries,
-    text,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 _NOT_READ = (
     "beta_fast",
     "beta_slow",
@@ -65,28 +35,28 @@ _NOT_READ = (
     "use_splash_scheduler",
 )
 """Options of ``base.yml`` whose names are like those of an optimizer."""
-CONFIG = OpenKeys(
-    learning_rate=number(3e-5),
-    lr_schedule_type=choice("cosine", "wsd", default="cosine"),
-    wsd_decay_style=choice("linear", "cosine", default="linear"),
-    warmup_steps_fraction=number(0.1),
-    wsd_decay_steps_fraction=number(0.1),
-    learning_rate_final_fraction=number(0.1),
-    learning_rate_schedule_steps=integer(-1),
-    steps=integer(None),
-    opt_type=text("adamw"),
-    adam_b1=number(0.9),
-    adam_b2=number(0.95),
-    adam_eps=number(1e-8),
-    adam_eps_root=number(0),
-    adam_weight_decay=number(0.1),
-    adamw_mask=anything(()),
-    muon_beta=number(0.95),
-    muon_weight_decay=number(0),
-    gradient_clipping_threshold=number(1.0),
-    gradient_accumulation_steps=integer(1),
-    skip_step_on_spikes=flag(False),
-    **{name: irrelevant() for name in _NOT_READ},
+CONFIG = kit.OpenKeys(
+    learning_rate=kit.number(3e-5),
+    lr_schedule_type=kit.choice("cosine", "wsd", default="cosine"),
+    wsd_decay_style=kit.choice("linear", "cosine", default="linear"),
+    warmup_steps_fraction=kit.number(0.1),
+    wsd_decay_steps_fraction=kit.number(0.1),
+    learning_rate_final_fraction=kit.number(0.1),
+    learning_rate_schedule_steps=kit.integer(-1),
+    steps=kit.integer(None),
+    opt_type=kit.text("adamw"),
+    adam_b1=kit.number(0.9),
+    adam_b2=kit.number(0.95),
+    adam_eps=kit.number(1e-8),
+    adam_eps_root=kit.number(0),
+    adam_weight_decay=kit.number(0.1),
+    adamw_mask=kit.anything(()),
+    muon_beta=kit.number(0.95),
+    muon_weight_decay=kit.number(0),
+    gradient_clipping_threshold=kit.number(1.0),
+    gradient_accumulation_steps=kit.integer(1),
+    skip_step_on_spikes=kit.flag(False),
+    **{name: kit.irrelevant() for name in _NOT_READ},
 )
 """The options, with the values of ``base.yml``."""
 _FORMER = {"cosine_learning_rate_final_fraction": "learning_rate_final_fraction"}
@@ -94,41 +64,41 @@ _FORMER = {"cosine_learning_rate_final_fraction": "learning_rate_final_fraction"
 _OWN = ("learning_rate_schedule_steps", "warmup_steps_fraction", "per_device_batch_size")
 
 DEFECTS = {
-    "zero-after-schedule": Defect(
+    "zero-after-schedule": kit.Defect(
         "a run that is longer than its schedule goes on at rate 0",
         "src/maxtext/utils/maxtext_utils.py:2346",
         lambda config: config.steps > config.learning_rate_schedule_steps,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "last-update-final": Defect(
+    "last-update-final": kit.Defect(
         "the last update has the final rate, so that the decay is one update shorter",
         "src/maxtext/utils/maxtext_utils.py:2302",
         lambda config: _phases(config)[1] > 1,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "peak-after-line": Defect(
+    "peak-after-line": kit.Defect(
         "a linear decay of one update leaves the rate at the peak",
         "src/maxtext/utils/maxtext_utils.py:2340",
         lambda config: _kind(config) == "wsd-linear" and _phases(config)[1] == 1,
         documented="the final rate, which a cosine of one update has",
         classes=("wsd-linear",),
     ),
-    "skipped-steps": Defect(
+    "skipped-steps": kit.Defect(
         "updates with a spike of the loss are skipped, and count as updates",
         "src/maxtext/optimizers/optimizers.py:231",
         lambda config: config.skip_step_on_spikes,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }
 
 
-def _kind(config: Values) -> str:
+def _kind(config: kit.Values) -> str:
     is_stable = config.lr_schedule_type == "wsd"
     return f"wsd-{config.wsd_decay_style}" if is_stable else str(config.lr_schedule_type)
 
 
-def _phases(config: Values) -> tuple[int, int]:
+def _phases(config: kit.Values) -> tuple[int, int]:
     """The updates of the warmup and of the decay, rounded down in floats as MaxText does."""
     total: int = config.learning_rate_schedule_steps
     warmup = int(total * float(config.warmup_steps_fraction))
@@ -137,12 +107,12 @@ def _phases(config: Values) -> tuple[int, int]:
     return warmup, int(total * float(config.wsd_decay_steps_fraction))
 
 
-def _with_lengths(context: Context, config: Values) -> Values:
+def _with_lengths(context: kit.Context, config: kit.Values) -> kit.Values:
     """The options with the lengths of the run and of the schedule, of which -1 is the other one."""
     steps, total = config.steps, config.learning_rate_schedule_steps
     if steps is None:
         run = context.facts.get("steps")
-        facts = context.numbers if run is None else Facts(total_updates=run)
+        facts = context.numbers if run is None else kit.Facts(total_updates=run)
         (fact,) = facts.require("total_updates", where=config.origin.document.place("steps"))
         steps = int(fact)
     if steps == total == -1:
@@ -170,7 +140,7 @@ _DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr, sp.Expr, int], sp.Expr]] = {
 }
 
 
-def _rate(context: Context, config: Values) -> Schedule:
+def _rate(context: kit.Context, config: kit.Values) -> Schedule:
     config = _with_lengths(context, config)
     kind, peak = _kind(config), config.learning_rate
     parts = config.warmup_steps_fraction, config.wsd_decay_steps_fraction
@@ -187,7 +157,7 @@ def _rate(context: Context, config: Values) -> Schedule:
         last = peak
     begin = total - length
     after = None if config.steps <= total else count.first_from(total)
-    return by_intervals(
+    return kit.by_intervals(
         kind,
         (lambda: peak * count.n / warmup, count.first_from(warmup)),
         (lambda: peak, count.first_from(begin) if length else after),
@@ -196,30 +166,30 @@ def _rate(context: Context, config: Values) -> Schedule:
     )
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     content = document.content
     return any(key in content for key in _OWN) and (
         "learning_rate" in content or "steps" in content
     )
 
 
-def _options(reading: Reading) -> Section:
+def _options(reading: kit.Reading) -> kit.Section:
     """The options under their present names, over those of the facts."""
     # Words in capitals are variables of a shell.
     content = {
         key: value for key, value in reading.document.content.items() if not str(key).isupper()
     }
     former = {name: content.pop(key) for key, name in _FORMER.items() if key in content}
-    return Section(reading.document, {**reading.facts.defaults, **former, **content})
+    return kit.Section(reading.document, {**reading.facts.defaults, **former, **content})
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     options = CONFIG.read(_options(reading))
     config = _with_lengths(reading.context, options)
     with options.origin.locate_errors("lr_schedule_type"):
         rate = _rate(reading.context, config)
     plan, decay = _optimizer(config)
-    group = ParamGroup({"lr": rate, "weight_decay": constant(decay)}, plan, Role.DEFAULT)
+    group = kit.ParamGroup({"lr": rate, "weight_decay": constant(decay)}, plan, kit.Role.DEFAULT)
     mask = config.adamw_mask
     no_decay = [str(pattern) for pattern in mask] if isinstance(mask, list | tuple) else []
     threshold = config.gradient_clipping_threshold
@@ -227,26 +197,26 @@ def _read(reading: Reading) -> Recipe:
         [group, *([group.without_decay(no_decay)] if no_decay else [])],
         clock=CLOCK,
         horizon=config.steps,
-        clipping=Clipping(threshold) if threshold > 0 else None,
+        clipping=kit.Clipping(threshold) if threshold > 0 else None,
         accumulation=config.gradient_accumulation_steps,
         values=(config,),
         derived={"lr": config.learning_rate},
     )
 
 
-def _optimizer(config: Values) -> tuple[OptimizerPlan, Any]:
+def _optimizer(config: kit.Values) -> tuple[kit.OptimizerPlan, Any]:
     """The optimizer, and its weight decay."""
     name = config.opt_type
     place = config.origin.document.place("opt_type")
     if name == "sgd":
-        return plan_optimizer("sgd", {}, where=place), 0
+        return kit.plan_optimizer("sgd", {}, where=place), 0
     if name == "muon":
-        plan = plan_optimizer("muon", {"momentum": config.muon_beta}, where=place)
+        plan = kit.plan_optimizer("muon", {"momentum": config.muon_beta}, where=place)
         return plan, config.muon_weight_decay
     arguments = {"betas": (config.adam_b1, config.adam_b2), "eps": config.adam_eps}
     if config.adam_eps_root:
         arguments["eps_root"] = config.adam_eps_root
-    return plan_optimizer(name, arguments, where=place), config.adam_weight_decay
+    return kit.plan_optimizer(name, arguments, where=place), config.adam_weight_decay
 
 
 def _part(length: int, total: int) -> float:
@@ -259,50 +229,52 @@ def _part(length: int, total: int) -> float:
 
 
 def _configs(
-    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
-) -> Iterator[Config]:
+    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     """The phases of a config are parts of the schedule, rounded down."""
     del facts
-    if form.curve not in (CurveName.COSINE, CurveName.LINEAR, CurveName.CONSTANT):
+    if form.curve not in (kit.CurveName.COSINE, kit.CurveName.LINEAR, kit.CurveName.CONSTANT):
         return
     beta1, beta2 = optimizer.betas() or [0.9, 0.95]
     config: dict[str, Any] = {
         "opt_type": "sgd" if optimizer.name == "sgd" else "adamw",
-        "learning_rate": native(form.peak),
-        "learning_rate_final_fraction": native(form.low / form.peak) if form.peak != 0 else 0.0,
+        "learning_rate": kit.native(form.peak),
+        "learning_rate_final_fraction": kit.native(form.low / form.peak) if form.peak != 0 else 0.0,
         "steps": form.total,
         "adam_b1": beta1,
         "adam_b2": beta2,
-        "adam_eps": native(optimizer.values.get("eps", 1e-8)),
-        "adam_weight_decay": native(optimizer.weight_decay or 0),
-        "gradient_clipping_threshold": native(optimizer.clipping or 0),
+        "adam_eps": kit.native(optimizer.values.get("eps", 1e-8)),
+        "adam_weight_decay": kit.native(optimizer.weight_decay or 0),
+        "gradient_clipping_threshold": kit.native(optimizer.clipping or 0),
     }
     groups = [group for group in optimizer.groups if group.weight_decay == 0]
     if no_decay := [pattern for group in groups for pattern in group.patterns]:
         config["adamw_mask"] = no_decay
-    warmup = whole(form.warmup())
+    warmup = kit.nearest_integer(form.warmup())
     # The last update of the decay has the final rate.
-    total = form.total if form.curve is CurveName.CONSTANT else whole(form.end) + 1
+    total = (
+        form.total if form.curve is kit.CurveName.CONSTANT else kit.nearest_integer(form.end) + 1
+    )
     if total < 1:
         return
     config["learning_rate_schedule_steps"] = total
     config["warmup_steps_fraction"] = _part(warmup, total)
-    if form.curve is CurveName.COSINE and not form.has_plateau:
+    if form.curve is kit.CurveName.COSINE and not form.has_plateau:
         yield {**config, "lr_schedule_type": "cosine"}
         return
-    decay = 0 if form.curve is CurveName.CONSTANT else total - whole(form.begin)
-    style = "cosine" if form.curve is CurveName.COSINE else "linear"
+    decay = 0 if form.curve is kit.CurveName.CONSTANT else total - kit.nearest_integer(form.begin)
+    style = "cosine" if form.curve is kit.CurveName.COSINE else "linear"
     part = {"wsd_decay_steps_fraction": _part(decay, total), "wsd_decay_style": style}
     yield {**config, "lr_schedule_type": "wsd", **part}
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "maxtext",
-    section_entries(dict.fromkeys(_DECAYS, _rate), {"": CONFIG}, style=_kind),
+    kit.section_entries(dict.fromkeys(_DECAYS, _rate), {"": CONFIG}, style=_kind),
     versions=("e591f30cbbf2",),
     upstream="src/maxtext/utils/maxtext_utils.py, src/maxtext/configs/base.yml",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
-    writer=Writer(".yaml", _configs, {}, ("adamw", "sgd")),
+    reader=kit.Reader(_read, _matches),
+    writer=kit.Writer(".yaml", _configs, {}, ("adamw", "sgd")),
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from closedform.frameworks.megatron.reader import READER
 from closedform.frameworks.megatron.schedules import CLOCK, DEFECTS, SCHEDULES
 from closedform.frameworks.megatron.writer import WRITER
-from closedform.recipes.framework import Framework
+from closedform.recipes import kit
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "megatron",
     SCHEDULES,
     versions=("d98e8a64ddf3", "core_v0.19.0"),

@@ -12,15 +12,7 @@ import sympy as sp
 from closedform.frameworks.megatron.ramp import BatchStage, along_samples, read_ramp, updates_of
 from closedform.frameworks.megatron.schedules import CLOCK, FLAGS, decay, rate
 from closedform.language import Schedule
-from closedform.recipes.clock import Clock, Facts
-from closedform.recipes.document import Document, Syntax
-from closedform.recipes.entries import Context
-from closedform.recipes.keys import ScheduleOfSections, Values
-from closedform.recipes.optimizer_classes import fused_adam
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section, calls, whole
+from closedform.recipes import kit
 
 ARGUMENTS = "MODEL_ARGS"
 """The key of the flags in the YAML files of Megatron's tests."""
@@ -67,19 +59,19 @@ class MegatronRun:
     updates: int
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     content = document.content
     if document.python is not None:
         return any(
             call.name.rpartition(".")[2] in ("SchedulerConfig", *_MADE)
-            for call in calls(document.values)
+            for call in kit.calls(document.values)
         )
     if ARGUMENTS in content:
         return True
     if isinstance(content.get("scheduler"), dict) and isinstance(content.get("train"), dict):
         return "train_iters" in content["train"] or "train_samples" in content["train"]
     # On a command line, underscores mean ms-swift.
-    is_line = document.syntax is Syntax.ARGUMENTS
+    is_line = document.syntax is kit.Syntax.ARGUMENTS
     names = {str(key) if is_line else str(key).replace("_", "-") for key in content}
     return "lr" in names and bool(
         names & {"train-iters", "train-samples", "global-batch-size", "lr-warmup-samples"}
@@ -98,31 +90,31 @@ def _normal(content: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _flags(document: Document) -> Section:
+def _flags(document: kit.Document) -> kit.Section:
     """The flags of a command line, of ``MODEL_ARGS``, or of the sections of Megatron-Bridge."""
     if document.python is not None:
         return _from_python(document)
-    config = whole(document)
+    config = kit.document_section(document)
     if ARGUMENTS in config:
         flags = config.section(ARGUMENTS)
-        return Section(document, _normal(flags.content), ARGUMENTS)
+        return kit.Section(document, _normal(flags.content), ARGUMENTS)
     if any(isinstance(config.content.get(name), Mapping) for name in _SECTIONS):
         contents: dict[str, Any] = {}
         for name in _SECTIONS:
             contents |= _normal(config.section(name).content)
-        return Section(document, contents)
-    return Section(document, _normal(config.content))
+        return kit.Section(document, contents)
+    return kit.Section(document, _normal(config.content))
 
 
-def _is_bridge(document: Document) -> bool:
+def _is_bridge(document: kit.Document) -> bool:
     content = document.content
     return document.python is not None or isinstance(content.get("scheduler"), Mapping)
 
 
-def _from_python(document: Document) -> Section:
+def _from_python(document: kit.Document) -> kit.Section:
     """The fields of Megatron-Bridge's config classes, or of the functions that make two of them."""
     flags: dict[str, Any] = {}
-    for call in calls(document.values):
+    for call in kit.calls(document.values):
         name = call.name.rpartition(".")[2]
         if name in _MADE:
             flags |= {**_MADE[name], **{_RENAMED.get(k, k): v for k, v in call.kwargs.items()}}
@@ -135,14 +127,14 @@ def _from_python(document: Document) -> Section:
             "the file calls none of Megatron-Bridge's config classes", "", ", ".join(_CONFIGS)
         )
     flags.pop("precision", None)
-    return Section(document, _normal(flags))
+    return kit.Section(document, _normal(flags))
 
 
 def _tenth(rate: Any) -> Any:
     return rate / 10 if isinstance(rate, int | float) else rate
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     flags = FLAGS.read(_flags(reading.document))
     if "rampup_batch_size" in flags and "step_batch_size_schedule" in flags:
         raise flags.error("only one of the ramps of the batch size may be given")
@@ -155,13 +147,13 @@ def _read(reading: Reading) -> Recipe:
 
 
 def recipe_of(
-    reading: Reading,
-    flags: Values,
+    reading: kit.Reading,
+    flags: kit.Values,
     run: MegatronRun,
-    clock: Clock,
+    clock: kit.Clock,
     values: Sequence[object],
     derived_facts: Mapping[str, Any] | None = None,
-) -> Recipe:
+) -> kit.Recipe:
     """Returns the recipe of flags that have the numbers of their run.
 
     Args:
@@ -178,7 +170,7 @@ def recipe_of(
         "lr": _build_schedule(rate, context, flags, run, "lr"),
         "weight_decay": _build_schedule(decay, context, flags, run, "weight_decay"),
     }
-    group = ParamGroup(schedules, plan, Role.DEFAULT)
+    group = kit.ParamGroup(schedules, plan, kit.Role.DEFAULT)
     return reading.recipe(
         [
             group,
@@ -187,14 +179,14 @@ def recipe_of(
         ],
         clock=clock,
         horizon=run.updates,
-        clipping=Clipping(flags.clip_grad) if flags.clip_grad > 0 else None,
+        clipping=kit.Clipping(flags.clip_grad) if flags.clip_grad > 0 else None,
         accumulation=None,
         values=values,
         derived=derived_facts,
     )
 
 
-def _run(flags: Values, facts: Facts) -> tuple[MegatronRun, Values]:
+def _run(flags: kit.Values, facts: kit.Facts) -> tuple[MegatronRun, kit.Values]:
     """The length of the run and its batch sizes, and the flags with both."""
     missing: list[str] = []
 
@@ -243,7 +235,7 @@ def _run(flags: Values, facts: Facts) -> tuple[MegatronRun, Values]:
     )
 
 
-def by_bridge(flags: Values, run: MegatronRun) -> Values:
+def by_bridge(flags: kit.Values, run: MegatronRun) -> kit.Values:
     """Returns the flags by the rules of Megatron-Bridge.
 
     Its horizon may be another one, and a warmup that is longer is cut.
@@ -278,7 +270,11 @@ def by_bridge(flags: Values, run: MegatronRun) -> Values:
 
 
 def _build_schedule(
-    curve: ScheduleOfSections, context: Context, flags: Values, run: MegatronRun, key: str
+    curve: kit.ScheduleOfSections,
+    context: kit.Context,
+    flags: kit.Values,
+    run: MegatronRun,
+    key: str,
 ) -> Schedule:
     with flags.origin.locate_errors("lr" if key == "lr" else "weight-decay"):
         schedule = curve(context, flags)
@@ -286,8 +282,8 @@ def _build_schedule(
 
 
 def _decoupled_groups(
-    flags: Values, run: MegatronRun, context: Context, default: ParamGroup
-) -> list[ParamGroup]:
+    flags: kit.Values, run: MegatronRun, context: kit.Context, default: kit.ParamGroup
+) -> list[kit.ParamGroup]:
     """The group of the input and output layers, where it has its own rate."""
     if flags.decoupled_lr is None:
         return []
@@ -296,11 +292,11 @@ def _decoupled_groups(
     context = replace(context, facts={**context.facts, "param_group": ends})
     schedules = {**default.schedules, "lr": _build_schedule(rate, context, flags, run, "lr")}
     patterns = ("is_embedding_or_output_parameter",)
-    role = Role.EMBEDDING_AND_OUTPUT
-    return [ParamGroup(schedules, default.optimizer, role, "decoupled_lr", patterns)]
+    role = kit.Role.EMBEDDING_AND_OUTPUT
+    return [kit.ParamGroup(schedules, default.optimizer, role, "decoupled_lr", patterns)]
 
 
-def _optimizer(flags: Values) -> OptimizerPlan:
+def _optimizer(flags: kit.Values) -> kit.OptimizerPlan:
     name, source = flags.optimizer, flags.origin.document.source
     if name == "adam":
         arguments = {
@@ -308,13 +304,15 @@ def _optimizer(flags: Values) -> OptimizerPlan:
             "eps": flags.adam_eps,
             "adam_w_mode": flags.decoupled_weight_decay,
         }
-        return plan_optimizer(name, arguments, fused_adam, source)
+        return kit.plan_optimizer(name, arguments, kit.fused_adam, source)
     if name == "sgd":
-        return plan_optimizer(name, {"momentum": flags.sgd_momentum}, None, source)
+        return kit.plan_optimizer(name, {"momentum": flags.sgd_momentum}, None, source)
     if name == "lion":
-        return plan_optimizer(name, {"betas": (flags.lion_beta1, flags.lion_beta2)}, None, source)
+        return kit.plan_optimizer(
+            name, {"betas": (flags.lion_beta1, flags.lion_beta2)}, None, source
+        )
     # Their steps depend on how the matrices are split over processes.
-    return plan_optimizer(f"megatron {name}", {}, None, source)
+    return kit.plan_optimizer(f"megatron {name}", {}, None, source)
 
 
-READER = Reader(_read, _matches)
+READER = kit.Reader(_read, _matches)

@@ -11,32 +11,11 @@ from dataclasses import dataclass
 import sympy as sp
 
 from closedform.language import Schedule, exact_number, t
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.entries import Context
-from closedform.recipes.intervals import (
-    UndefinedError,
-    by_intervals,
-    first_after,
-    power_quotient,
-    quotient,
-)
-from closedform.recipes.keys import (
-    FlagKeys,
-    Values,
-    choice,
-    flag,
-    integer,
-    irrelevant,
-    number,
-    section_entries,
-    text,
-)
+from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_half_exponential, along_line
 
 # num_steps of OptimizerParamScheduler grows by the global batch size at each step.
-CLOCK = Clock(Unit.SAMPLE)
+CLOCK = kit.Clock(kit.Unit.SAMPLE)
 STYLES = ("constant", "linear", "cosine", "inverse-square-root", "WSD")
 TAILS = ("linear", "cosine", "exponential", "minus_sqrt")
 WEIGHT_DECAY_STYLES = ("constant", "linear", "cosine")
@@ -80,113 +59,113 @@ _WITHOUT_EFFECT = (
     "yarn_beta_fast",
     "yarn_beta_slow",
 )
-FLAGS = FlagKeys(
-    lr=number(None),
-    lr_decay_style=choice(*STYLES, default="linear"),
-    global_batch_size=integer(None, may_be_open=True),
-    min_lr=number(0),
-    train_iters=integer(None, may_be_open=True),
-    train_samples=integer(None, may_be_open=True),
-    lr_decay_iters=number(None),
-    lr_decay_samples=number(None),
-    lr_warmup_iters=number(0),
-    lr_warmup_samples=number(0),
-    lr_warmup_fraction=number(None),
-    lr_warmup_init=number(0),
-    lr_wsd_decay_iters=number(None),
-    lr_wsd_decay_samples=number(None),
-    lr_wsd_decay_style=text("exponential"),
-    weight_decay=number(0.01),
-    weight_decay_incr_style=choice(*WEIGHT_DECAY_STYLES, default="constant"),
-    start_weight_decay=number(None),
-    end_weight_decay=number(None),
-    adam_beta1=number(0.9),
-    adam_beta2=number(0.999),
-    adam_eps=number(1e-8),
-    clip_grad=number(1),
-    decoupled_lr=number(None),
-    decoupled_min_lr=number(None),
-    decoupled_weight_decay=flag(True),
-    lion_beta1=number(0.95),
-    lion_beta2=number(0.98),
-    max_steps=integer(None),
-    optimizer=choice(*OPTIMIZERS, default="adam"),
-    seq_length=integer(None, may_be_open=True),
-    sgd_momentum=number(0.9),
-    step_batch_size_schedule=text(None),
-    use_checkpoint_opt_param_scheduler=flag(False),
-    **dict.fromkeys(_WITHOUT_EFFECT, irrelevant()),
+FLAGS = kit.FlagKeys(
+    lr=kit.number(None),
+    lr_decay_style=kit.choice(*STYLES, default="linear"),
+    global_batch_size=kit.integer(None, may_be_open=True),
+    min_lr=kit.number(0),
+    train_iters=kit.integer(None, may_be_open=True),
+    train_samples=kit.integer(None, may_be_open=True),
+    lr_decay_iters=kit.number(None),
+    lr_decay_samples=kit.number(None),
+    lr_warmup_iters=kit.number(0),
+    lr_warmup_samples=kit.number(0),
+    lr_warmup_fraction=kit.number(None),
+    lr_warmup_init=kit.number(0),
+    lr_wsd_decay_iters=kit.number(None),
+    lr_wsd_decay_samples=kit.number(None),
+    lr_wsd_decay_style=kit.text("exponential"),
+    weight_decay=kit.number(0.01),
+    weight_decay_incr_style=kit.choice(*WEIGHT_DECAY_STYLES, default="constant"),
+    start_weight_decay=kit.number(None),
+    end_weight_decay=kit.number(None),
+    adam_beta1=kit.number(0.9),
+    adam_beta2=kit.number(0.999),
+    adam_eps=kit.number(1e-8),
+    clip_grad=kit.number(1),
+    decoupled_lr=kit.number(None),
+    decoupled_min_lr=kit.number(None),
+    decoupled_weight_decay=kit.flag(True),
+    lion_beta1=kit.number(0.95),
+    lion_beta2=kit.number(0.98),
+    max_steps=kit.integer(None),
+    optimizer=kit.choice(*OPTIMIZERS, default="adam"),
+    seq_length=kit.integer(None, may_be_open=True),
+    sgd_momentum=kit.number(0.9),
+    step_batch_size_schedule=kit.text(None),
+    use_checkpoint_opt_param_scheduler=kit.flag(False),
+    **dict.fromkeys(_WITHOUT_EFFECT, kit.irrelevant()),
 )
 """The flags near the optimizer and its schedules, with the defaults of Megatron-LM."""
 
 
-def _has_warmup(flags: Values) -> bool:
+def _has_warmup(flags: kit.Values) -> bool:
     return bool(flags.lr_warmup_iters or flags.lr_warmup_samples or flags.lr_warmup_fraction)
 
 
 _SCHEDULER = "megatron/core/optimizer_param_scheduler.py"
 DEFECTS = {
-    "weight-decay-of-scheduler": Defect(
+    "weight-decay-of-scheduler": kit.Defect(
         "the scheduler's start_weight_decay replaces the optimizer's weight_decay",
         f"{_SCHEDULER}:300",
         lambda flags: (
             "weight_decay" in flags and flags.start_weight_decay not in (None, flags.weight_decay)
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "inverse-square-root-falls": Defect(
+    "inverse-square-root-falls": kit.Defect(
         "inverse-square-root falls to the minimum at once after the horizon",
         f"{_SCHEDULER}:240",
         lambda flags: flags.lr_decay_style == "inverse-square-root",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("inverse-square-root",),
     ),
-    "inverse-square-root-of-samples": Defect(
+    "inverse-square-root-of-samples": kit.Defect(
         "inverse-square-root without a warmup divides by the root of the number of samples",
         f"{_SCHEDULER}:245",
         lambda flags: flags.lr_decay_style == "inverse-square-root" and not _has_warmup(flags),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("inverse-square-root",),
     ),
-    "constant-has-no-end": Defect(
+    "constant-has-no-end": kit.Defect(
         "constant ignores the horizon and the minimum",
         f"{_SCHEDULER}:236",
         lambda flags: flags.lr_decay_style == "constant",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("constant",),
     ),
-    "warmup-start-ignored": Defect(
+    "warmup-start-ignored": kit.Defect(
         "the warmup start is ignored without a warmup",
         f"{_SCHEDULER}:230",
         lambda flags: bool(flags.lr_warmup_init) and not _has_warmup(flags),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=STYLES,
     ),
-    "tail-in-the-warmup": Defect(
+    "tail-in-the-warmup": kit.Defect(
         "a WSD decay that would begin inside the warmup starts late: the rate jumps",
         f"{_SCHEDULER}:263",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("WSD",),
     ),
-    "from-checkpoint": Defect(
+    "from-checkpoint": kit.Defect(
         "a checkpoint that is loaded replaces the numbers of the schedules",
         f"{_SCHEDULER}:338",
         lambda flags: flags.use_checkpoint_opt_param_scheduler,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "ramp-ignored": Defect(
+    "ramp-ignored": kit.Defect(
         "rampup-batch-size has no effect since April 2026",
         "megatron/training/config/training_config.py:20",
         lambda flags: "rampup_batch_size" in flags,
         classes=(),
     ),
-    "own-multiplier": Defect(
+    "own-multiplier": kit.Defect(
         "lr-mult-router is a multiplier of the training script of elastification",
         "megatron/elastification/arguments.py:99",
         lambda flags: "lr_mult_router" in flags,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }
@@ -221,24 +200,24 @@ class MegatronNumbers:
 
 def check(plan: MegatronNumbers, where: str) -> None:
     """Raises DefinitionError if the constructor of the scheduler would refuse the numbers."""
-    refuse_unless(plan.low >= 0, f"the minimum must be at least 0, got {plan.low}", where)
-    refuse_unless(
+    kit.refuse_unless(plan.low >= 0, f"the minimum must be at least 0, got {plan.low}", where)
+    kit.refuse_unless(
         plan.peak >= plan.low,
         f"the minimum {plan.low} must not be above the peak {plan.peak}",
         where,
     )
-    refuse_unless(
+    kit.refuse_unless(
         plan.first <= plan.peak,
         f"the first rate {plan.first} must not be above the peak {plan.peak}",
         where,
     )
-    refuse_unless(plan.total > 0, f"the horizon must be above 0, got {plan.total}", where)
-    refuse_unless(
+    kit.refuse_unless(plan.total > 0, f"the horizon must be above 0, got {plan.total}", where)
+    kit.refuse_unless(
         plan.warmup < plan.total,
         f"the warmup {plan.warmup} must be shorter than the horizon {plan.total}",
         where,
     )
-    refuse_unless(
+    kit.refuse_unless(
         plan.style != "WSD" or plan.tail is not None, "WSD needs the length of its decay", where
     )
 
@@ -251,18 +230,18 @@ def learning_rate(plan: MegatronNumbers) -> Schedule:
     # 10^-9 instead of 0 for the interval that is empty without a warmup.
     rise = plan.first + (plan.peak - plan.first) * n / max(plan.warmup, sp.S.One / 10**9)
     # num_steps <= warmup: update n = W is still in the warmup, at the peak.
-    warm = (lambda: rise, first_after(plan.warmup / step) if plan.warmup > 0 else 0)
+    warm = (lambda: rise, kit.first_after(plan.warmup / step) if plan.warmup > 0 else 0)
     if plan.style == "constant":
-        return by_intervals("constant", warm, (lambda: plan.peak, None))
-    end = first_after(plan.total / step)
+        return kit.by_intervals("constant", warm, (lambda: plan.peak, None))
+    end = kit.first_after(plan.total / step)
     after = (lambda: plan.low, None)
     if plan.style == "WSD":
         tail = plan.tail or sp.S.Zero
-        begin = first_after((plan.total - tail) / step)
+        begin = kit.first_after((plan.total - tail) / step)
         # A WSD decay that begins inside the warmup starts at its end: the rate jumps there.
         flat = (lambda: plan.peak, min(begin, end))
-        return by_intervals("WSD", warm, flat, (lambda: _tail(plan, n, tail), end), after)
-    return by_intervals(plan.style, warm, (lambda: _decay(plan, n), end), after)
+        return kit.by_intervals("WSD", warm, flat, (lambda: _tail(plan, n, tail), end), after)
+    return kit.by_intervals(plan.style, warm, (lambda: _decay(plan, n), end), after)
 
 
 def _decay(plan: MegatronNumbers, n: sp.Expr) -> sp.Expr:
@@ -271,14 +250,14 @@ def _decay(plan: MegatronNumbers, n: sp.Expr) -> sp.Expr:
         root = sp.sqrt(max(plan.warmup, sp.S.One)) / sp.sqrt(sp.Max(n, 1))
         return sp.Max(plan.low, plan.peak * root)
     if plan.style not in STYLES:
-        raise UndefinedError(f"the style {plan.style!r} is not one of {', '.join(STYLES)}")
-    progress = quotient(n - plan.warmup, plan.total - plan.warmup)
+        raise kit.UndefinedError(f"the style {plan.style!r} is not one of {', '.join(STYLES)}")
+    progress = kit.quotient(n - plan.warmup, plan.total - plan.warmup)
     along = along_line if plan.style == "linear" else along_cosine
     return along(plan.peak, plan.low, progress)
 
 
 def _tail(plan: MegatronNumbers, n: sp.Expr, length: sp.Expr) -> sp.Expr:
-    progress = quotient(n - plan.total + length, length)
+    progress = kit.quotient(n - plan.total + length, length)
     match plan.tail_style:
         case "linear":
             return along_line(plan.peak, plan.low, progress)
@@ -287,9 +266,11 @@ def _tail(plan: MegatronNumbers, n: sp.Expr, length: sp.Expr) -> sp.Expr:
         case "exponential":
             return along_half_exponential(plan.peak, plan.low, progress)
         case "minus_sqrt":
-            root = power_quotient(n - plan.total + length, length, sp.S.Half)
+            root = kit.power_quotient(n - plan.total + length, length, sp.S.Half)
             return along_line(plan.peak, plan.low, root)
-    raise UndefinedError(f"the decay style {plan.tail_style!r} is not one of {', '.join(TAILS)}")
+    raise kit.UndefinedError(
+        f"the decay style {plan.tail_style!r} is not one of {', '.join(TAILS)}"
+    )
 
 
 def weight_decay(
@@ -298,14 +279,14 @@ def weight_decay(
     """Returns the weight decay of a style: constant, linear or cosine, ``last`` after ``total``."""
     after = (lambda: last, None)
     if style == "constant":
-        return by_intervals("constant", after)
-    end = first_after(total / per_update)
+        return kit.by_intervals("constant", after)
+    end = kit.first_after(total / per_update)
     # The weight decay has no warmup: it grows from update 0 on, to the length of the run and not of
     # the decay.
     progress = t * per_update / total
     if style == "linear":
-        return by_intervals("linear", (lambda: along_line(first, last, progress), end), after)
-    return by_intervals("cosine", (lambda: along_cosine(first, last, progress), end), after)
+        return kit.by_intervals("linear", (lambda: along_line(first, last, progress), end), after)
+    return kit.by_intervals("cosine", (lambda: along_cosine(first, last, progress), end), after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,9 +300,9 @@ class _Lengths:
     tail: sp.Expr | None
 
 
-def _lengths(flags: Values, context: Context) -> _Lengths:
+def _lengths(flags: kit.Values, context: kit.Context) -> _Lengths:
     size = flags.global_batch_size
-    facts = context.numbers if size is None else Facts(global_batch_size=size)
+    facts = context.numbers if size is None else kit.Facts(global_batch_size=size)
     batch = CLOCK.per_update(facts)
     if (flags.train_iters is None) == (flags.train_samples is None):
         raise flags.error("exactly one of --train-iters and --train-samples must be given")
@@ -361,7 +342,7 @@ def _lengths(flags: Values, context: Context) -> _Lengths:
     return _Lengths(batch, run, decay, warmup, None if last is None else last * factor)
 
 
-def rate(context: Context, flags: Values) -> Schedule:
+def rate(context: kit.Context, flags: kit.Values) -> Schedule:
     """Returns the learning rate; the fact ``param_group`` may have ``max_lr`` and ``min_lr``."""
     lengths = _lengths(flags, context)
     if flags.lr is None:
@@ -387,7 +368,7 @@ def rate(context: Context, flags: Values) -> Schedule:
     return learning_rate(plan(exact_number(peak), exact_number(low)))
 
 
-def decay(context: Context, flags: Values) -> Schedule:
+def decay(context: kit.Context, flags: kit.Values) -> Schedule:
     """Returns the weight decay; the fact ``param_group`` may have its ends and ``wd_mult``."""
     style = flags.weight_decay_incr_style
     lengths = _lengths(flags, context)
@@ -411,13 +392,13 @@ def decay(context: Context, flags: Values) -> Schedule:
 
 
 SCHEDULES = {
-    **section_entries(
+    **kit.section_entries(
         dict.fromkeys(STYLES, rate),
         {"": FLAGS},
         lambda flags: str(flags.lr_decay_style),
         DEFECTS,
     ),
-    **section_entries(
+    **kit.section_entries(
         {f"wd-{name}": decay for name in WEIGHT_DECAY_STYLES},
         {"": FLAGS},
         lambda flags: f"wd-{flags.weight_decay_incr_style}",

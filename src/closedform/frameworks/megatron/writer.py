@@ -7,31 +7,26 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.recipes.forms import (
-    Config,
-    CurveName,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    native,
-    whole,
-)
-from closedform.recipes.recipe import Role
+from closedform.recipes import kit
 
-_STYLES = {CurveName.LINEAR: "linear", CurveName.COSINE: "cosine", CurveName.CONSTANT: "constant"}
-_TAILS = {**_STYLES, CurveName.EXPONENTIAL: "exponential", CurveName.ROOT: "minus_sqrt"}
+_STYLES = {
+    kit.CurveName.LINEAR: "linear",
+    kit.CurveName.COSINE: "cosine",
+    kit.CurveName.CONSTANT: "constant",
+}
+_TAILS = {**_STYLES, kit.CurveName.EXPONENTIAL: "exponential", kit.CurveName.ROOT: "minus_sqrt"}
 """The decays after a constant phase."""
 
 
-def _optimizer(optimizer: Optimizer) -> dict[str, Any]:
-    flags: dict[str, Any] = {"clip-grad": native(optimizer.clipping or 0)}
+def _optimizer(optimizer: kit.Optimizer) -> dict[str, Any]:
+    flags: dict[str, Any] = {"clip-grad": kit.native(optimizer.clipping or 0)}
     if optimizer.weight_decay is not None:
-        flags["weight-decay"] = native(optimizer.weight_decay)
+        flags["weight-decay"] = kit.native(optimizer.weight_decay)
     changing = optimizer.schedules.get("weight_decay")
     if changing is not None and changing.curve in (
-        CurveName.LINEAR,
-        CurveName.COSINE,
-        CurveName.CONSTANT,
+        kit.CurveName.LINEAR,
+        kit.CurveName.COSINE,
+        kit.CurveName.CONSTANT,
     ):
         first, last = changing.peak, changing.low
         style = changing.curve.value
@@ -40,38 +35,42 @@ def _optimizer(optimizer: Optimizer) -> dict[str, Any]:
             first, last, style = changing.rise.start, changing.peak, "linear"
         flags |= {
             "weight-decay-incr-style": style,
-            "start-weight-decay": native(first),
-            "end-weight-decay": native(last),
+            "start-weight-decay": kit.native(first),
+            "end-weight-decay": kit.native(last),
         }
     if "betas" in optimizer.values:
         prefix = "lion" if optimizer.name == "lion" else "adam"
         for index, beta in enumerate(optimizer.values["betas"], 1):
-            flags[f"{prefix}-beta{index}"] = native(beta)
+            flags[f"{prefix}-beta{index}"] = kit.native(beta)
     if optimizer.name == "lion":
         return {**flags, "optimizer": "lion"}
     if optimizer.name == "sgd":
-        return {**flags, "optimizer": "sgd", "sgd-momentum": native(optimizer.values["momentum"])}
-    return {**flags, "adam-eps": native(optimizer.values.get("eps", 1e-8))}
+        return {
+            **flags,
+            "optimizer": "sgd",
+            "sgd-momentum": kit.native(optimizer.values["momentum"]),
+        }
+    return {**flags, "adam-eps": kit.native(optimizer.values.get("eps", 1e-8))}
 
 
-def _groups(form: WarmupDecayForm, optimizer: Optimizer) -> dict[str, Any]:
+def _groups(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> dict[str, Any]:
     """The rate of embeddings and output layers."""
     for group in optimizer.groups:
         peak = group.peak(form.peak)
-        if group.name not in ("decoupled_lr", Role.EMBEDDING_AND_OUTPUT) or peak is None:
+        if group.name not in ("decoupled_lr", kit.Role.EMBEDDING_AND_OUTPUT) or peak is None:
             continue
         low = form.low * group.factor if group.form is None else group.form.low
-        return {"decoupled-lr": native(peak), "decoupled-min-lr": native(low)}
+        return {"decoupled-lr": kit.native(peak), "decoupled-min-lr": kit.native(low)}
     return {}
 
 
 def _inverse_root(
-    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
-) -> Iterator[Config]:
+    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     """The root of the warmup over the update, at least the minimum."""
     if form.begin != 0 or form.rise is None:
         return
-    flags = {"lr": native(form.peak), "min-lr": native(form.after or form.low)}
+    flags = {"lr": kit.native(form.peak), "min-lr": kit.native(form.after or form.low)}
     if "global_batch_size" in facts:
         flags["global-batch-size"] = int(facts["global_batch_size"])
     yield {
@@ -80,14 +79,14 @@ def _inverse_root(
         "lr-decay-style": "inverse-square-root",
         "train-iters": form.total,
         "lr-decay-iters": form.total,
-        "lr-warmup-iters": whole(form.warmup()),
+        "lr-warmup-iters": kit.nearest_integer(form.warmup()),
     }
 
 
 def _configs(
-    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
-) -> Iterator[Config]:
-    if form.curve is CurveName.INVERSE_ROOT:
+    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
+    if form.curve is kit.CurveName.INVERSE_ROOT:
         yield from _inverse_root(form, optimizer, facts)
         return
     if form.curve not in _TAILS:
@@ -95,14 +94,14 @@ def _configs(
     batch = sp.Integer(facts.get("global_batch_size", 1))
     lengths = {"train": sp.Integer(form.total), "lr-decay": form.end, "lr-warmup": form.warmup()}
     style = {"lr-decay-style": _TAILS[form.curve]}
-    if form.curve is CurveName.CONSTANT:
+    if form.curve is kit.CurveName.CONSTANT:
         lengths["lr-decay"] = max(lengths["train"], lengths["lr-warmup"] + 1)
     elif form.has_plateau or form.curve not in _STYLES:
         lengths["lr-wsd-decay"] = form.end - form.begin
         style = {"lr-decay-style": "WSD", "lr-wsd-decay-style": _TAILS[form.curve]}
-    rates = {"lr": native(form.peak), "min-lr": native(form.low), **style}
+    rates = {"lr": kit.native(form.peak), "min-lr": kit.native(form.low), **style}
     if form.rise is not None and form.at() != 0:
-        rates["lr-warmup-init"] = native(form.at())
+        rates["lr-warmup-init"] = kit.native(form.at())
     common_flags = {**rates, **_optimizer(optimizer), **_groups(form, optimizer)}
     if "global_batch_size" in facts:
         common_flags["global-batch-size"] = int(batch)
@@ -112,15 +111,15 @@ def _configs(
         lasting = {key: length for key, length in lengths_in_unit.items() if key != "lr-warmup"}
         flags = {
             **common_flags,
-            **{f"{key}-{unit}": whole(length) for key, length in lasting.items()},
+            **{f"{key}-{unit}": kit.nearest_integer(length) for key, length in lasting.items()},
         }
         warmup = lengths_in_unit["lr-warmup"]
         if not is_last and not all(length.is_Integer for length in lasting.values()):
             continue
         if warmup.is_Integer or is_last:
-            yield {**flags, f"lr-warmup-{unit}": whole(warmup)}
+            yield {**flags, f"lr-warmup-{unit}": kit.nearest_integer(warmup)}
         if not warmup.is_Integer:
-            yield {**flags, "lr-warmup-fraction": native(warmup / lengths_in_unit["lr-decay"])}
+            yield {**flags, "lr-warmup-fraction": kit.native(warmup / lengths_in_unit["lr-decay"])}
 
 
-WRITER = Writer(".args", _configs, {"global_batch_size": 1}, ("adamw", "lion", "sgd"))
+WRITER = kit.Writer(".args", _configs, {"global_batch_size": 1}, ("adamw", "lion", "sgd"))

@@ -9,69 +9,58 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import Schedule, exact_number, floor_div, t
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, Syntax
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import LazyNumber, by_intervals, first_from
-from closedform.recipes.keys import (
-    ClassKeys,
-    Keys,
-    Values,
-    anything,
-    flag,
-    integer,
-    mapping,
-    number,
-    numbers,
-    section,
-    section_entries,
-    text,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
+from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 
-SCHEDULE = ClassKeys(name=text(), arguments=anything(), warmup=number(0), warmup_init=number(0))
-CONFIG = ClassKeys(
-    grad_accumulation_steps=integer(1, least=1),
-    iters=integer(1000),
-    learning_rate=number(1e-5),
-    lr_schedule=section(SCHEDULE, is_optional=True),
-    optimizer=text("adam"),
-    optimizer_config=mapping(),
+SCHEDULE = kit.ClassKeys(
+    name=kit.text(), arguments=kit.anything(), warmup=kit.number(0), warmup_init=kit.number(0)
 )
-_ADAM = {"betas": numbers((0.9, 0.999)), "eps": number(1e-8), "bias_correction": flag(False)}
-OPTIMIZERS: Mapping[str, Keys] = {
-    "adam": Keys(**_ADAM),
-    "adamw": Keys(weight_decay=number(0.01), **_ADAM),
-    "muon": Keys(
-        momentum=number(0.95), weight_decay=number(0.01), nesterov=flag(True), ns_steps=integer(5)
+CONFIG = kit.ClassKeys(
+    grad_accumulation_steps=kit.integer(1, least=1),
+    iters=kit.integer(1000),
+    learning_rate=kit.number(1e-5),
+    lr_schedule=kit.section(SCHEDULE, is_optional=True),
+    optimizer=kit.text("adam"),
+    optimizer_config=kit.mapping(),
+)
+_ADAM = {
+    "betas": kit.numbers((0.9, 0.999)),
+    "eps": kit.number(1e-8),
+    "bias_correction": kit.flag(False),
+}
+OPTIMIZERS: Mapping[str, kit.Keys] = {
+    "adam": kit.Keys(**_ADAM),
+    "adamw": kit.Keys(weight_decay=kit.number(0.01), **_ADAM),
+    "muon": kit.Keys(
+        momentum=kit.number(0.95),
+        weight_decay=kit.number(0.01),
+        nesterov=kit.flag(True),
+        ns_steps=kit.integer(5),
     ),
-    "sgd": Keys(
-        momentum=number(0), weight_decay=number(0), dampening=number(0), nesterov=flag(False)
+    "sgd": kit.Keys(
+        momentum=kit.number(0),
+        weight_decay=kit.number(0),
+        dampening=kit.number(0),
+        nesterov=kit.flag(False),
     ),
-    "adafactor": Keys(
-        eps=numbers((1e-30, 1e-3)),
-        clip_threshold=number(1),
-        decay_rate=number(-0.8),
-        beta_1=number(None),
-        weight_decay=number(0),
-        relative_step=flag(True),
-        scale_parameter=flag(True),
-        warmup_init=flag(False),
+    "adafactor": kit.Keys(
+        eps=kit.numbers((1e-30, 1e-3)),
+        clip_threshold=kit.number(1),
+        decay_rate=kit.number(-0.8),
+        beta_1=kit.number(None),
+        weight_decay=kit.number(0),
+        relative_step=kit.flag(True),
+        scale_parameter=kit.flag(True),
+        warmup_init=kit.flag(False),
     ),
 }
 """The arguments of mlx's optimizers: Adam and AdamW do not correct their bias by default."""
 
 
-def _ignored_keys(config: Values) -> list[str]:
+def _ignored_keys(config: kit.Values) -> list[str]:
     """The keys of the optimizer's that the trainer does not read, such as those with hyphens."""
     schedule = config.lr_schedule
     inner = [] if schedule is None else schedule.origin.unknown_related(SCHEDULE.spellings)
@@ -79,13 +68,13 @@ def _ignored_keys(config: Values) -> list[str]:
 
 
 DEFECTS = {
-    "keys-without-effect": Defect(
+    "keys-without-effect": kit.Defect(
         "keys that the trainer does not know, such as weight_decay, warmup_iters or names with "
         "hyphens, have no effect: weight decay belongs into optimizer_config",
         "mlx_lm/lora.py:383",
         lambda config: bool(_ignored_keys(config)),
     ),
-    "learning-rate-without-effect": Defect(
+    "learning-rate-without-effect": kit.Defect(
         "lr_schedule replaces learning_rate, which has no effect",
         "mlx_lm/lora.py:285",
         lambda config: (
@@ -93,44 +82,44 @@ DEFECTS = {
             and "learning_rate" in config
             and config.learning_rate != exact_number(config.lr_schedule.arguments[0])
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "peak-twice": Defect(
+    "peak-twice": kit.Defect(
         "the first two updates after the warmup have the peak, and the decay begins after them: "
         "it ends one update later than warmup and decay together last",
         "mlx_lm/tuner/utils.py:33",
         lambda config: config.lr_schedule is not None and config.lr_schedule.warmup > 0,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "micro-batches": Defect(
+    "micro-batches": kit.Defect(
         "iters counts micro-batches, and the schedule updates: a decay over iters updates is not "
         "finished",
         "mlx_lm/tuner/trainer.py:274",
         lambda config: config.lr_schedule is not None and config.grad_accumulation_steps > 1,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "rate-of-adafactor": Defect(
+    "rate-of-adafactor": kit.Defect(
         "Adafactor computes a relative rate, and ignores the schedule, unless relative_step is "
         "false",
         "mlx: python/mlx/optimizers/optimizers.py: Adafactor._compute_learning_rate",
         lambda config: (
             config.optimizer.lower() == "adafactor" and _optimizer(config)[1].relative_step
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
-Stages = list[tuple[LazyNumber, int | None]]
+Stages = list[tuple[kit.LazyNumber, int | None]]
 """The stages of a schedule, the last one without an end."""
 
 
 def _cosine(start: sp.Expr, peak: sp.Expr, steps: sp.Expr, end: sp.Expr = sp.S.Zero) -> Stages:
-    last = first_from(start + steps)
+    last = kit.first_from(start + steps)
     return [(lambda: along_cosine(peak, end, (t - start) / steps), last), (lambda: end, None)]
 
 
 def _line(start: sp.Expr, first: sp.Expr, end: sp.Expr, steps: sp.Expr) -> Stages:
-    last = first_from(start + steps)
+    last = kit.first_from(start + steps)
     return [(lambda: along_line(first, end, (t - start) / steps), last), (lambda: end, None)]
 
 
@@ -151,14 +140,14 @@ _KINDS: Mapping[str, tuple[Callable[..., Stages], tuple[int, int], int | None]] 
 """Each schedule: its stages, the least and largest number of arguments, the place of its length."""
 
 
-def _rate(context: Context, config: Values) -> Schedule:
+def _rate(context: kit.Context, config: kit.Values) -> Schedule:
     schedule, where = config.lr_schedule, context.where
     if schedule is None:
         return constant(config.learning_rate)
     name, numbers, warmup = schedule.name, schedule.arguments, schedule.warmup
-    refuse_unless(name in _KINDS, f"mlx has no schedule {name!r:.60}", where)
+    kit.refuse_unless(name in _KINDS, f"mlx has no schedule {name!r:.60}", where)
     build, (least, most), place = _KINDS[name]
-    refuse_unless(
+    kit.refuse_unless(
         isinstance(numbers, list | tuple) and least <= len(numbers) <= most,
         f"arguments of {name} must be a list of {least} to {most} numbers, got {numbers!r:.60}",
         where,
@@ -166,22 +155,22 @@ def _rate(context: Context, config: Values) -> Schedule:
     arguments = [exact_number(argument, f"arguments[{i}]") for i, argument in enumerate(numbers)]
     if place is not None:
         message = f"the length of {name} must be at least 1, got {numbers[place]}"
-        refuse_unless(arguments[place] >= 1, message, where)
+        kit.refuse_unless(arguments[place] >= 1, message, where)
     if warmup == 0:
-        return by_intervals(name, *build(sp.S.Zero, *arguments))
+        return kit.by_intervals(name, *build(sp.S.Zero, *arguments))
     message = f"warmup must be 0 or at least 1 update, not a ratio, got {warmup}"
-    refuse_unless(warmup >= 1, message, where)
+    kit.refuse_unless(warmup >= 1, message, where)
     rise_step = t if warmup.is_Integer else sp.Min(t, warmup)
     rise = along_line(schedule.warmup_init, arguments[0], rise_step / warmup)
     decay = build(warmup + 1, *arguments)
-    return by_intervals(name, (lambda: rise, first_from(warmup + 1)), *decay)
+    return kit.by_intervals(name, (lambda: rise, kit.first_from(warmup + 1)), *decay)
 
 
-def _kind(config: Values) -> str:
+def _kind(config: kit.Values) -> str:
     return "constant" if config.lr_schedule is None else str(config.lr_schedule.name)
 
 
-def _optimizer(config: Values) -> tuple[str, Values]:
+def _optimizer(config: kit.Values) -> tuple[str, kit.Values]:
     """The name of the optimizer, and its arguments."""
     name = config.optimizer.lower()
     if name not in OPTIMIZERS:
@@ -189,7 +178,7 @@ def _optimizer(config: Values) -> tuple[str, Values]:
     return name, OPTIMIZERS[name].read(config.optimizer_config.section(name))
 
 
-def _group(config: Values, rate: Schedule) -> ParamGroup:
+def _group(config: kit.Values, rate: Schedule) -> kit.ParamGroup:
     name, arguments = _optimizer(config)
     kwargs: dict[str, Any] = {key: getattr(arguments, key) for key in OPTIMIZERS[name]}
     decay = kwargs.get("weight_decay", 0)
@@ -198,8 +187,8 @@ def _group(config: Values, rate: Schedule) -> ParamGroup:
     # The dampening of mlx counts at the first update as well, that of the library's rule does not.
     is_of_library = name in ("adam", "adamw") or (name == "sgd" and kwargs["dampening"] == 0)
     where = config.origin.document.place("optimizer")
-    plan = plan_optimizer(name, kwargs, name if is_of_library else None, where, by_name=False)
-    return ParamGroup({"lr": rate, "weight_decay": constant(decay)}, plan, Role.DEFAULT)
+    plan = kit.plan_optimizer(name, kwargs, name if is_of_library else None, where, by_name=False)
+    return kit.ParamGroup({"lr": rate, "weight_decay": constant(decay)}, plan, kit.Role.DEFAULT)
 
 
 _TYPICAL = {
@@ -221,7 +210,7 @@ _TYPICAL = {
 """Keys that a config of the trainer has next to ``iters``, also in a form without effect."""
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     content = document.content
     schedule = content.get("lr_schedule")
     if isinstance(schedule, dict) and schedule.get("name") in _KINDS:
@@ -229,9 +218,9 @@ def _matches(document: Document) -> bool:
     return "iters" in content and not _TYPICAL.isdisjoint(content)
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     document = reading.document
-    if document.syntax is Syntax.ARGUMENTS:
+    if document.syntax is kit.Syntax.ARGUMENTS:
         # Of a command line the names with hyphens are those that count.
         names = {str(key).replace("-", "_"): value for key, value in document.content.items()}
         document = replace(document, content=names)
@@ -250,14 +239,14 @@ def _read(reading: Reading) -> Recipe:
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "mlx-lm",
-    section_entries(
+    kit.section_entries(
         dict.fromkeys(("constant", *_KINDS), _rate), {"": CONFIG}, _kind, defects=DEFECTS
     ),
     versions=("d78bf58e217c",),
     upstream="mlx_lm/lora.py, mlx_lm/tuner/utils.py; mlx 0.32.4: mlx/optimizers/schedulers.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
 )

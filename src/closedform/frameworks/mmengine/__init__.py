@@ -5,9 +5,9 @@ from __future__ import annotations
 from closedform.frameworks.mmengine.reader import READER
 from closedform.frameworks.mmengine.schedules import CLOCK, DEFECTS, SCHEDULES
 from closedform.frameworks.mmengine.writer import WRITER
-from closedform.recipes.framework import Framework
+from closedform.recipes import kit
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "mmengine",
     SCHEDULES,
     versions=("254342938d9b",),

@@ -16,7 +16,7 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number, floor_div, t
-from closedform.recipes.intervals import UndefinedError, by_intervals
+from closedform.recipes import kit
 
 FactorFunction = Callable[[sp.Expr], sp.Expr]
 """A function of the number of steps that a scheduler has made before this one, from 0."""
@@ -154,7 +154,7 @@ def chained(name: str, base: sp.Expr, actions: Sequence[Action]) -> Schedule:
         value = values[-1]
     if end is not None:
         stages.append((_raising(reason), None))
-    return by_intervals(name, *stages)
+    return kit.by_intervals(name, *stages)
 
 
 def _spans(
@@ -292,6 +292,6 @@ def _constant(value: sp.Expr) -> Callable[[], sp.Expr]:
 
 def _raising(reason: str) -> Callable[[], sp.Expr]:
     def refuse() -> sp.Expr:
-        raise UndefinedError(reason)
+        raise kit.UndefinedError(reason)
 
     return refuse

@@ -18,8 +18,7 @@ from closedform.frameworks.mmengine.chain import (
     Phase,
 )
 from closedform.language import exact_number
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.entries import REQUIRED, Arguments, fill, parameters
+from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_line
 
 FOREVER = 10**9
@@ -66,7 +65,7 @@ class Law:
     initial: sp.Expr | None = None
 
 
-def _step(given: Arguments, span: Range) -> Law:
+def _step(given: kit.Arguments, span: Range) -> Law:
     gamma = _number(given["gamma"], "gamma", span.where)
     # j % -k is 0 where j % k is 0: a negative step_size has the same steps.
     size = abs(_whole(given["step_size"], "step_size", span.where))
@@ -75,7 +74,7 @@ def _step(given: Arguments, span: Range) -> Law:
     return Law((Phase(0, lambda j: _power(gamma, sp.floor(j / size))),))
 
 
-def _milestones(given: Arguments, span: Range) -> Law:
+def _milestones(given: kit.Arguments, span: Range) -> Law:
     gamma = _number(given["gamma"], "gamma", span.where)
     marks = [_number(mark, "milestones", span.where) for mark in _list(given, "milestones", span)]
     _check_phases(marks, span.where)
@@ -84,12 +83,12 @@ def _milestones(given: Arguments, span: Range) -> Law:
     return Law(tuple(Phase(mark, _flat(gamma ** marks.count(mark))) for mark in whole))
 
 
-def _exponential(given: Arguments, span: Range) -> Law:
+def _exponential(given: kit.Arguments, span: Range) -> Law:
     gamma = _number(given["gamma"], "gamma", span.where)
     return Law((Phase(0, lambda j: _power(gamma, j)),))
 
 
-def _constant(given: Arguments, span: Range) -> Law:
+def _constant(given: kit.Arguments, span: Range) -> Law:
     factor = _factor(given, "factor", span)
     phases = (Phase(0, _flat(factor)),)
     if span.last < 1 or not span.last.is_Integer or span.end >= FOREVER:
@@ -100,7 +99,7 @@ def _constant(given: Arguments, span: Range) -> Law:
     return Law((*phases, Phase(int(span.last), _flat(1 / factor))))
 
 
-def _linear(given: Arguments, span: Range) -> Law:
+def _linear(given: kit.Arguments, span: Range) -> Law:
     start, end = _factor(given, "start_factor", span), _factor(given, "end_factor", span)
     if span.last == 0:
         return Law((Phase(0, _flat(start)),))
@@ -109,9 +108,9 @@ def _linear(given: Arguments, span: Range) -> Law:
     return Law((Phase(0, lambda j: along_line(start, end, j / span.last)),), failure)
 
 
-def _cosine(given: Arguments, span: Range) -> Law:
+def _cosine(given: kit.Arguments, span: Range) -> Law:
     low, has_ratio = given["eta_min"], given["eta_min_ratio"] is not None
-    refuse_unless(
+    kit.refuse_unless(
         low is None or not has_ratio, "eta_min and eta_min_ratio exclude each other", span.where
     )
     low = _lowest(given, span) if low is not None or has_ratio else sp.S.Zero
@@ -137,7 +136,7 @@ def _after_turn(turn: int, length: sp.Expr, low: sp.Expr, base: sp.Expr) -> Phas
     )
 
 
-def _polynomial(given: Arguments, span: Range) -> Law:
+def _polynomial(given: kit.Arguments, span: Range) -> Law:
     low, power = _number(given["eta_min"], "eta_min", span.where), given["power"]
     power = _number(power, "power", span.where)
     last = span.last
@@ -148,31 +147,31 @@ def _polynomial(given: Arguments, span: Range) -> Law:
     return Law((Phase(1, lambda j: (last - j) ** power / last**power, low),), failure)
 
 
-def _one_cycle(given: Arguments, span: Range) -> Law:
+def _one_cycle(given: kit.Arguments, span: Range) -> Law:
     where = span.where
     peak = given["eta_max"]
     peak = peak[span.group_index] if isinstance(peak, list | tuple) else peak
     high = _number(peak, "eta_max", where)
     divisors = [_number(given[key], key, where) for key in ("div_factor", "final_div_factor")]
-    refuse_unless(0 not in divisors, "div_factor and final_div_factor must not be 0", where)
+    kit.refuse_unless(0 not in divisors, "div_factor and final_div_factor must not be 0", where)
     first = high / divisors[0]
     low = first / divisors[1]
     steps, part = given["total_steps"], given["pct_start"]
     if steps is not None:
-        refuse_unless(
+        kit.refuse_unless(
             isinstance(steps, int) and steps > 0,
             f"total_steps must be positive, got {steps}",
             where,
         )
     total = exact_number(steps if steps is not None else span.end - span.begin)
-    refuse_unless(
+    kit.refuse_unless(
         # isinstance(pct_start, float) of upstream: 1 is refused.
         isinstance(part, float) and 0 <= part <= 1,
         f"pct_start must be a float from 0 to 1, got {part!r}",
         where,
     )
     strategy = given["anneal_strategy"]
-    refuse_unless(
+    kit.refuse_unless(
         strategy in ("cos", "linear"), f"anneal_strategy must be cos or linear: {strategy!r}", where
     )
     along = along_cosine if strategy == "cos" else along_line
@@ -209,8 +208,8 @@ def _phase(
     return lambda j: along(low, high, (j - start) / (end - start))
 
 
-def _restarts(given: Arguments, span: Range) -> Law:
-    refuse_unless(
+def _restarts(given: kit.Arguments, span: Range) -> Law:
+    kit.refuse_unless(
         (given["eta_min"] is None) != (given["eta_min_ratio"] is None),
         "exactly one of eta_min and eta_min_ratio must be given",
         span.where,
@@ -220,10 +219,10 @@ def _restarts(given: Arguments, span: Range) -> Law:
     weights = [
         _number(w, "restart_weights", span.where) for w in _list(given, "restart_weights", span)
     ]
-    refuse_unless(
+    kit.refuse_unless(
         len(periods) == len(weights), "periods and restart_weights must be as many", span.where
     )
-    refuse_unless(min(periods, default=1) > 0, "periods must be above 0", span.where)
+    kit.refuse_unless(min(periods, default=1) > 0, "periods must be above 0", span.where)
     _check_phases(periods, span.where)
     phases, start = [], 0
     for period, weight in zip(periods, weights, strict=True):
@@ -235,11 +234,11 @@ def _restarts(given: Arguments, span: Range) -> Law:
     return Law((*phases, Phase(start, _flat(sp.S.One))))
 
 
-def _quadratic(given: Arguments, span: Range) -> Law:
+def _quadratic(given: kit.Arguments, span: Range) -> Law:
     """MMDetection's quadratic warmup: sums of odd numbers."""
     del given
     length = span.end - span.begin
-    refuse_unless(length < FOREVER, "end must be given", span.where)
+    kit.refuse_unless(length < FOREVER, "end must be given", span.where)
     unit = span.base / length**2
     # (j + 1)² − 1 = 3 + 5 + … + (2j + 1), on top of the 1 of the first step.
     rises = Phase(1, _flat(sp.S.One), drive=lambda j: unit * ((j + 1) ** 2 - 1))
@@ -265,13 +264,15 @@ def _power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
     return base**exponent
 
 
-def _factor(given: Arguments, name: str, span: Range) -> sp.Expr:
+def _factor(given: kit.Arguments, name: str, span: Range) -> sp.Expr:
     factor = _number(given[name], name, span.where)
-    refuse_unless(0 <= factor <= 1, f"{name} must be from 0 to 1, got {given[name]}", span.where)
+    kit.refuse_unless(
+        0 <= factor <= 1, f"{name} must be from 0 to 1, got {given[name]}", span.where
+    )
     return factor
 
 
-def _lowest(given: Arguments, span: Range) -> sp.Expr:
+def _lowest(given: kit.Arguments, span: Range) -> sp.Expr:
     if given["eta_min_ratio"] is not None:
         return span.base * _number(given["eta_min_ratio"], "eta_min_ratio", span.where)
     return _number(given["eta_min"], "eta_min", span.where)
@@ -288,7 +289,7 @@ def _whole(value: object, name: str, where: str) -> int:
     return int(found)
 
 
-def _list(given: Arguments, name: str, span: Range) -> list[Any]:
+def _list(given: kit.Arguments, name: str, span: Range) -> list[Any]:
     found = given[name]
     if not isinstance(found, list | tuple):
         raise DefinitionError(f"{name} must be a list, got {found!r}", where=span.where)
@@ -296,7 +297,7 @@ def _list(given: Arguments, name: str, span: Range) -> list[Any]:
 
 
 def _check_phases(items: list[Any], where: str) -> None:
-    refuse_unless(len(items) <= MAX_PHASES, f"more than {MAX_PHASES} steps are not read", where)
+    kit.refuse_unless(len(items) <= MAX_PHASES, f"more than {MAX_PHASES} steps are not read", where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +311,7 @@ class Class:
     """
 
     defaults: Mapping[str, Any]
-    law: Callable[[Arguments, Range], Law]
+    law: Callable[[kit.Arguments, Range], Law]
     lengths: tuple[str, ...] = ()
 
 
@@ -323,10 +324,10 @@ _SHARED = {
     "verbose": False,
 }
 CLASSES: Mapping[str, Class] = {
-    "Step": Class({"step_size": REQUIRED, "gamma": 0.1}, _step, ("step_size",)),
-    "MultiStep": Class({"milestones": REQUIRED, "gamma": 0.1}, _milestones, ("milestones",)),
+    "Step": Class({"step_size": kit.REQUIRED, "gamma": 0.1}, _step, ("step_size",)),
+    "MultiStep": Class({"milestones": kit.REQUIRED, "gamma": 0.1}, _milestones, ("milestones",)),
     "Constant": Class({"factor": 1 / 3}, _constant),
-    "Exponential": Class({"gamma": REQUIRED}, _exponential),
+    "Exponential": Class({"gamma": kit.REQUIRED}, _exponential),
     "CosineAnnealing": Class(
         {"T_max": None, "eta_min": None, "eta_min_ratio": None}, _cosine, ("T_max",)
     ),
@@ -346,7 +347,7 @@ CLASSES: Mapping[str, Class] = {
         ("total_steps",),
     ),
     "CosineRestart": Class(
-        {"periods": REQUIRED, "restart_weights": (1,), "eta_min": None, "eta_min_ratio": None},
+        {"periods": kit.REQUIRED, "restart_weights": (1,), "eta_min": None, "eta_min_ratio": None},
         _restarts,
         ("periods",),
     ),
@@ -389,7 +390,7 @@ class Group:
 
 
 def build_action(
-    name: str, config: Arguments, base: sp.Expr, group: Group
+    name: str, config: kit.Arguments, base: sp.Expr, group: Group
 ) -> tuple[Action | None, sp.Expr]:
     """Returns the action of a class with its arguments, and the initial value after it.
 
@@ -407,18 +408,18 @@ def build_action(
         DefinitionError: A value is refused by the class.
     """
     kind, where = CLASSES[name], group.where
-    given = fill(parameters(**_SHARED, **kind.defaults), config, where)
+    given = kit.fill(kit.parameters(**_SHARED, **kind.defaults), config, where)
     # last_step other than -1 resumes a run from the value of a checkpoint, which the config does
     # not have.
-    refuse_unless(given["last_step"] == -1, "last_step is not read: it resumes a run", where)
+    kit.refuse_unless(given["last_step"] == -1, "last_step is not read: it resumes a run", where)
     period, by_epoch = 1, given["by_epoch"] and not given["convert_to_iter_based"]
     if given["convert_to_iter_based"]:
-        refuse_unless(given["by_epoch"], "convert_to_iter_based needs by_epoch", where)
+        kit.refuse_unless(given["by_epoch"], "convert_to_iter_based needs by_epoch", where)
         given = _converted(given, kind.lengths, group)
     elif by_epoch and group.has_epochs:
         period = group.epoch_length()
     begin, end = (_number(given[key], key, where) for key in ("begin", "end"))
-    refuse_unless(begin < end, f"end must be above begin, got {begin} and {end}", where)
+    kit.refuse_unless(begin < end, f"end must be above begin, got {begin} and {end}", where)
     law = kind.law(given, Range(begin, end, base, group.index, where))
     initial = base if law.initial is None else law.initial
     first = max(0, int(sp.ceiling(begin)))
@@ -434,7 +435,7 @@ def build_action(
     return Action(period, first, stop, law.phases, failure, by_epoch), initial
 
 
-def _converted(given: Arguments, lengths: tuple[str, ...], group: Group) -> dict[str, Any]:
+def _converted(given: kit.Arguments, lengths: tuple[str, ...], group: Group) -> dict[str, Any]:
     """The arguments in updates instead of epochs."""
     length = group.epoch_length()
     made = dict(given)

@@ -15,14 +15,7 @@ from closedform.frameworks import torch
 from closedform.frameworks.mmengine.classes import split_name
 from closedform.frameworks.mmengine.schedules import CLOCK, param_schedule
 from closedform.language import Schedule, exact_number, t
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.document import Document
-from closedform.recipes.documents.values import Reference
-from closedform.recipes.entries import REQUIRED
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ClippingKind, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import RELATED, Section, whole
+from closedform.recipes import kit
 
 _KEYS = ("optim_wrapper", "param_scheduler", "train_cfg", "auto_scale_lr", "train_dataloader")
 _OF_MMCV = ("lr_config", "momentum_config", "optimizer_config", "runner")
@@ -71,7 +64,7 @@ _PARAMWISE = (
 )
 
 
-def matches(document: Document) -> bool:
+def matches(document: kit.Document) -> bool:
     """Returns whether a config has the optimizer wrapper or the schedulers of MMEngine."""
     found = document.content
     return "param_scheduler" in found and ("optim_wrapper" in found or "train_cfg" in found)
@@ -96,14 +89,14 @@ class _Loop:
         return self.epochs * self.epoch_length
 
 
-def read(reading: Reading) -> Recipe:
+def read(reading: kit.Reading) -> kit.Recipe:
     """Returns the recipe of a config.
 
     Raises:
         ConfigError: A key or class is unknown, or a value is not valid.
         ArgumentError: The fact ``updates_per_epoch`` is missing.
     """
-    top = whole(reading.document)
+    top = kit.document_section(reading.document)
     _check(top)
     wrapper = top.section("optim_wrapper")
     if "optim_wrapper" not in top:
@@ -114,7 +107,7 @@ def read(reading: Reading) -> Recipe:
         if key != "constructor"
     )
     names = [key for key in wrapper.content if key != "constructor"] if several else [""]
-    groups: list[ParamGroup] = []
+    groups: list[kit.ParamGroup] = []
     loops = []
     specs: list[dict[str, Any]] = []
     has_layers = False
@@ -132,7 +125,7 @@ def read(reading: Reading) -> Recipe:
     total = loops[0].total
     return reading.recipe(
         groups,
-        clock=Clock(Unit.MICRO_BATCH) if accumulation > 1 else CLOCK,
+        clock=kit.Clock(kit.Unit.MICRO_BATCH) if accumulation > 1 else CLOCK,
         horizon=None if total is None else total // accumulation,
         clipping=_clipping(first),
         accumulation=accumulation,
@@ -140,7 +133,7 @@ def read(reading: Reading) -> Recipe:
     )
 
 
-def _check(top: Section) -> None:
+def _check(top: kit.Section) -> None:
     """Refuses inheritance that is not merged, and other keys than those of MMEngine."""
     if "*" in top:
         raise top.error(
@@ -158,13 +151,18 @@ def _check(top: Section) -> None:
     for key, value in top.content.items():
         # Numbers and texts of a Python file are its own variables.
         is_section = isinstance(value, Mapping | list | tuple)
-        if key not in _KEYS and is_section and RELATED.search(key) and top.document.python is None:
+        if (
+            key not in _KEYS
+            and is_section
+            and kit.RELATED.search(key)
+            and top.document.python is None
+        ):
             raise top.error(f"unknown key {key!r}", key)
     if "optimizer" in top and "optim_wrapper" not in top:
         raise top.error("optimizer is a key of MMCV 1", "optimizer", hint="write optim_wrapper")
 
 
-def _loop(reading: Reading, top: Section, wrapper: Section) -> _Loop:
+def _loop(reading: kit.Reading, top: kit.Section, wrapper: kit.Section) -> _Loop:
     train = top.section("train_cfg")
     if not reading.document.python:
         train.check_related(_LOOP)
@@ -185,11 +183,13 @@ def _loop(reading: Reading, top: Section, wrapper: Section) -> _Loop:
 
 def _class_name(value: Any) -> str:
     """The class of ``type``: a text, or a name that is imported."""
-    text = value.name if isinstance(value, Reference) else str(value)
+    text = value.name if isinstance(value, kit.Reference) else str(value)
     return text.rpartition(".")[2]
 
 
-def _schedulers(top: Section, name: str, loop: _Loop, reading: Reading) -> list[dict[str, Any]]:
+def _schedulers(
+    top: kit.Section, name: str, loop: _Loop, reading: kit.Reading
+) -> list[dict[str, Any]]:
     """The schedulers of an optimizer, each with its end."""
     given = top.value("param_scheduler", [])
     if name and isinstance(given, Mapping) and "type" not in given:
@@ -229,32 +229,32 @@ def _default_end(loop: _Loop, by_epoch: bool) -> int | None:
 
 
 def _groups(
-    top: Section,
-    wrapper: Section,
+    top: kit.Section,
+    wrapper: kit.Section,
     schedulers: list[dict[str, Any]],
     loop: _Loop,
-    reading: Reading,
+    reading: kit.Reading,
     name: str,
-) -> list[ParamGroup]:
+) -> list[kit.ParamGroup]:
     """The param groups of an optimizer: that of all parameters, and those of ``paramwise_cfg``."""
     given = wrapper.section("optimizer")
-    kind = _class_name(given.value("type", REQUIRED))
+    kind = _class_name(given.value("type", kit.REQUIRED))
     values = {key: _value(given, key, default) for key, default in _defaults(kind).items()}
     scale = _scale(top, reading, wrapper.integer("accumulative_counts", 1)) if "lr" in values else 1
     values = {key: value * scale if key == "lr" else value for key, value in values.items()}
     arguments = {key: v for key, v in given.content.items() if key not in ("type", *_KEYED)}
-    plan = plan_optimizer(kind, arguments, where=reading.document.place(given.path))
+    plan = kit.plan_optimizer(kind, arguments, where=reading.document.place(given.path))
     keys = {"lr", "weight_decay"} & values.keys() | _keys(schedulers)
     counts = wrapper.integer("accumulative_counts", 1)
 
-    def group(label: str, own: Mapping[str, Any], patterns: tuple[str, ...] = ()) -> ParamGroup:
+    def group(label: str, own: Mapping[str, Any], patterns: tuple[str, ...] = ()) -> kit.ParamGroup:
         made = {
             key: _schedule(
                 reading, {**given.content, **values}, schedulers, loop, key, own, counts, wrapper
             )
             for key in sorted(keys)
         }
-        return ParamGroup(made, plan, Role.of(label), label, patterns)
+        return kit.ParamGroup(made, plan, kit.Role.of(label), label, patterns)
 
     first = group(name, values)
     rest = [
@@ -271,12 +271,12 @@ def _defaults(kind: str) -> dict[str, Any]:
     """The defaults of rate, weight decay and momentum of a class of torch; of others, only 0."""
     known = torch.FRAMEWORK.optimizers.get(kind)
     if known is None:
-        return {"lr": REQUIRED, "weight_decay": 0}
+        return {"lr": kit.REQUIRED, "weight_decay": 0}
     found = {p.name: p.default for p in known.parameters if p.name in _KEYED}
-    return {"lr": REQUIRED, **found}
+    return {"lr": kit.REQUIRED, **found}
 
 
-def _value(given: Section, key: str, default: Any) -> Any:
+def _value(given: kit.Section, key: str, default: Any) -> Any:
     return exact_number(given.number(key, default), given.at(key))
 
 
@@ -288,14 +288,14 @@ def _keys(schedulers: list[dict[str, Any]]) -> set[str]:
 
 
 def _schedule(
-    reading: Reading,
+    reading: kit.Reading,
     optimizer: Mapping[str, Any],
     schedulers: list[dict[str, Any]],
     loop: _Loop,
     key: str,
     own: Mapping[str, Any],
     counts: int,
-    wrapper: Section,
+    wrapper: kit.Section,
 ) -> Schedule:
     facts: dict[str, Any] = {"param_groups": [own], "group_index": 0}
     if loop.epoch_length is not None:
@@ -321,7 +321,7 @@ def every(schedule: Schedule, counts: int) -> Schedule:
     return Schedule(moved, name=schedule.name)
 
 
-def _scale(top: Section, reading: Reading, counts: int) -> Any:
+def _scale(top: kit.Section, reading: kit.Reading, counts: int) -> Any:
     """The factor of ``auto_scale_lr``, which is off unless it is enabled.
 
     The runner divides the samples of one step of all processes, without the accumulation, by
@@ -349,7 +349,7 @@ def _scale(top: Section, reading: Reading, counts: int) -> Any:
 
 
 def _paramwise(
-    wrapper: Section, values: Mapping[str, Any]
+    wrapper: kit.Section, values: Mapping[str, Any]
 ) -> list[tuple[str, dict[str, Any], tuple[str, ...]]]:
     """The groups of ``paramwise_cfg``: name, values that differ, patterns."""
     section = wrapper.section("paramwise_cfg")
@@ -377,11 +377,11 @@ def _paramwise(
     return groups
 
 
-def _exact(section: Section, key: str) -> Any:
+def _exact(section: kit.Section, key: str) -> Any:
     return exact_number(section.number(key), section.at(key))
 
 
-def _clipping(wrapper: Section) -> Clipping | None:
+def _clipping(wrapper: kit.Section) -> kit.Clipping | None:
     section = wrapper.section("clip_grad")
     if not section.content:
         return None
@@ -390,8 +390,8 @@ def _clipping(wrapper: Section) -> Clipping | None:
     if kind not in ("norm", "value"):
         raise section.error(f"type must be norm or value, got {kind!r}", "type")
     if kind == "value":
-        return Clipping(section.number("clip_value"), ClippingKind.VALUE)
-    return Clipping(section.number("max_norm"))
+        return kit.Clipping(section.number("clip_value"), kit.ClippingKind.VALUE)
+    return kit.Clipping(section.number("max_norm"))
 
 
-READER = Reader(read, matches)
+READER = kit.Reader(read, matches)

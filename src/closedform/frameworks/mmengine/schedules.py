@@ -21,21 +21,12 @@ from closedform.frameworks.mmengine.classes import (
     split_name,
 )
 from closedform.language import Schedule, exact_number
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Condition, Defect, DefectKind
-from closedform.recipes.entries import (
-    REQUIRED,
-    Arguments,
-    Context,
-    ScheduleEntry,
-    locate_errors,
-    parameters,
-)
+from closedform.recipes import kit
 
 
 def param_schedule(
-    config: Arguments,
-    context: Context,
+    config: kit.Arguments,
+    context: kit.Context,
     *,
     has_epochs: bool = True,
 ) -> Schedule:
@@ -65,13 +56,13 @@ def param_schedule(
             # A weight decay of 0 stays.
             continue
         made = Group(index, lambda: _epoch_length(context), has_epochs, f"{where} > {name}")
-        with locate_errors(made.where):
+        with kit.locate_errors(made.where):
             action, initial = build_action(name, arguments, initial, made)
         actions += [] if action is None else [action]
     return chained(context.path[-1], base, actions)
 
 
-def initial_value(optimizer: object, context: Context) -> sp.Expr:
+def initial_value(optimizer: object, context: kit.Context) -> sp.Expr:
     """Returns the value before any scheduler: of the param group, or else of the optimizer.
 
     Raises:
@@ -88,7 +79,7 @@ def initial_value(optimizer: object, context: Context) -> sp.Expr:
     return context.of_group(key, value)
 
 
-def _epoch_length(context: Context) -> int:
+def _epoch_length(context: kit.Context) -> int:
     length = context.facts.get("epoch_length")
     length = exact_number(context.fact("updates_per_epoch") if length is None else length)
     if not (length.is_Integer and length >= 1):
@@ -118,12 +109,12 @@ def _class(spec: object, where: str) -> tuple[str, str, dict[str, Any]]:
     return name, key, arguments
 
 
-def _build(given: Arguments, context: Context) -> Schedule:
+def _build(given: kit.Arguments, context: kit.Context) -> Schedule:
     return param_schedule(given, context)
 
 
 _UPSTREAM = "mmengine/optim/scheduler/param_scheduler.py"
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 
 
 def _names(part: str) -> tuple[str, ...]:
@@ -131,25 +122,27 @@ def _names(part: str) -> tuple[str, ...]:
     return tuple(part + suffix for suffix in suffixes)
 
 
-def _convention(text: str, place: str, *parts: str, applies: Condition | None = None) -> Defect:
+def _convention(
+    text: str, place: str, *parts: str, applies: kit.Condition | None = None
+) -> kit.Defect:
     """A convention of classes, by the first parts of their names."""
     classes = tuple(name for part in parts for name in _names(part))
-    return Defect(
-        text, f"{_UPSTREAM} ({place})", applies, kind=DefectKind.CONVENTION, classes=classes
+    return kit.Defect(
+        text, f"{_UPSTREAM} ({place})", applies, kind=kit.DefectKind.CONVENTION, classes=classes
     )
 
 
-def _has(part: str) -> Condition:
+def _has(part: str) -> kit.Condition:
     return lambda schedulers, has_epochs, has_layers: any(
         str(spec["type"]).startswith(part) for spec in schedulers
     )
 
 
 DEFECTS = {
-    "epochs-by-default": Defect(
+    "epochs-by-default": kit.Defect(
         "by_epoch is True by default",
         f"{_UPSTREAM} (_ParamScheduler.__init__)",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
     "cosine-ends-early": _convention(
         "CosineAnnealing ends one step short of its minimum, unless T_max is end - begin - 1",
@@ -189,31 +182,31 @@ DEFECTS = {
         "OneCycleParamScheduler._get_value",
         "OneCycle",
     ),
-    "present-value": Defect(
+    "present-value": kit.Defect(
         "schedulers act on the present value, in the order of the list",
         f"{_UPSTREAM} (_ParamScheduler.step)",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("list",),
     ),
-    "epochs-never-end": Defect(
+    "epochs-never-end": kit.Defect(
         "in an IterBasedTrainLoop, schedulers that count epochs stay at step 0",
         "mmengine/runner/loops.py (IterBasedTrainLoop)",
         lambda schedulers, has_epochs, has_layers: (
             not has_epochs and any(spec.get("by_epoch", True) for spec in schedulers)
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "rates-by-layer": Defect(
+    "rates-by-layer": kit.Defect(
         "layer_decay_rate gives every layer its own rate, below that of the config",
         "mmpretrain/engine/optimizers/layer_decay_optim_wrapper_constructor.py",
         lambda schedulers, has_epochs, has_layers: has_layers,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }
-_PARAMETERS = parameters(optimizer=REQUIRED, param_scheduler=REQUIRED)
+_PARAMETERS = kit.parameters(optimizer=kit.REQUIRED, param_scheduler=kit.REQUIRED)
 SCHEDULES = {
-    name: ScheduleEntry(name, (), _PARAMETERS, _build)
+    name: kit.ScheduleEntry(name, (), _PARAMETERS, _build)
     for name in (*(name for part in CLASSES for name in _names(part)), "list")
 }

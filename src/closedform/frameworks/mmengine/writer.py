@@ -7,18 +7,7 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.recipes.forms import (
-    RUN,
-    Config,
-    CurveName,
-    GroupDifference,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    native,
-    whole,
-)
-from closedform.recipes.recipe import ClippingKind
+from closedform.recipes import kit
 
 
 def _scheduler(kind: str, begin: Any, end: Any, stride: int, **more: Any) -> dict[str, Any]:
@@ -26,40 +15,43 @@ def _scheduler(kind: str, begin: Any, end: Any, stride: int, **more: Any) -> dic
     return {
         "type": kind,
         "by_epoch": stride > 1,
-        "begin": whole(sp.Integer(1) * begin / stride),
-        "end": whole(sp.Integer(1) * end / stride),
-        **{key: one if isinstance(one, list | str) else native(one) for key, one in more.items()},
+        "begin": kit.nearest_integer(sp.Integer(1) * begin / stride),
+        "end": kit.nearest_integer(sp.Integer(1) * end / stride),
+        **{
+            key: one if isinstance(one, list | str) else kit.native(one)
+            for key, one in more.items()
+        },
     }
 
 
-def _rise(form: WarmupDecayForm) -> list[dict[str, Any]]:
+def _rise(form: kit.WarmupDecayForm) -> list[dict[str, Any]]:
     if form.rise is None or form.peak == 0:
         return []
-    if form.rise.curve is CurveName.CONSTANT:
+    if form.rise.curve is kit.CurveName.CONSTANT:
         factor = form.rise.start / form.peak
         return [_scheduler("ConstantLR", 0, form.rise.end + 1, 1, factor=factor)]
     # The last update before the end of a range has the peak.
-    end = whole(form.warmup()) + 1
+    end = kit.nearest_integer(form.warmup()) + 1
     factor = form.rise.start / form.peak
     return [_scheduler("LinearLR", 0, end, 1, start_factor=factor)] if factor > 0 else []
 
 
-def _schedulers(form: WarmupDecayForm) -> Iterator[list[dict[str, Any]]]:
+def _schedulers(form: kit.WarmupDecayForm) -> Iterator[list[dict[str, Any]]]:
     rise, each = _rise(form), form.stride
-    begin = sp.Integer(0) if form.curve is CurveName.CONSTANT else form.begin
+    begin = sp.Integer(0) if form.curve is kit.CurveName.CONSTANT else form.begin
     total = -(-form.total // each) * each
     match form.curve:
-        case CurveName.CONSTANT:
+        case kit.CurveName.CONSTANT:
             yield rise
-        case CurveName.COSINE if form.cycles == 1:
+        case kit.CurveName.COSINE if form.cycles == 1:
             for last in dict.fromkeys((form.end, sp.Integer(total))):
                 curve = {"eta_min": form.low, "T_max": (form.end - begin) / each}
                 yield [*rise, _scheduler("CosineAnnealingLR", begin, last, each, **curve)]
-        case CurveName.LINEAR | CurveName.POWER:
+        case kit.CurveName.LINEAR | kit.CurveName.POWER:
             for end in (form.end + 1, form.end):
                 curve = {"eta_min": form.low, "power": form.power}
                 yield [*rise, _scheduler("PolyLR", begin, end, each, **curve)]
-        case CurveName.STEPS:
+        case kit.CurveName.STEPS:
             values = [value for _, value in form.marks]
             steps = [first for first, _ in form.marks[1:]]
             gamma = values[1] / values[0] if values[0] != 0 else 0
@@ -67,7 +59,7 @@ def _schedulers(form: WarmupDecayForm) -> Iterator[list[dict[str, Any]]]:
                 marks = [step // stride for step in steps]
                 curve = {"milestones": marks, "gamma": gamma}
                 yield [*rise, _scheduler("MultiStepLR", 0, total, stride, **curve)]
-        case CurveName.EXPONENTIAL:
+        case kit.CurveName.EXPONENTIAL:
             gamma = (form.low / form.peak) ** (sp.Integer(each) / (form.end - begin))
             number = sp.Float(sp.N(gamma, 40), 17)
             yield [*rise, _scheduler("ExponentialLR", begin, total, each, gamma=number)]
@@ -75,12 +67,12 @@ def _schedulers(form: WarmupDecayForm) -> Iterator[list[dict[str, Any]]]:
             return
 
 
-def _group(form: WarmupDecayForm, group: GroupDifference) -> dict[str, Any]:
+def _group(form: kit.WarmupDecayForm, group: kit.GroupDifference) -> dict[str, Any]:
     """The multipliers of a group."""
     found: dict[str, Any] = {}
     peak = group.peak(form.peak)
     if peak is not None and peak != form.peak and form.peak != 0:
-        found["lr_mult"] = native(peak / form.peak)
+        found["lr_mult"] = kit.native(peak / form.peak)
     if group.weight_decay == 0:
         found["decay_mult"] = 0.0
     return found
@@ -89,7 +81,7 @@ def _group(form: WarmupDecayForm, group: GroupDifference) -> dict[str, Any]:
 _OPTIONS = {"norm", "bias", "flat", "dwconv"}
 
 
-def _paramwise(form: WarmupDecayForm, made: Optimizer) -> dict[str, Any]:
+def _paramwise(form: kit.WarmupDecayForm, made: kit.Optimizer) -> dict[str, Any]:
     """The options of ``paramwise_cfg``: by kind of parameter, or by a part of the name."""
     found: dict[str, Any] = {}
     custom: dict[str, Any] = {}
@@ -108,7 +100,9 @@ def _paramwise(form: WarmupDecayForm, made: Optimizer) -> dict[str, Any]:
     return {**found, **({"custom_keys": custom} if custom else {})}
 
 
-def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     each = form.stride
     length = facts.get("updates_per_epoch")
     if each > 1 and length != each:
@@ -120,9 +114,9 @@ def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -
     }
     wrapper: dict[str, Any] = {"type": "OptimWrapper", "optimizer": optimizer}
     if made.clipping is not None:
-        wrapper["clip_grad"] = {"max_norm": native(made.clipping)}
-    elif made.limit is not None and made.limit.kind is ClippingKind.VALUE:
-        wrapper["clip_grad"] = {"type": "value", "clip_value": native(made.limit.threshold)}
+        wrapper["clip_grad"] = {"max_norm": kit.native(made.clipping)}
+    elif made.limit is not None and made.limit.kind is kit.ClippingKind.VALUE:
+        wrapper["clip_grad"] = {"type": "value", "clip_value": kit.native(made.limit.threshold)}
     paramwise = _paramwise(form, made)
     if paramwise:
         wrapper["paramwise_cfg"] = paramwise
@@ -134,15 +128,17 @@ def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -
         yield {"optim_wrapper": wrapper, "param_scheduler": changed, "train_cfg": loop}
 
 
-def _others(form: WarmupDecayForm, made: Optimizer) -> Iterator[dict[str, Any]]:
+def _others(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[dict[str, Any]]:
     """The schedulers of the weight decay and of the momentum: a cosine over the run."""
     del form
     for key, one in made.schedules.items():
-        if one.curve is not CurveName.COSINE or one.rise is not None:
+        if one.curve is not kit.CurveName.COSINE or one.rise is not None:
             continue
         curve = {"eta_min": one.low, "T_max": (one.end - one.begin) / one.stride}
         entry = _scheduler("CosineAnnealingParamScheduler", one.begin, one.end, one.stride, **curve)
         yield {**entry, "param_name": key}
 
 
-WRITER = Writer(".py", _configs, {"updates_per_epoch": RUN}, ("adam", "adamw", "sgd", "lion"))
+WRITER = kit.Writer(
+    ".py", _configs, {"updates_per_epoch": kit.RUN}, ("adam", "adamw", "sgd", "lion")
+)

@@ -12,24 +12,7 @@ from closedform.frameworks.megatron.schedules import decay as weight_decay
 from closedform.frameworks.transformers.arguments import TrainerProgram, keys_with, read_arguments
 from closedform.frameworks.transformers.schedules import CURVES, OF_LOSS
 from closedform.language import exact_number
-from closedform.recipes.document import Document
-from closedform.recipes.document import Syntax as FileForm
-from closedform.recipes.forms import Config, Optimizer, WarmupDecayForm, Writer, native
-from closedform.recipes.framework import Framework
-from closedform.recipes.keys import (
-    OpenKeys,
-    Values,
-    choice,
-    flag,
-    integer,
-    irrelevant,
-    number,
-    text,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section, whole
+from closedform.recipes import kit
 
 _FURTHER = (
     "adalora_beta1",
@@ -47,16 +30,16 @@ _FURTHER = (
     "sdar_gate_beta",
 )
 _MUON = "muon_"
-_MEGATRON = OpenKeys(
+_MEGATRON = kit.OpenKeys(
     **{
         **FLAGS,
-        "lr_decay_style": choice(*STYLES, default="cosine"),
-        "global_batch_size": integer(16),
-        "weight_decay": number(0.1),
-        "adam_beta2": number(0.95),
-        "optimizer": text("adam"),
-        "vit_lr": number(None),
-        "aligner_lr": number(None),
+        "lr_decay_style": kit.choice(*STYLES, default="cosine"),
+        "global_batch_size": kit.integer(16),
+        "weight_decay": kit.number(0.1),
+        "adam_beta2": kit.number(0.95),
+        "optimizer": kit.text("adam"),
+        "vit_lr": kit.number(None),
+        "aligner_lr": kit.number(None),
         **dict.fromkeys(
             (
                 "beta",
@@ -65,7 +48,7 @@ _MEGATRON = OpenKeys(
                 "nccl_comm_warmup",
                 "offload_optimizer",
             ),
-            irrelevant(),
+            kit.irrelevant(),
         ),
     }
 )
@@ -74,18 +57,18 @@ _MEGATRON = OpenKeys(
 _SEVERAL = ("lr", "min_lr", "micro_batch_size", "global_batch_size", "train_iters")
 
 
-def _rate(section: Section, class_name: str = "") -> float:
+def _rate(section: kit.Section, class_name: str = "") -> float:
     """The default: lower where all parameters are trained."""
     del class_name
     kind = section.value("tuner_type") or section.value("train_type") or "lora"
     return 1e-5 if kind == "full" else 1e-4
 
 
-def _is_megatron(section: Section) -> bool:
+def _is_megatron(section: kit.Section) -> bool:
     return any(key in section for key in _SEVERAL) and "learning_rate" not in section
 
 
-def _own_keys(section: Section) -> bool:
+def _own_keys(section: kit.Section) -> bool:
     return any(key in section for key in ("tuner_type", "train_type", "vit_lr", "aligner_lr"))
 
 
@@ -94,13 +77,13 @@ _PROGRAM = TrainerProgram(
     "ms-swift",
     _own_keys,
     keys_with(
-        learning_rate=number(None),
-        lr_scheduler_type=choice(*CURVES, *OF_LOSS, default="cosine"),
-        weight_decay=number(0.1),
-        adam_beta2=number(0.95),
-        use_galore=flag(False),
-        **dict.fromkeys(_GROUP_RATES, number(None)),
-        **dict.fromkeys(_FURTHER, irrelevant()),
+        learning_rate=kit.number(None),
+        lr_scheduler_type=kit.choice(*CURVES, *OF_LOSS, default="cosine"),
+        weight_decay=kit.number(0.1),
+        adam_beta2=kit.number(0.95),
+        use_galore=kit.flag(False),
+        **dict.fromkeys(_GROUP_RATES, kit.number(None)),
+        **dict.fromkeys(_FURTHER, kit.irrelevant()),
     ),
     _rate,
     _GROUP_RATES,
@@ -108,27 +91,27 @@ _PROGRAM = TrainerProgram(
 )
 
 
-def _matches(document: Document) -> bool:
-    section = whole(document)
-    if document.syntax not in (FileForm.ARGUMENTS, FileForm.MAPPING):
+def _matches(document: kit.Document) -> bool:
+    section = kit.document_section(document)
+    if document.syntax not in (kit.Syntax.ARGUMENTS, kit.Syntax.MAPPING):
         return False
     of_megatron = "lr" in section and any(key in section for key in _SEVERAL[2:])
     return _own_keys(section) or of_megatron
 
 
-def _read(reading: Reading) -> Recipe:
-    section = whole(reading.document)
+def _read(reading: kit.Reading) -> kit.Recipe:
+    section = kit.document_section(reading.document)
     if _is_megatron(section):
         return _read_megatron(reading)
     return read_arguments(replace(reading, defects=transformers.FRAMEWORK.defects), _PROGRAM)
 
 
-def _read_megatron(reading: Reading) -> Recipe:
-    section = whole(reading.document)
+def _read_megatron(reading: kit.Reading) -> kit.Recipe:
+    section = kit.document_section(reading.document)
     content = {
         key: value for key, value in section.content.items() if not str(key).startswith(_MUON)
     }
-    flags = _MEGATRON.read(Section(section.document, content))
+    flags = _MEGATRON.read(kit.Section(section.document, content))
     total = reading.value_or_fact(flags.train_iters, "total_updates")
     lr = exact_number(_rate(section)) if flags.lr is None else flags.lr
     flags = flags.replace(train_iters=total, train_samples=None, lr=lr)
@@ -143,40 +126,40 @@ def _read_megatron(reading: Reading) -> Recipe:
         context = replace(reading.context, facts={"param_group": {"max_lr": peak}})
         with section.locate_errors("lr_decay_style"):
             schedules = {"lr": rate(context, flags), "weight_decay": decay}
-        groups.append(ParamGroup(schedules, plan, Role.of(name), name))
+        groups.append(kit.ParamGroup(schedules, plan, kit.Role.of(name), name))
     return replace(reading, defects=megatron.FRAMEWORK.defects).recipe(
         groups,
         clock=CLOCK,
         horizon=total,
-        clipping=Clipping(flags.clip_grad) if flags.clip_grad > 0 else None,
+        clipping=kit.Clipping(flags.clip_grad) if flags.clip_grad > 0 else None,
         accumulation=None,
         values=(flags,),
         derived={"lr": flags.lr, "weight_decay": flags.weight_decay},
     )
 
 
-def _plan(flags: Values) -> OptimizerPlan:
+def _plan(flags: kit.Values) -> kit.OptimizerPlan:
     name = flags.optimizer
     where = flags.origin.document.place("optimizer")
     decay = flags.weight_decay
     if name == "sgd":
         arguments = {"momentum": flags.sgd_momentum, "weight_decay": decay}
-        return plan_optimizer("sgd", arguments, where=where)
+        return kit.plan_optimizer("sgd", arguments, where=where)
     if name != "adam":
-        return plan_optimizer(name, {}, None, where, by_name=False)
+        return kit.plan_optimizer(name, {}, None, where, by_name=False)
     betas = (flags.adam_beta1, flags.adam_beta2)
     arguments = {"betas": betas, "eps": flags.adam_eps, "weight_decay": decay}
-    return plan_optimizer("adamw", arguments, where=where)
+    return kit.plan_optimizer("adamw", arguments, where=where)
 
 
 def _configs(
-    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
-) -> Iterator[Config]:
+    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     if transformers.FRAMEWORK.writer is None or megatron.FRAMEWORK.writer is None:
         return
     yield from transformers.FRAMEWORK.writer.configs(form, optimizer, facts)
     rates = {
-        group.name: native(peak)
+        group.name: kit.native(peak)
         for group in optimizer.groups
         if group.name in _GROUP_RATES and (peak := group.peak(form.peak)) is not None
     }
@@ -186,13 +169,13 @@ def _configs(
             yield {**flags, **rates}
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "ms-swift",
     {},
     versions=transformers.FRAMEWORK.versions,
     upstream=f"{transformers.FRAMEWORK.upstream}; {megatron.FRAMEWORK.upstream}",
     clock=transformers.FRAMEWORK.clock,
     defects={**transformers.FRAMEWORK.defects, **megatron.FRAMEWORK.defects},
-    reader=Reader(_read, _matches),
-    writer=Writer(".args", _configs, {"global_batch_size": 1}, ("adamw", "sgd")),
+    reader=kit.Reader(_read, _matches),
+    writer=kit.Writer(".args", _configs, {"global_batch_size": 1}, ("adamw", "sgd")),
 )

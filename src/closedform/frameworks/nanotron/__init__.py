@@ -13,87 +13,62 @@ import sympy as sp
 
 from closedform.errors import nearest
 from closedform.language import Schedule, exact_number, t
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document
-from closedform.recipes.entries import Context
-from closedform.recipes.forms import (
-    Config,
-    CurveName,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    native,
-    whole,
-)
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import by_intervals, power_quotient
-from closedform.recipes.keys import (
-    Keys,
-    OpenKeys,
-    Values,
-    anything,
-    choice,
-    integer,
-    irrelevant,
-    number,
-    section,
-    section_entries,
-    text,
-)
-from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, Recipe
-from closedform.recipes.section import Section, calls
+from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_line
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 
-SCHEDULER = Keys(
-    learning_rate=number(),
-    lr_warmup_steps=integer(0),
-    lr_warmup_style=choice("linear", "constant"),
-    lr_decay_style=choice("linear", "cosine", "1-sqrt", default="linear"),
-    lr_decay_steps=integer(None),
-    lr_decay_starting_step=integer(None),
-    min_decay_lr=number(None),
+SCHEDULER = kit.Keys(
+    learning_rate=kit.number(),
+    lr_warmup_steps=kit.integer(0),
+    lr_warmup_style=kit.choice("linear", "constant"),
+    lr_decay_style=kit.choice("linear", "cosine", "1-sqrt", default="linear"),
+    lr_decay_steps=kit.integer(None),
+    lr_decay_starting_step=kit.integer(None),
+    min_decay_lr=kit.number(None),
 )
-TOKENS = OpenKeys(
-    train_steps=integer(None, may_be_open=True),
-    batch_accumulation_per_replica=integer(None, may_be_open=True),
+TOKENS = kit.OpenKeys(
+    train_steps=kit.integer(None, may_be_open=True),
+    batch_accumulation_per_replica=kit.integer(None, may_be_open=True),
 )
-_ADAM = {"adam_beta1": number(None), "adam_beta2": number(None), "adam_eps": number(None)}
-FACTORY = Keys(name=text("adamW"), torch_adam_is_fused=irrelevant(), **_ADAM)
-OPTIMIZER = Keys(
-    accumulate_grad_in_fp32=irrelevant(),
-    clip_grad=number(None),
-    learning_rate_scheduler=section(SCHEDULER),
-    name=irrelevant(),
-    optimizer_factory=section(FACTORY),
-    torch_adam_is_fused=irrelevant(),
-    weight_decay=number(0),
-    weight_decay_exclude_named_params=anything(()),
-    zero_stage=irrelevant(),
+_ADAM = {
+    "adam_beta1": kit.number(None),
+    "adam_beta2": kit.number(None),
+    "adam_eps": kit.number(None),
+}
+FACTORY = kit.Keys(name=kit.text("adamW"), torch_adam_is_fused=kit.irrelevant(), **_ADAM)
+OPTIMIZER = kit.Keys(
+    accumulate_grad_in_fp32=kit.irrelevant(),
+    clip_grad=kit.number(None),
+    learning_rate_scheduler=kit.section(SCHEDULER),
+    name=kit.irrelevant(),
+    optimizer_factory=kit.section(FACTORY),
+    torch_adam_is_fused=kit.irrelevant(),
+    weight_decay=kit.number(0),
+    weight_decay_exclude_named_params=kit.anything(()),
+    zero_stage=kit.irrelevant(),
     **_ADAM,  # Before 2024 the arguments of Adam were written here.
 )
-CONFIG = OpenKeys(optimizer=section(OPTIMIZER), tokens=section(TOKENS), learning_rate=irrelevant())
+CONFIG = kit.OpenKeys(
+    optimizer=kit.section(OPTIMIZER), tokens=kit.section(TOKENS), learning_rate=kit.irrelevant()
+)
 
 DEFECTS = {
-    "decay-not-shortened": Defect(
+    "decay-not-shortened": kit.Defect(
         "a decay with a later start is not shortened: its end is not reached in the run",
         "src/nanotron/config/config.py:485",
         lambda scheduler, tokens: (
             "lr_decay_starting_step" in scheduler and "lr_decay_steps" not in scheduler
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "no-decay": Defect(
+    "no-decay": kit.Defect(
         "without min_decay_lr there is no decay",
         "src/nanotron/config/config.py:386",
         lambda scheduler, tokens: "min_decay_lr" not in scheduler,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "rate-squared": Defect(
+    "rate-squared": kit.Defect(
         "without a warmup and a decay, the rate is squared",
         "src/nanotron/helpers.py:118",
         lambda scheduler, tokens: (
@@ -101,27 +76,27 @@ DEFECTS = {
         ),
         documented="the rate, without a warmup and a decay",
     ),
-    "minimum-of-all-groups": Defect(
+    "minimum-of-all-groups": kit.Defect(
         "min_decay_lr, and the rate of a constant warmup, are the same for every group",
         "src/nanotron/helpers.py:126",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
 }
 _DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr, sp.Expr, sp.Integer], sp.Expr]] = {
     "linear": lambda first, last, step, length: along_line(first, last, step / length),
     "cosine": lambda first, last, step, length: along_cosine(first, last, step / length),
     "1-sqrt": lambda first, last, step, length: along_line(
-        first, last, power_quotient(step, length, sp.S.Half)
+        first, last, kit.power_quotient(step, length, sp.S.Half)
     ),
 }
 
 
-def _decay_length(scheduler: Values, tokens: Values) -> int:
+def _decay_length(scheduler: kit.Values, tokens: kit.Values) -> int:
     length: int | None = scheduler.lr_decay_steps
     return tokens.train_steps - scheduler.lr_warmup_steps if length is None else length
 
 
-def _rate(context: Context, scheduler: Values, tokens: Values) -> Schedule:
+def _rate(context: kit.Context, scheduler: kit.Values, tokens: kit.Values) -> Schedule:
     kind, warmup = scheduler.lr_decay_style, scheduler.lr_warmup_steps
     length, begin = _decay_length(scheduler, tokens), scheduler.lr_decay_starting_step
     begin = warmup if begin is None else begin
@@ -131,9 +106,11 @@ def _rate(context: Context, scheduler: Values, tokens: Values) -> Schedule:
     rate = peak if rates is None else exact_number(rates[context.facts.get("group_index", 0)])
     if warmup == 0 and length == 0:
         # The function returns the rate, where it should return a factor of it.
-        return by_intervals(kind, (lambda: rate * rate if context.as_implemented else rate, None))
+        return kit.by_intervals(
+            kind, (lambda: rate * rate if context.as_implemented else rate, None)
+        )
     rise = peak if scheduler.lr_warmup_style == "constant" else rate * t / max(warmup, 1)
-    return by_intervals(
+    return kit.by_intervals(
         kind,
         (lambda: rise, warmup + 1),
         (lambda: rate, begin),
@@ -151,19 +128,19 @@ _CALLS = {
 """The keys of a YAML config, and the classes that are their sections in Python."""
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     if document.python is not None:
-        return any(calls(document.values, "LRSchedulerArgs"))
+        return any(kit.calls(document.values, "LRSchedulerArgs"))
     optimizer = document.content.get("optimizer")
     return isinstance(optimizer, dict) and "learning_rate_scheduler" in optimizer
 
 
-def _as_yaml(document: Document) -> Document:
+def _as_yaml(document: kit.Document) -> kit.Document:
     """A Python config in the form of a YAML one."""
     if document.python is None:
         return document
     optimizer, tokens, scheduler, factory = (
-        (key, next(calls(document.values, name), None)) for key, name in _CALLS.items()
+        (key, next(kit.calls(document.values, name), None)) for key, name in _CALLS.items()
     )
     content: dict[str, Any] = {
         key: {} if call is None else dict(call.kwargs) for key, call in (optimizer, tokens)
@@ -174,7 +151,7 @@ def _as_yaml(document: Document) -> Document:
     return replace(document, content=content)
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     config = CONFIG.read_whole(_as_yaml(reading.document))
     optimizer, scheduler = config.optimizer, config.optimizer.learning_rate_scheduler
     total = reading.value_or_fact(config.tokens.train_steps, "total_updates")
@@ -187,14 +164,14 @@ def _read(reading: Reading) -> Recipe:
         [group, *([group.without_decay(excluded_names)] if excluded_names else [])],
         clock=CLOCK,
         horizon=total,
-        clipping=None if optimizer.clip_grad is None else Clipping(optimizer.clip_grad),
+        clipping=None if optimizer.clip_grad is None else kit.Clipping(optimizer.clip_grad),
         accumulation=tokens.batch_accumulation_per_replica,
         values=(scheduler, tokens),
         derived={"total_updates": total},
     )
 
 
-def _optimizer(optimizer: Values) -> ClassOptimizer:
+def _optimizer(optimizer: kit.Values) -> kit.ClassOptimizer:
     """The optimizer, from ``optimizer_factory`` or, before 2024, next to it."""
     factory = optimizer.optimizer_factory
     place = factory if factory.origin.content else optimizer
@@ -210,13 +187,17 @@ def _optimizer(optimizer: Values) -> ClassOptimizer:
         betas = [place.require("adam_beta1"), place.require("adam_beta2")]
         content |= {"betas": betas, "eps": place.require("adam_eps")}
     path = {"adamw": "AdamW", "sgd": "SGD"}[name]
-    return class_optimizer(Section(place.origin.document, content, place.origin.path), path)
+    return kit.class_optimizer(kit.Section(place.origin.document, content, place.origin.path), path)
 
 
-_STYLES = {CurveName.LINEAR: "linear", CurveName.COSINE: "cosine", CurveName.ROOT: "1-sqrt"}
+_STYLES = {
+    kit.CurveName.LINEAR: "linear",
+    kit.CurveName.COSINE: "cosine",
+    kit.CurveName.ROOT: "1-sqrt",
+}
 
 
-def _factory(optimizer: Optimizer) -> dict[str, Any]:
+def _factory(optimizer: kit.Optimizer) -> dict[str, Any]:
     if optimizer.name == "sgd":
         return {"name": "sgd"}
     betas = optimizer.betas() or [0.9, 0.999]
@@ -224,34 +205,34 @@ def _factory(optimizer: Optimizer) -> dict[str, Any]:
         "name": "adamW",
         "adam_beta1": betas[0],
         "adam_beta2": betas[1],
-        "adam_eps": native(optimizer.values.get("eps", 1e-8)),
+        "adam_eps": kit.native(optimizer.values.get("eps", 1e-8)),
         "torch_adam_is_fused": True,
     }
 
 
 def _configs(
-    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
-) -> Iterator[Config]:
+    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     del facts
-    if form.curve not in (*_STYLES, CurveName.CONSTANT):
+    if form.curve not in (*_STYLES, kit.CurveName.CONSTANT):
         return
     scheduler: dict[str, Any] = {
-        "learning_rate": native(form.peak),
-        "lr_warmup_steps": whole(form.warmup()),
+        "learning_rate": kit.native(form.peak),
+        "lr_warmup_steps": kit.nearest_integer(form.warmup()),
         "lr_warmup_style": "linear",
         "lr_decay_style": _STYLES.get(form.curve, "linear"),
-        "min_decay_lr": native(form.low),
+        "min_decay_lr": kit.native(form.low),
     }
-    if form.curve is not CurveName.CONSTANT:
-        scheduler["lr_decay_starting_step"] = whole(form.begin)
-        scheduler["lr_decay_steps"] = whole(form.end - form.begin)
+    if form.curve is not kit.CurveName.CONSTANT:
+        scheduler["lr_decay_starting_step"] = kit.nearest_integer(form.begin)
+        scheduler["lr_decay_steps"] = kit.nearest_integer(form.end - form.begin)
     no_decay_groups = [group for group in optimizer.groups if group.weight_decay == 0]
     section: dict[str, Any] = {
         "accumulate_grad_in_fp32": True,
-        "clip_grad": None if optimizer.clipping is None else native(optimizer.clipping),
+        "clip_grad": None if optimizer.clipping is None else kit.native(optimizer.clipping),
         "learning_rate_scheduler": scheduler,
         "optimizer_factory": _factory(optimizer),
-        "weight_decay": native(optimizer.weight_decay or 0),
+        "weight_decay": kit.native(optimizer.weight_decay or 0),
         "zero_stage": 0,
     }
     if no_decay_groups:
@@ -260,9 +241,9 @@ def _configs(
     yield {"optimizer": section, "tokens": {"train_steps": form.total}}
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "nanotron",
-    section_entries(
+    kit.section_entries(
         dict.fromkeys(_DECAYS, _rate),
         {"learning_rate_scheduler": SCHEDULER, "tokens": TOKENS},
         style=lambda scheduler, tokens: str(scheduler.lr_decay_style),
@@ -272,6 +253,6 @@ FRAMEWORK = Framework(
     upstream="src/nanotron/helpers.py, src/nanotron/config/config.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
-    writer=Writer(".yaml", _configs, {}, ("adamw", "sgd")),
+    reader=kit.Reader(_read, _matches),
+    writer=kit.Writer(".yaml", _configs, {}, ("adamw", "sgd")),
 )

@@ -8,30 +8,19 @@ from fractions import Fraction
 import sympy as sp
 
 from closedform.language import Schedule, t
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect
-from closedform.recipes.document import Document
-from closedform.recipes.documents.python_text import defined_names, run_class
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import by_intervals, first_from, quotient
-from closedform.recipes.keys import OpenKeys, Values, integer, number, section_entries
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
+from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 
-CONFIG = OpenKeys(
-    gradient_accumulation_steps=integer(8, least=1),
-    lr_language_backbone=number(5e-5),
-    lr_mp=number(0.00512),
-    lr_vision_backbone=number(5e-5),
-    max_grad_norm=number(1),
-    max_training_steps=integer(40000),
+CONFIG = kit.OpenKeys(
+    gradient_accumulation_steps=kit.integer(8, least=1),
+    lr_language_backbone=kit.number(5e-5),
+    lr_mp=kit.number(0.00512),
+    lr_vision_backbone=kit.number(5e-5),
+    max_grad_norm=kit.number(1),
+    max_training_steps=kit.integer(40000),
 )
 GROUPS = {
     "lr_mp": "MP.*",
@@ -41,7 +30,7 @@ GROUPS = {
 """The param groups by the keys of their rates, with the modules that they cover."""
 
 DEFECTS = {
-    "short-run": Defect(
+    "short-run": kit.Defect(
         "the warmup of 3 % of the run is not rounded: where it is not a whole number of updates, "
         "its last update is above the rate, 33 times for a run of one update",
         "train.py:254",
@@ -51,7 +40,7 @@ DEFECTS = {
 }
 
 
-def _rate(context: Context, config: Values, name: str) -> Schedule:
+def _rate(context: kit.Context, config: kit.Values, name: str) -> Schedule:
     rate, total = getattr(config, name), config.max_training_steps
     warmup = sp.Rational(3 * total, 100)
 
@@ -60,44 +49,44 @@ def _rate(context: Context, config: Values, name: str) -> Schedule:
         return rate * (part if context.as_implemented else sp.Min(1, part))
 
     def fall() -> sp.Expr:
-        return along_cosine(rate, rate / 10, quotient(t - warmup, total - warmup))
+        return along_cosine(rate, rate / 10, kit.quotient(t - warmup, total - warmup))
 
-    return by_intervals(
+    return kit.by_intervals(
         "get_lr",
-        (rise, first_from(Fraction(total * 0.03))),
+        (rise, kit.first_from(Fraction(total * 0.03))),
         (fall, total + 1),
         (lambda: rate / 10, None),
     )
 
 
-def _of_class(context: Context, config: Values) -> Schedule:
+def _of_class(context: kit.Context, config: kit.Values) -> Schedule:
     name = context.facts.get("group", "lr_mp")
     message = f"there is no group {name!r:.60}: they are {', '.join(GROUPS)}"
-    refuse_unless(name in GROUPS, message, context.where)
+    kit.refuse_unless(name in GROUPS, message, context.where)
     return _rate(context, config, name)
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     names = set(document.content)
     if document.python is not None:
-        names |= defined_names(document.python, "TrainConfig")
+        names |= kit.python_text.defined_names(document.python, "TrainConfig")
     return "lr_mp" in names or {"lr_vision_backbone", "lr_language_backbone"} <= names
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     document = reading.document
     if document.python is not None:
-        body = run_class(document.python, "TrainConfig", document.source)
+        body = kit.python_text.run_class(document.python, "TrainConfig", document.source)
         if body is not None:
             document = replace(document, content={**document.content, **body.names})
     config = CONFIG.read_whole(document)
-    plan = plan_optimizer("AdamW", {}, where=document.source)
+    plan = kit.plan_optimizer("AdamW", {}, where=document.source)
     with config.origin.locate_errors():
         groups = [
-            ParamGroup(
+            kit.ParamGroup(
                 {"lr": _rate(reading.context, config, name), "weight_decay": constant(0.01)},
                 plan,
-                Role.NAMED,
+                kit.Role.NAMED,
                 name,
                 (pattern,),
             )
@@ -111,19 +100,19 @@ def _read(reading: Reading) -> Recipe:
         groups,
         clock=CLOCK,
         horizon=config.max_training_steps,
-        clipping=None if clip is None else Clipping(clip),
+        clipping=None if clip is None else kit.Clipping(clip),
         accumulation=config.gradient_accumulation_steps,
         values=(config,),
         derived={"total_updates": config.max_training_steps},
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "nanovlm",
-    section_entries({"get_lr": _of_class}, {"": CONFIG}, defects=DEFECTS),
+    kit.section_entries({"get_lr": _of_class}, {"": CONFIG}, defects=DEFECTS),
     versions=("4e0c09618461",),
     upstream="train.py, models/config.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
 )

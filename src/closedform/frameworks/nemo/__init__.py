@@ -5,15 +5,14 @@ from __future__ import annotations
 from closedform.frameworks.nemo.reader import READER
 from closedform.frameworks.nemo.schedules import CLOCK, DEFECTS, POLICIES, rate
 from closedform.frameworks.nemo.writer import WRITER
-from closedform.recipes.framework import Framework
-from closedform.recipes.keys import Keys, number, section_entries, variants
+from closedform.recipes import kit
 
 _KINDS = {name: keys for name, (_, keys) in POLICIES.items()}
-_ARGUMENTS = Keys(lr=number(), sched=variants(_KINDS, "WarmupPolicy", by="name"))
+_ARGUMENTS = kit.Keys(lr=kit.number(), sched=kit.variants(_KINDS, "WarmupPolicy", by="name"))
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "nemo",
-    section_entries(
+    kit.section_entries(
         dict.fromkeys(POLICIES, lambda context, config: rate(context, config.sched, config.lr)),
         {"": _ARGUMENTS},
         style=lambda config: str(config.sched.name),

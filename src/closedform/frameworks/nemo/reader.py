@@ -10,24 +10,7 @@ from typing import Any
 from closedform.errors import nearest
 from closedform.frameworks.nemo.schedules import CLOCK, OUTER, POLICIES, Lengths, is_left_out, rate
 from closedform.language import Schedule, UpdateRule, exact_number, floor_div, t
-from closedform.recipes.document import Document, interpolate
-from closedform.recipes.keys import (
-    ClassKeys,
-    Key,
-    Keys,
-    Values,
-    choice,
-    integer,
-    irrelevant,
-    mapping,
-    number,
-    section,
-    text,
-)
-from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer, fused_adam
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, Recipe
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 from closedform.schedules import step_decay
 
 _CLASSES: Mapping[str, str] = MappingProxyType(
@@ -58,20 +41,20 @@ _CLASSES: Mapping[str, str] = MappingProxyType(
 """The optimizers of NeMo's registry."""
 
 
-def _plain(section: Section, key: str, default: object) -> int | None:
+def _plain(section: kit.Section, key: str, default: object) -> int | None:
     """An integer; None for a value of another type, or one that the file does not determine."""
     value = section.content.get(key, default)
     return value if isinstance(value, int) else None
 
 
-_COUNT = Key(_plain, None)
-_STEPS = Key(_plain, -1)
-_OPTIM = ClassKeys(
-    name=text("adam"),
-    _target_=text(None),
-    sched=mapping(),
-    args=mapping(),
-    cls=irrelevant(),
+_COUNT = kit.Key(_plain, None)
+_STEPS = kit.Key(_plain, -1)
+_OPTIM = kit.ClassKeys(
+    name=kit.text("adam"),
+    _target_=kit.text(None),
+    sched=kit.mapping(),
+    args=kit.mapping(),
+    cls=kit.irrelevant(),
     **dict.fromkeys(
         (
             "bucket_cap_mb",
@@ -82,45 +65,48 @@ _OPTIM = ClassKeys(
             "overlap_param_sync",
             "param_sync_dtype",
         ),
-        irrelevant(),
+        kit.irrelevant(),
     ),
 )
-_PLACE = ClassKeys(optim=mapping(), optim_param_groups=mapping())
-_TRAINER = ClassKeys(
+_PLACE = kit.ClassKeys(optim=kit.mapping(), optim_param_groups=kit.mapping())
+_TRAINER = kit.ClassKeys(
     max_steps=_STEPS,
     max_epochs=_COUNT,
     accumulate_grad_batches=_COUNT,
-    gradient_clip_val=number(0),
+    gradient_clip_val=kit.number(0),
 )
-_CONFIG = ClassKeys(model=mapping(), trainer=section(_TRAINER))
+_CONFIG = kit.ClassKeys(model=kit.mapping(), trainer=kit.section(_TRAINER))
 _MISTAKEN = ("lr_scheduler", "optimiser", "sched", "scheduler")
 """Keys next to ``optim`` that NeMo does not read; a model has many others."""
 
-_ADAM = ClassKeys(
-    optimizer=choice("adam", default="adam"),
-    lr=number(),
-    adam_beta1=number(0.9),
-    adam_beta2=number(0.999),
-    adam_eps=number(1e-8),
-    weight_decay=number(0.01),
+_ADAM = kit.ClassKeys(
+    optimizer=kit.choice("adam", default="adam"),
+    lr=kit.number(),
+    adam_beta1=kit.number(0.9),
+    adam_beta2=kit.number(0.999),
+    adam_eps=kit.number(1e-8),
+    weight_decay=kit.number(0.01),
 )
-_MODULE = Keys(
-    _target_=irrelevant(),
-    config=section(_ADAM),
-    lr_scheduler=mapping(),
-    no_weight_decay_cond=irrelevant(),
-    scale_lr_cond=irrelevant(),
-    lr_mult=irrelevant(),
+_MODULE = kit.Keys(
+    _target_=kit.irrelevant(),
+    config=kit.section(_ADAM),
+    lr_scheduler=kit.mapping(),
+    no_weight_decay_cond=kit.irrelevant(),
+    scale_lr_cond=kit.irrelevant(),
+    lr_mult=kit.irrelevant(),
 )
-_TARGET = ClassKeys(
-    _target_=text(), max_steps=integer(10), interval=irrelevant(), frequency=irrelevant()
+_TARGET = kit.ClassKeys(
+    _target_=kit.text(),
+    max_steps=kit.integer(10),
+    interval=kit.irrelevant(),
+    frequency=kit.irrelevant(),
 )
 """The keys of a scheduler module of ``nemo.lightning`` that its policy does not have."""
 
-_RULES: Mapping[str, Callable[..., UpdateRule]] = MappingProxyType({"FusedAdam": fused_adam})
+_RULES: Mapping[str, Callable[..., UpdateRule]] = MappingProxyType({"FusedAdam": kit.fused_adam})
 _OF_TORCH = {
-    "StepLR": Keys(**OUTER, step_size=integer(), gamma=number(0.1)),
-    "ExponentialLR": Keys(**OUTER, gamma=number()),
+    "StepLR": kit.Keys(**OUTER, step_size=kit.integer(), gamma=kit.number(0.1)),
+    "ExponentialLR": kit.Keys(**OUTER, gamma=kit.number()),
 }
 _LOSS = "ReduceLROnPlateau"
 _LIGHTNING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -141,7 +127,7 @@ _LIGHTNING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """The defaults of the scheduler modules of ``nemo.lightning``, where they are those of no class."""
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     content = document.content
     for place in (content.get("model"), content):
         optim = place.get("optim") if isinstance(place, dict) else None
@@ -152,8 +138,8 @@ def _matches(document: Document) -> bool:
     return False
 
 
-def _read(reading: Reading) -> Recipe:
-    config = _CONFIG.read_whole(interpolate(reading.document))
+def _read(reading: kit.Reading) -> kit.Recipe:
+    config = _CONFIG.read_whole(kit.interpolate(reading.document))
     outer = config.model if "optim" in config.model else config.origin
     place = _PLACE.read(outer)
     for name in _MISTAKEN:
@@ -180,12 +166,12 @@ def _read(reading: Reading) -> Recipe:
 
 
 def _recipe(
-    reading: Reading,
-    trainer: Values,
-    optimizers: Mapping[str, ClassOptimizer],
+    reading: kit.Reading,
+    trainer: kit.Values,
+    optimizers: Mapping[str, kit.ClassOptimizer],
     total: int | None,
-    values: tuple[Values | None, Collection[Any], Lengths],
-) -> Recipe:
+    values: tuple[kit.Values | None, Collection[Any], Lengths],
+) -> kit.Recipe:
     sched, rates, _ = values
     groups = []
     for index, (name, optimizer) in enumerate(optimizers.items()):
@@ -196,19 +182,19 @@ def _recipe(
         groups,
         clock=CLOCK,
         horizon=total,
-        clipping=Clipping(threshold) if threshold else None,
+        clipping=kit.Clipping(threshold) if threshold else None,
         accumulation=trainer.accumulate_grad_batches,
         values=values,
     )
 
 
-def _arguments(outer: Section) -> Section:
+def _arguments(outer: kit.Section) -> kit.Section:
     """The arguments of a class within ``args``."""
     inner = outer.section("args")
     return inner.section("params") if "params" in inner else inner
 
 
-def _optimizer(optim: Values) -> ClassOptimizer:
+def _optimizer(optim: kit.Values) -> kit.ClassOptimizer:
     path, place = optim._target_, optim.origin
     if path is None:
         if optim.name.lower() not in _CLASSES:
@@ -218,10 +204,10 @@ def _optimizer(optim: Values) -> ClassOptimizer:
     if "args" in optim:
         params = _arguments(place)
         place = replace(params, content={**params.content, "lr": place.value("lr")})
-    return class_optimizer(place, path, (*_OPTIM, "params"), rules=_RULES)
+    return kit.class_optimizer(place, path, (*_OPTIM, "params"), rules=_RULES)
 
 
-def _total(steps: int | None, trainer: Values, reading: Reading) -> int | None:
+def _total(steps: int | None, trainer: kit.Values, reading: kit.Reading) -> int | None:
     """The updates of the run: of the trainer, else of ``sched``, else of the facts."""
     limit, facts = trainer.max_steps, reading.facts
     if limit is not None and limit >= 0:
@@ -234,7 +220,7 @@ def _total(steps: int | None, trainer: Values, reading: Reading) -> int | None:
     return epochs * int(length) if epochs and epochs > 0 and length is not None else None
 
 
-def _sched(origin: Section, total: int | None, reading: Reading) -> Values:
+def _sched(origin: kit.Section, total: int | None, reading: kit.Reading) -> kit.Values:
     """The values of a section ``sched``, with the length of the run."""
     name = origin.text("name")
     if name == _LOSS:
@@ -259,7 +245,7 @@ def _sched(origin: Section, total: int | None, reading: Reading) -> Values:
     return keys.read(replace(place, content={**place.content, "name": name, "max_steps": total}))
 
 
-def _rate(reading: Reading, sched: Values, rates: list[Any], index: int) -> Schedule:
+def _rate(reading: kit.Reading, sched: kit.Values, rates: list[Any], index: int) -> Schedule:
     """The schedule of a param group; of torch's own classes, StepLR counts updates."""
     if sched.name == "StepLR":
         return step_decay(rates[index], sched.gamma, sched.step_size)
@@ -273,7 +259,7 @@ def _rate(reading: Reading, sched: Values, rates: list[Any], index: int) -> Sche
         return rate(context, sched, rates[0])
 
 
-def _lightning(reading: Reading, optim: Section, trainer: Values) -> Recipe:
+def _lightning(reading: kit.Reading, optim: kit.Section, trainer: kit.Values) -> kit.Recipe:
     """The modules of ``nemo.lightning``: an optimizer's config and a scheduler, each a target."""
     module = _MODULE.read(optim)
     adam, sched, total = module.config, None, None
@@ -284,7 +270,7 @@ def _lightning(reading: Reading, optim: Section, trainer: Values) -> Recipe:
         "weight_decay": adam.weight_decay,
     }
     place = replace(adam.origin, content=arguments)
-    optimizer = class_optimizer(place, "FusedAdam", rules=_RULES)
+    optimizer = kit.class_optimizer(place, "FusedAdam", rules=_RULES)
     if module.lr_scheduler.content:
         target = _TARGET.read(module.lr_scheduler)
         label, total = target._target_.rpartition(".")[2], target.max_steps
@@ -304,4 +290,4 @@ def _lightning(reading: Reading, optim: Section, trainer: Values) -> Recipe:
     )
 
 
-READER = Reader(_read, _matches)
+READER = kit.Reader(_read, _matches)

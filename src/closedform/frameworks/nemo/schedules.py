@@ -10,16 +10,11 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import Schedule, exact_number, t
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.entries import Context
-from closedform.recipes.intervals import UndefinedError, by_intervals, power_quotient, quotient
-from closedform.recipes.keys import Key, Keys, Values, flag, integer, irrelevant, number, text
+from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_line
 
-CLOCK = Clock(Unit.UPDATE)
-_COUNT = CLOCK.count(Facts())
+CLOCK = kit.Clock(kit.Unit.UPDATE)
+_COUNT = CLOCK.count(kit.Facts())
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +32,8 @@ class Policy:
         total: ``max_steps``.
     """
 
-    values: Values
-    context: Context
+    values: kit.Values
+    context: kit.Context
     rates: tuple[sp.Expr, ...]
     base: sp.Expr
     warmup: sp.Expr
@@ -58,7 +53,7 @@ class Policy:
 
     def refuse_unless(self, condition: object, message: str) -> None:
         """Raises DefinitionError unless a condition of NeMo holds."""
-        refuse_unless(condition, message, self.context.where)
+        kit.refuse_unless(condition, message, self.context.where)
 
 
 ValueBuilder = Callable[[Policy], sp.Expr]
@@ -66,24 +61,24 @@ Build = Callable[[Policy], Schedule]
 _PHASES = ("warmup", "hold", "constant")
 
 
-def _length(values: Values, keys: Keys, kind: str, where: str) -> sp.Expr | None:
+def _length(values: kit.Values, keys: kit.Keys, kind: str, where: str) -> sp.Expr | None:
     """The length of a phase in updates, from its steps or its part of the run; None without one."""
     if f"{kind}_steps" not in keys:
         return None
     steps, ratio = getattr(values, f"{kind}_steps"), getattr(values, f"{kind}_ratio")
-    refuse_unless(
+    kit.refuse_unless(
         steps is None or ratio is None,
         f"only one of {kind}_steps and {kind}_ratio may be given",
         where,
     )
     if steps is not None or ratio is None:
         return steps
-    refuse_unless(values.max_steps is not None, f"{kind}_ratio needs max_steps", where)
+    kit.refuse_unless(values.max_steps is not None, f"{kind}_ratio needs max_steps", where)
     # int() of a product of floats, as upstream.
     return exact_number(int(float(ratio) * values.max_steps))
 
 
-def rate(context: Context, values: Values, lr: Any) -> Schedule:
+def rate(context: kit.Context, values: kit.Values, lr: Any) -> Schedule:
     """Returns the schedule of the section of a policy.
 
     Args:
@@ -133,10 +128,10 @@ def _policy(curve: ValueBuilder, *, is_open: bool = False) -> Build:
         ]
         name = policy.values.name
         if policy.total == sp.oo:
-            return by_intervals(
+            return kit.by_intervals(
                 name, *stages, (partial(curve, policy) if is_open else _no_total, None)
             )
-        return by_intervals(
+        return kit.by_intervals(
             name,
             *stages,
             # first_after: the test of the end is step > max_steps.
@@ -148,7 +143,7 @@ def _policy(curve: ValueBuilder, *, is_open: bool = False) -> Build:
 
 
 def _no_total() -> sp.Expr:
-    raise UndefinedError("TypeError: max_steps is not given")
+    raise kit.UndefinedError("TypeError: max_steps is not given")
 
 
 def _flat(policy: Policy) -> sp.Expr:
@@ -156,14 +151,14 @@ def _flat(policy: Policy) -> sp.Expr:
 
 
 def _square(policy: Policy) -> sp.Expr:
-    part = quotient(policy.total - t, policy.rest)
+    part = kit.quotient(policy.total - t, policy.rest)
     return sp.Max(policy.base * part**2, policy.low)
 
 
 def _square_root(policy: Policy) -> sp.Expr:
     # It is implemented to count from update 0, not from the end of the warmup.
     length = policy.total if policy.context.as_implemented else policy.rest
-    root = power_quotient(policy.total - t, length, sp.S.Half)
+    root = kit.power_quotient(policy.total - t, length, sp.S.Half)
     return sp.Max(policy.base * root, policy.low)
 
 
@@ -171,10 +166,10 @@ def _polynomial(policy: Policy, done: sp.Expr, length: sp.Expr) -> sp.Expr:
     power = policy.values.power
     if policy.values.cycle:
         # cycle stretches the length to whole cycles, at least one.
-        length = length * sp.Max(1, sp.ceiling(quotient(done, length)))
+        length = length * sp.Max(1, sp.ceiling(kit.quotient(done, length)))
     else:
         done = sp.Min(done, length)
-    rest = power_quotient(length - done, length, power)
+    rest = kit.power_quotient(length - done, length, power)
     return (policy.base - policy.low) * rest + policy.low
 
 
@@ -188,18 +183,18 @@ def _polynomial_hold(policy: Policy) -> sp.Expr:
 
 
 def _hold_linear(policy: Policy) -> sp.Expr:
-    progress = quotient(t - policy.hold, policy.total - policy.hold)
+    progress = kit.quotient(t - policy.hold, policy.total - policy.hold)
     return along_line(policy.base, policy.low, progress)
 
 
 def _hold_root(policy: Policy) -> sp.Expr:
-    progress = power_quotient(t - policy.hold, policy.total - policy.hold, sp.S.Half)
+    progress = kit.power_quotient(t - policy.hold, policy.total - policy.hold, sp.S.Half)
     return sp.Max(policy.low, policy.base * (1 - progress))
 
 
 def _hold_noam(policy: Policy) -> sp.Expr:
     if policy.warmup == 0:
-        raise UndefinedError("ValueError: Noam scheduler cannot be used without warmup steps")
+        raise kit.UndefinedError("ValueError: Noam scheduler cannot be used without warmup steps")
     rate = policy.values.decay_rate
     # Steps of the hold are taken off the count of the root.
     hold = policy.hold - policy.warmup if policy.hold > 0 else sp.S.Zero
@@ -209,7 +204,7 @@ def _hold_noam(policy: Policy) -> sp.Expr:
 
 def _annealing(policy: Policy) -> sp.Expr:
     # The rate of the first group serves all of them.
-    return along_line(policy.rates[0], policy.low, quotient(t - policy.warmup, policy.rest))
+    return along_line(policy.rates[0], policy.low, kit.quotient(t - policy.warmup, policy.rest))
 
 
 def _inverse_root(policy: Policy) -> sp.Expr:
@@ -223,8 +218,8 @@ def _cosine(policy: Policy) -> Schedule:
 
     def curve(policy: Policy) -> sp.Expr:
         if min(policy.rates) < policy.low:
-            raise UndefinedError("ValueError: an initial rate is below the minimum")
-        progress = quotient(t - policy.warmup, policy.rest)
+            raise kit.UndefinedError("ValueError: an initial rate is below the minimum")
+        progress = kit.quotient(t - policy.warmup, policy.rest)
         return along_cosine(policy.base, policy.low, progress)
 
     return _policy(curve)(policy)
@@ -239,11 +234,11 @@ def _cosine_to_constant(policy: Policy) -> Schedule:
 
     def fall() -> sp.Expr:
         if min(policy.rates) < policy.low:
-            raise UndefinedError("ValueError: an initial rate is below the minimum")
-        return along_cosine(peak, policy.low, quotient(t - policy.warmup, length))
+            raise kit.UndefinedError("ValueError: an initial rate is below the minimum")
+        return along_cosine(peak, policy.low, kit.quotient(t - policy.warmup, length))
 
     warmup = _COUNT.first_after(policy.warmup) if policy.warmup > 0 else 0
-    return by_intervals(
+    return kit.by_intervals(
         "CosineAnnealing",
         # This warmup is t / W, the other policies have (t + 1) / (W + 1).
         (lambda: peak * t / policy.warmup, warmup),
@@ -268,7 +263,7 @@ def _noam(policy: Policy) -> Schedule:
         rise = root
     # The floor holds for t > W only, so that it may lift the rate there.
     first = max(2, _COUNT.first_after(policy.warmup)) if policy.warmup >= 1 else 0
-    return by_intervals(
+    return kit.by_intervals(
         "NoamAnnealing", (lambda: rise, first), (lambda: sp.Max(root, policy.low), None)
     )
 
@@ -279,7 +274,7 @@ def _t5(policy: Policy) -> Schedule:
         "constant_steps must be given: NeMo raises TypeError without it",
     )
     policy.refuse_unless(policy.constant > 0, "constant_steps must be above 0")
-    return by_intervals(
+    return kit.by_intervals(
         "T5InverseSquareRootAnnealing",
         # The base rate has no effect.
         (lambda: 1 / sp.sqrt(policy.constant), _COUNT.first_after(policy.constant)),
@@ -288,40 +283,40 @@ def _t5(policy: Policy) -> Schedule:
     )
 
 
-def _phase(kind: str) -> dict[str, Key]:
-    return {f"{kind}_steps": number(None), f"{kind}_ratio": number(None)}
+def _phase(kind: str) -> dict[str, kit.Key]:
+    return {f"{kind}_steps": kit.number(None), f"{kind}_ratio": kit.number(None)}
 
 
-def _keys(*phases: str, **keys: Key) -> Keys:
+def _keys(*phases: str, **keys: kit.Key) -> kit.Keys:
     """The keys of a policy: its phases, further keys, and those that NeMo reads outside of it."""
     of_phases = {name: key for phase in phases for name, key in _phase(phase).items()}
-    return Keys(**{"min_lr": number(0), **_OUTSIDE, **of_phases, **keys})
+    return kit.Keys(**{"min_lr": kit.number(0), **_OUTSIDE, **of_phases, **keys})
 
 
 _OUTSIDE = {
-    "name": text(),
-    "max_steps": integer(),
-    "last_epoch": integer(-1),
-    "monitor": irrelevant(),
-    "reduce_on_plateau": irrelevant(),
-    "t_max_epochs": irrelevant(),
-    "t_accumulate_grad_batches": irrelevant(),
-    "t_limit_train_batches": irrelevant(),
-    "t_num_workers": irrelevant(),
+    "name": kit.text(),
+    "max_steps": kit.integer(),
+    "last_epoch": kit.integer(-1),
+    "monitor": kit.irrelevant(),
+    "reduce_on_plateau": kit.irrelevant(),
+    "t_max_epochs": kit.irrelevant(),
+    "t_accumulate_grad_batches": kit.irrelevant(),
+    "t_limit_train_batches": kit.irrelevant(),
+    "t_num_workers": kit.irrelevant(),
 }
-OUTER = Keys(**_OUTSIDE, iters_per_batch=irrelevant(), args=irrelevant())
+OUTER = kit.Keys(**_OUTSIDE, iters_per_batch=kit.irrelevant(), args=kit.irrelevant())
 """The keys of ``sched`` that has the arguments of its class as ``args``."""
 
-_OPEN = {"max_steps": integer(None)}
+_OPEN = {"max_steps": kit.integer(None)}
 _WARM = _keys("warmup")
 _WITH_HOLD = _keys("warmup", "hold")
-_POWER = {"power": number(1), "cycle": flag(False)}
-POLICIES: Mapping[str, tuple[Build, Keys]] = {
+_POWER = {"power": kit.number(1), "cycle": kit.flag(False)}
+POLICIES: Mapping[str, tuple[Build, kit.Keys]] = {
     "WarmupPolicy": (_policy(_flat, is_open=True), _keys("warmup", **_OPEN)),
     "WarmupHoldPolicy": (_policy(_flat), _keys("warmup", "hold", **_OPEN)),
-    "SquareAnnealing": (_policy(_square), _keys("warmup", min_lr=number(1e-5))),
+    "SquareAnnealing": (_policy(_square), _keys("warmup", min_lr=kit.number(1e-5))),
     "SquareRootAnnealing": (_policy(_square_root), _WARM),
-    "NoamHoldAnnealing": (_policy(_hold_noam), _keys("warmup", "hold", decay_rate=number(0.5))),
+    "NoamHoldAnnealing": (_policy(_hold_noam), _keys("warmup", "hold", decay_rate=kit.number(0.5))),
     "WarmupAnnealing": (_policy(_annealing), _WARM),
     "InverseSquareRootAnnealing": (_policy(_inverse_root), _WARM),
     "PolynomialDecayAnnealing": (_policy(_polynomial_decay), _keys("warmup", **_POWER)),
@@ -329,7 +324,7 @@ POLICIES: Mapping[str, tuple[Build, Keys]] = {
     "WarmupHoldAnnealLinear": (_policy(_hold_linear), _WITH_HOLD),
     "WarmupHoldAnnealOneMinusSquareRoot": (_policy(_hold_root), _WITH_HOLD),
     "CosineAnnealing": (_cosine, _keys("warmup", "constant")),
-    "NoamAnnealing": (_noam, _keys("warmup", d_model=number(), **_OPEN)),
+    "NoamAnnealing": (_noam, _keys("warmup", d_model=kit.number(), **_OPEN)),
     "T5InverseSquareRootAnnealing": (_t5, _keys("constant")),
 }
 """The policies by name: their schedule, and the keys of their section."""
@@ -352,28 +347,28 @@ def _defect(
     text: str,
     line: int,
     *classes: str,
-    concerns: Callable[[Values, Collection[sp.Expr]], bool] = lambda sched, rates: True,
+    concerns: Callable[[kit.Values, Collection[sp.Expr]], bool] = lambda sched, rates: True,
     documented: str | None = None,
-    kind: DefectKind = DefectKind.CONVENTION,
-) -> Defect:
+    kind: kit.DefectKind = kit.DefectKind.CONVENTION,
+) -> kit.Defect:
     """A defect of policies, in some of their configs.
 
     Its condition has the section, None without one, the rates of the param groups, and the
     ``max_steps`` of the section and of the trainer, None where one is not given.
     """
 
-    def applies(sched: Values | None, rates: Collection[sp.Expr], lengths: Lengths) -> bool:
+    def applies(sched: kit.Values | None, rates: Collection[sp.Expr], lengths: Lengths) -> bool:
         return sched is not None and sched.name in classes and concerns(sched, rates)
 
     place = f"nemo/core/optim/lr_scheduler.py:{line}"
-    return Defect(text, place, applies, documented, kind, classes)
+    return kit.Defect(text, place, applies, documented, kind, classes)
 
 
-def _has(sched: Values, phase: str) -> bool:
+def _has(sched: kit.Values, phase: str) -> bool:
     return any(name in sched for name in _phase(phase))
 
 
-def _has_rates(sched: Values, rates: Collection[sp.Expr]) -> bool:
+def _has_rates(sched: kit.Values, rates: Collection[sp.Expr]) -> bool:
     return len(set(rates)) > 1
 
 
@@ -387,7 +382,7 @@ DEFECTS = {
         "SquareRootAnnealing",
         concerns=lambda sched, rates: _has(sched, "warmup"),
         documented="the square root of the part of the run that is left after the warmup",
-        kind=DefectKind.DEPARTURE,
+        kind=kit.DefectKind.DEPARTURE,
     ),
     "no-hold": _defect(
         "without a hold, the decay counts from update 0: the rate jumps after the warmup",
@@ -397,21 +392,21 @@ DEFECTS = {
         "WarmupHoldAnnealOneMinusSquareRoot",
         concerns=lambda sched, rates: not _has(sched, "hold") and _has(sched, "warmup"),
         documented="a decay from the end of the warmup",
-        kind=DefectKind.DEPARTURE,
+        kind=kit.DefectKind.DEPARTURE,
     ),
     "first-group-serves-all": _defect(
         "the rate of the first group serves every group",
         367,
         "WarmupAnnealing",
         concerns=_has_rates,
-        kind=DefectKind.DEPARTURE,
+        kind=kit.DefectKind.DEPARTURE,
     ),
     "first-group-serves-all-with-a-constant": _defect(
         "with constant_steps, the rate of the first group serves every group",
         500,
         "CosineAnnealing",
         concerns=lambda sched, rates: _has_rates(sched, rates) and _has(sched, "constant"),
-        kind=DefectKind.DEPARTURE,
+        kind=kit.DefectKind.DEPARTURE,
     ),
     "minimum-raises": _defect(
         "the minimum can raise the rate at the first update after the warmup",
@@ -423,7 +418,7 @@ DEFECTS = {
         "the base rate has no effect",
         128,
         "T5InverseSquareRootAnnealing",
-        kind=DefectKind.DEPARTURE,
+        kind=kit.DefectKind.DEPARTURE,
     ),
     "constant-ratio-fails": _defect(
         "constant_ratio always raises TypeError",
@@ -431,17 +426,17 @@ DEFECTS = {
         "T5InverseSquareRootAnnealing",
         concerns=lambda sched, rates: False,
     ),
-    "no-scheduler": Defect(
+    "no-scheduler": kit.Defect(
         "with max_steps -1 in sched, NeMo makes no scheduler",
         "nemo/core/optim/lr_scheduler.py:909",
         lambda sched, rates, lengths: is_left_out(lengths),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "trainer-decides-the-length": Defect(
+    "trainer-decides-the-length": kit.Defect(
         "max_steps of the trainer takes the place of max_steps in sched",
         "nemo/core/classes/modelPT.py:714",
         lambda sched, rates, lengths: sched is not None and _is_replaced(lengths),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }

@@ -17,62 +17,53 @@ from closedform.frameworks.megatron.schedules import rate as rate_of_flags
 from closedform.frameworks.torch.paths import class_of, of_class
 from closedform.frameworks.torch.schedules import SCHEDULES
 from closedform.language import Schedule, exact_number
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, in_sections, interpolate
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.keys import OpenKeys, Values, anything, number, section_entries
-from closedform.recipes.optimizer_classes import class_optimizer
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, Recipe
-from closedform.recipes.section import Section, whole
+from closedform.recipes import kit
 from closedform.schedules import constant
 
-CLOCK = Clock(Unit.TRAINING_STEP, is_stepped=True)
+CLOCK = kit.Clock(kit.Unit.TRAINING_STEP, is_stepped=True)
 ALGORITHMS = ("grpo", "ppo", "sft", "distillation", "dpo", "rm")
 PAIRED = ("dpo", "rm")
 """Algorithms whose batches are pairs: they double the batch, and the scheduler's iterations."""
 
-POLICY = OpenKeys(
-    megatron_cfg=anything(),
-    max_grad_norm=number(None),
-    optimizer=anything(),
-    scheduler=anything(),
-    train_global_batch_size=anything(),
+POLICY = kit.OpenKeys(
+    megatron_cfg=kit.anything(),
+    max_grad_norm=kit.number(None),
+    optimizer=kit.anything(),
+    scheduler=kit.anything(),
+    train_global_batch_size=kit.anything(),
 )
 
 DEFECTS = {
-    "warmup-is-cut": Defect(
+    "warmup-is-cut": kit.Defect(
         "a warmup that is not shorter than the decay is cut to one sample less",
         "megatron/bridge/training/optim.py (067f987df)",
         lambda flags, marks, lengths: (
             flags is not None
             and flags.lr_warmup_iters >= (flags.lr_decay_iters or flags.train_iters)
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=tuple(f"megatron-{style}" for style in STYLES),
     ),
-    "milestone-in-the-warmup": Defect(
+    "milestone-in-the-warmup": kit.Defect(
         "a milestone cuts the scheduler before it: the rate jumps",
         "nemo_rl/models/policy/workers/dtensor_policy_worker.py:515",
         lambda flags, marks, lengths: any(
             length is not None and mark < length
             for mark, length in zip(marks, lengths, strict=False)
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("list",),
     ),
 }
 
 
-def _kwargs(entry: Section) -> Mapping[str, Any]:
+def _kwargs(entry: kit.Section) -> Mapping[str, Any]:
     if "kwargs" not in entry.content:
         raise entry.error("kwargs is missing", hint="give the arguments of the class")
     return entry.section("kwargs").content
 
 
-def _list(origin: Section) -> tuple[list[dict[str, Any]], list[Any]]:
+def _list(origin: kit.Section) -> tuple[list[dict[str, Any]], list[Any]]:
     """The schedulers of a list, and the milestones of the entry that has no name."""
     members, marks = [], None
     for entry in origin.sections("scheduler"):
@@ -87,11 +78,11 @@ def _list(origin: Section) -> tuple[list[dict[str, Any]], list[Any]]:
     return members, marks
 
 
-def _rate_of_optimizer(policy: Section) -> sp.Expr:
+def _rate_of_optimizer(policy: kit.Section) -> sp.Expr:
     return exact_number(policy.section("optimizer").section("kwargs").number("lr", 1e-3))
 
 
-def _of_torch(policy: Section, as_implemented: bool) -> Schedule:
+def _of_torch(policy: kit.Section, as_implemented: bool) -> Schedule:
     rate, scheduler = _rate_of_optimizer(policy), policy.value("scheduler")
     if scheduler is None:
         return constant(rate)
@@ -103,11 +94,11 @@ def _of_torch(policy: Section, as_implemented: bool) -> Schedule:
     return of_class(entry, class_of(entry, "name"), _kwargs(entry), rate, as_implemented)
 
 
-def _of_class(context: Context, policy: Values) -> Schedule:
+def _of_class(context: kit.Context, policy: kit.Values) -> Schedule:
     return _of_torch(policy.origin, context.as_implemented)
 
 
-def _flags(config: Section, iterations: int) -> tuple[Values, MegatronRun]:
+def _flags(config: kit.Section, iterations: int) -> tuple[kit.Values, MegatronRun]:
     """The flags of Megatron-Bridge and the run, in training steps."""
     policy = config.section("policy")
     bridge = policy.section("megatron_cfg")
@@ -123,7 +114,7 @@ def _flags(config: Section, iterations: int) -> tuple[Values, MegatronRun]:
                 )
             content[str(key).replace("_", "-")] = value
     batch = policy.integer("train_global_batch_size") * (2 if algorithm in PAIRED else 1)
-    flags = FLAGS.read(Section(config.document, content, bridge.path))
+    flags = FLAGS.read(kit.Section(config.document, content, bridge.path))
     flags = flags.replace(global_batch_size=batch, train_iters=iterations, train_samples=None)
     part = flags.lr_warmup_fraction
     if part is not None and part >= 1 and not flags.lr_warmup_iters:
@@ -131,11 +122,11 @@ def _flags(config: Section, iterations: int) -> tuple[Values, MegatronRun]:
     return flags, MegatronRun(batch, (), iterations)
 
 
-def _algorithm(config: Section) -> str:
+def _algorithm(config: kit.Section) -> str:
     return next((name for name in ALGORITHMS if name in config), "")
 
 
-def _iterations(config: Section, context: Context) -> int | None:
+def _iterations(config: kit.Section, context: kit.Context) -> int | None:
     """The training steps of the run: the fact, or the least of the config's limits."""
     algorithm, facts = config.section(_algorithm(config)), context.numbers
     steps: int | None = algorithm.integer("max_num_steps", None)
@@ -150,7 +141,7 @@ def _iterations(config: Section, context: Context) -> int | None:
     return training_steps if steps is None else min(steps, training_steps)
 
 
-def _require_iterations(config: Section, context: Context) -> int:
+def _require_iterations(config: kit.Section, context: kit.Context) -> int:
     iterations = _iterations(config, context)
     if iterations is None:
         raise MissingFactsError(
@@ -161,18 +152,18 @@ def _require_iterations(config: Section, context: Context) -> int:
     return iterations
 
 
-def _of_megatron(context: Context, policy: Values) -> Schedule:
+def _of_megatron(context: kit.Context, policy: kit.Values) -> Schedule:
     config = policy.origin
     flags, run = _flags(config, _require_iterations(config, context))
     curve = decay if context.key == "weight_decay" else rate_of_flags
     return curve(context, by_bridge(flags, run))
 
 
-def _config(document: Document) -> Section:
-    return whole(interpolate(in_sections(document)))
+def _config(document: kit.Document) -> kit.Section:
+    return kit.document_section(kit.interpolate(kit.in_sections(document)))
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     policy = document.content.get("policy")
     if any(str(key).startswith("policy.") for key in document.content):
         policy = {} if policy is None else policy
@@ -181,7 +172,7 @@ def _matches(document: Document) -> bool:
     )
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     config, context = _config(reading.document), reading.context
     policy = POLICY.read(config.section("policy"))
     backend = reading.facts.framework_facts.get("backend")
@@ -203,29 +194,33 @@ def _read(reading: Reading) -> Recipe:
         ]
     starts = [0, *marks]
     durations = [mark - start for start, mark in zip(starts, marks, strict=False)]
-    group = class_optimizer(optimizer.section("kwargs"), optimizer.text("name")).group(rate)
+    group = kit.class_optimizer(optimizer.section("kwargs"), optimizer.text("name")).group(rate)
     clipping = policy.max_grad_norm
     return reading.recipe(
         [group],
         clock=CLOCK,
         horizon=_iterations(config, context),
-        clipping=None if clipping is None else Clipping(clipping),
+        clipping=None if clipping is None else kit.Clipping(clipping),
         accumulation=None,
         values=(None, durations, lengths),
     )
 
 
-_WHOLE = OpenKeys(**dict.fromkeys(("policy", *ALGORITHMS), anything()))
-FRAMEWORK = Framework(
+_WHOLE = kit.OpenKeys(**dict.fromkeys(("policy", *ALGORITHMS), kit.anything()))
+FRAMEWORK = kit.Framework(
     "nemo-rl",
     {
-        **section_entries(dict.fromkeys((*SCHEDULES, "list", "constant"), _of_class), {"": POLICY}),
-        **section_entries({f"megatron-{style}": _of_megatron for style in STYLES}, {"": _WHOLE}),
+        **kit.section_entries(
+            dict.fromkeys((*SCHEDULES, "list", "constant"), _of_class), {"": POLICY}
+        ),
+        **kit.section_entries(
+            {f"megatron-{style}": _of_megatron for style in STYLES}, {"": _WHOLE}
+        ),
     },
     versions=("7ea279abfbeb",),
     upstream="nemo_rl/models/policy/workers/dtensor_policy_worker.py, nemo_rl/models/megatron",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
     facts=("backend", "training_steps"),
 )

@@ -13,43 +13,14 @@ from closedform.frameworks.olmo_core import FRAMEWORK as OLMO_CORE
 from closedform.frameworks.olmo_core import reader as olmo_core
 from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.optimizers import adamw, lion
-from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, interpolate
-from closedform.recipes.entries import Context
-from closedform.recipes.forms import (
-    Config,
-    CurveName,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    native,
-    whole,
-)
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import UndefinedError, by_intervals, quotient
-from closedform.recipes.keys import (
-    Keys,
-    OpenKeys,
-    Values,
-    anything,
-    choice,
-    flag,
-    integer,
-    irrelevant,
-    number,
-    numbers,
-    section,
-    section_entries,
-)
-from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, Recipe
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_envelope, along_line
 
 # offset=1: OLMo sets the rate of step t + 1 before it runs.
-CLOCKS = {"steps": Clock(Unit.UPDATE, offset=1), "tokens": Clock(Unit.TOKEN, offset=1)}
+CLOCKS = {
+    "steps": kit.Clock(kit.Unit.UPDATE, offset=1),
+    "tokens": kit.Clock(kit.Unit.TOKEN, offset=1),
+}
 RULES: Mapping[str, tuple[str, Callable[..., UpdateRule]]] = {
     "adamw": ("AdamW", adamw),
     "lionw": ("LionW", lion),
@@ -84,7 +55,7 @@ def _warm(plan: OlmoNumbers) -> FactorSegment:
     def rise(n: sp.Expr) -> sp.Expr:
         # An assertion in the branch of the warmup, which fails in its first update.
         if not 0 <= plan.first < plan.peak:
-            raise UndefinedError("AssertionError: warmup_min_lr must be in [0, learning_rate)")
+            raise kit.UndefinedError("AssertionError: warmup_min_lr must be in [0, learning_rate)")
         return along_line(plan.first, plan.peak, n / plan.warmup)
 
     return rise, plan.warmup
@@ -92,7 +63,7 @@ def _warm(plan: OlmoNumbers) -> FactorSegment:
 
 def _falling(plan: OlmoNumbers, fall: Callable[[sp.Expr], sp.Expr]) -> tuple[FactorSegment, ...]:
     def value(n: sp.Expr) -> sp.Expr:
-        return fall(quotient(n - plan.warmup, plan.total - plan.warmup))
+        return fall(kit.quotient(n - plan.warmup, plan.total - plan.warmup))
 
     # The warmup is tested before the horizon, so that a longer one rises past the end.
     return _warm(plan), (value, plan.total), (lambda n: plan.end, None)
@@ -140,40 +111,40 @@ CURVES: Mapping[str, Callable[[OlmoNumbers], tuple[FactorSegment, ...]]] = {
     "constant_with_warmup": lambda plan: (_warm(plan), (lambda n: plan.peak, None)),
 }
 
-OPTIMIZER = Keys(
-    name=choice(*RULES, default="lionw"),
-    learning_rate=number(1e-4),
-    weight_decay=number(0.01),
-    betas=numbers((0.9, 0.95)),
-    eps=number(1e-5),
-    decay_norm_and_bias=flag(False),
-    decay_embeddings=flag(False),
-    no_decay_norm_and_bias=irrelevant(),
-    selective_updates=irrelevant(),
-    metrics_log_interval=irrelevant(),
-    record_update_metrics=irrelevant(),
+OPTIMIZER = kit.Keys(
+    name=kit.choice(*RULES, default="lionw"),
+    learning_rate=kit.number(1e-4),
+    weight_decay=kit.number(0.01),
+    betas=kit.numbers((0.9, 0.95)),
+    eps=kit.number(1e-5),
+    decay_norm_and_bias=kit.flag(False),
+    decay_embeddings=kit.flag(False),
+    no_decay_norm_and_bias=kit.irrelevant(),
+    selective_updates=kit.irrelevant(),
+    metrics_log_interval=kit.irrelevant(),
+    record_update_metrics=kit.irrelevant(),
 )
-SCHEDULER = Keys(
-    name=choice(*CURVES, default="cosine_with_warmup"),
-    units=choice(*CLOCKS, default="steps"),
-    t_warmup=number(100),
-    t_max=number(None),
-    alpha_f=number(0.1),
-    warmup_min_lr=number(None),
-    grad_clip_warmup_steps=number(None),
-    grad_clip_warmup_factor=number(None),
+SCHEDULER = kit.Keys(
+    name=kit.choice(*CURVES, default="cosine_with_warmup"),
+    units=kit.choice(*CLOCKS, default="steps"),
+    t_warmup=kit.number(100),
+    t_max=kit.number(None),
+    alpha_f=kit.number(0.1),
+    warmup_min_lr=kit.number(None),
+    grad_clip_warmup_steps=kit.number(None),
+    grad_clip_warmup_factor=kit.number(None),
 )
-CONFIG = OpenKeys(
-    optimizer=section(OPTIMIZER),
-    scheduler=section(SCHEDULER),
-    max_duration=anything(10_000),
-    global_train_batch_size=integer(512),
-    model=section(OpenKeys(max_sequence_length=integer(None))),
-    max_grad_norm=number(None),
-    max_grad_norm_ratio=number(None),
-    stop_at=integer(None),
-    reset_optimizer_state=irrelevant(),
-    save_optimizer_state=irrelevant(),
+CONFIG = kit.OpenKeys(
+    optimizer=kit.section(OPTIMIZER),
+    scheduler=kit.section(SCHEDULER),
+    max_duration=kit.anything(10_000),
+    global_train_batch_size=kit.integer(512),
+    model=kit.section(kit.OpenKeys(max_sequence_length=kit.integer(None))),
+    max_grad_norm=kit.number(None),
+    max_grad_norm_ratio=kit.number(None),
+    stop_at=kit.integer(None),
+    reset_optimizer_state=kit.irrelevant(),
+    save_optimizer_state=kit.irrelevant(),
 )
 
 
@@ -188,13 +159,13 @@ class OlmoRun:
         end: The end of the run by the clock, None if it is not known.
     """
 
-    clock: Clock
-    facts: Facts
+    clock: kit.Clock
+    facts: kit.Facts
     updates: int | None
     end: int | None
 
 
-def _run(config: Values, facts: Facts) -> OlmoRun:
+def _run(config: kit.Values, facts: kit.Facts) -> OlmoRun:
     clock = CLOCKS[config.scheduler.units]
     length = config.model.max_sequence_length or facts.sequence_length
     tokens = facts.tokens_per_update
@@ -202,14 +173,14 @@ def _run(config: Values, facts: Facts) -> OlmoRun:
         tokens = config.global_train_batch_size * length
     facts = replace(facts, tokens_per_update=tokens)
     updates, run_tokens = _length(config, facts)
-    if clock.unit is Unit.UPDATE:
+    if clock.unit is kit.Unit.UPDATE:
         return OlmoRun(clock, facts, updates, updates)
     if run_tokens is None and updates is not None and tokens is not None:
         run_tokens = updates * tokens
     return OlmoRun(clock, facts, updates, run_tokens)
 
 
-def _length(config: Values, facts: Facts) -> tuple[int | None, int | None]:
+def _length(config: kit.Values, facts: kit.Facts) -> tuple[int | None, int | None]:
     """The updates of the run, and its tokens where they are given."""
     duration = str(config.max_duration).strip()
     unit = next((unit for unit in ("T", "ep") if duration.endswith(unit)), "")
@@ -236,7 +207,7 @@ def _length(config: Values, facts: Facts) -> tuple[int | None, int | None]:
     return None if per_update is None else math.ceil(exact_number(amount) / per_update), tokens
 
 
-def _plan(config: Values, run: OlmoRun, context: Context) -> OlmoNumbers:
+def _plan(config: kit.Values, run: OlmoRun, context: kit.Context) -> OlmoNumbers:
     scheduler, peak = config.scheduler, config.optimizer.learning_rate
     first, end = scheduler.warmup_min_lr, scheduler.t_max
     if end is None and run.end is None:
@@ -252,13 +223,13 @@ def _plan(config: Values, run: OlmoRun, context: Context) -> OlmoNumbers:
     )
 
 
-def _rate(context: Context, config: Values) -> Schedule:
+def _rate(context: kit.Context, config: kit.Values) -> Schedule:
     run = _run(config, context.numbers)
     plan = _plan(config, run, context)
     return _build_schedule(CURVES[config.scheduler.name](plan), run, config.scheduler.name)
 
 
-def _bolt_on_warmup(context: Context, config: Values) -> Schedule:
+def _bolt_on_warmup(context: kit.Context, config: kit.Values) -> Schedule:
     """A warmup from 0 to where the inner schedule is at its end; 0 before its start."""
     run = _run(config, context.numbers)
     stages = CURVES[config.scheduler.name](_plan(config, run, context))
@@ -276,7 +247,7 @@ def _bolt_on_warmup(context: Context, config: Values) -> Schedule:
 
 def _build_schedule(stages: tuple[FactorSegment, ...], run: OlmoRun, name: str) -> Schedule:
     count = run.clock.count(run.facts)
-    return by_intervals(
+    return kit.by_intervals(
         name,
         *(
             (lambda value=value: value(count.n), None if mark is None else count.first_from(mark))
@@ -286,7 +257,7 @@ def _build_schedule(stages: tuple[FactorSegment, ...], run: OlmoRun, name: str) 
 
 
 DEFECTS = {
-    "starts-at-a-tenth": Defect(
+    "starts-at-a-tenth": kit.Defect(
         "without warmup_min_lr the warmup begins at a tenth of the rate",
         "olmo/optim.py:688",
         lambda config, run: (
@@ -294,9 +265,9 @@ DEFECTS = {
             and "warmup_min_lr" not in config.scheduler
             and config.scheduler.name != "constant"
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "warmup-past-the-end": Defect(
+    "warmup-past-the-end": kit.Defect(
         "a warmup past the end of the run rises beyond it, and the rate falls at once",
         "olmo/optim.py:702",
         lambda config, run: (
@@ -304,9 +275,9 @@ DEFECTS = {
             and "t_max" not in config.scheduler
             and config.scheduler.t_warmup > run.end
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "zero-for-ever": Defect(
+    "zero-for-ever": kit.Defect(
         "inverse_sqrt_with_warmup without a warmup is 0 for ever",
         "olmo/optim.py:739",
         lambda config, run: (
@@ -317,7 +288,7 @@ DEFECTS = {
 }
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     optimizer = document.content.get("optimizer")
     scheduler = document.content.get("scheduler")
     if "trainer" in document.content:  # levanter has the same section for its optimizer
@@ -327,10 +298,10 @@ def _matches(document: Document) -> bool:
     )
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     if reading.document.python is not None or "train_module" in reading.document.content:
         return olmo_core.read(replace(reading, framework="olmo_core", defects=OLMO_CORE.defects))
-    config = CONFIG.read_whole(interpolate(reading.document))
+    config = CONFIG.read_whole(kit.interpolate(reading.document))
     optimizer = config.optimizer
     run = _run(config, reading.facts)
     with config.scheduler.origin.locate_errors():
@@ -355,7 +326,7 @@ def _read(reading: Reading) -> Recipe:
     )
 
 
-def _optimizer(optimizer: Values) -> ClassOptimizer:
+def _optimizer(optimizer: kit.Values) -> kit.ClassOptimizer:
     name, rule = RULES[optimizer.name]
     content = {
         "lr": optimizer.learning_rate,
@@ -364,46 +335,46 @@ def _optimizer(optimizer: Values) -> ClassOptimizer:
         **({"eps": optimizer.eps} if rule is adamw else {}),
     }
     origin = optimizer.origin
-    return class_optimizer(
-        Section(origin.document, content, origin.path), name, (), rules={name: rule}
+    return kit.class_optimizer(
+        kit.Section(origin.document, content, origin.path), name, (), rules={name: rule}
     )
 
 
-def _clipping(config: Values, run: OlmoRun) -> Clipping | None:
+def _clipping(config: kit.Values, run: OlmoRun) -> kit.Clipping | None:
     """The clipping, larger by a factor over the first updates."""
     scheduler, threshold = config.scheduler, config.max_grad_norm
     if config.max_grad_norm_ratio is not None or threshold is None:
         return None
     steps, factor = scheduler.grad_clip_warmup_steps, scheduler.grad_clip_warmup_factor
     if steps is None or factor is None:
-        return Clipping(threshold)
+        return kit.Clipping(threshold)
     end = run.clock.count(run.facts).first_after(sp.Integer(int(steps)))
-    return Clipping(
-        by_intervals("clipping", (lambda: threshold * factor, end), (lambda: threshold, None))
+    return kit.Clipping(
+        kit.by_intervals("clipping", (lambda: threshold * factor, end), (lambda: threshold, None))
     )
 
 
 _WRITTEN = {
-    CurveName.CONSTANT: "constant_with_warmup",
-    CurveName.COSINE: "cosine_with_warmup",
-    CurveName.LINEAR: "linear_with_warmup",
+    kit.CurveName.CONSTANT: "constant_with_warmup",
+    kit.CurveName.COSINE: "cosine_with_warmup",
+    kit.CurveName.LINEAR: "linear_with_warmup",
 }
 
 
 def _configs(
-    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
-) -> Iterator[Config]:
+    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     if form.curve not in _WRITTEN:
         return
     section: dict[str, Any] = {
         "name": "lionw" if optimizer.name == "lion" else "adamw",
-        "weight_decay": native(optimizer.weight_decay or 0),
+        "weight_decay": kit.native(optimizer.weight_decay or 0),
     }
     if "betas" in optimizer.values:
-        section["betas"] = [native(beta) for beta in optimizer.values["betas"]]
+        section["betas"] = [kit.native(beta) for beta in optimizer.values["betas"]]
     if "eps" in optimizer.values:
-        section["eps"] = native(optimizer.values["eps"])
-    more = {} if optimizer.clipping is None else {"max_grad_norm": native(optimizer.clipping)}
+        section["eps"] = kit.native(optimizer.values["eps"])
+    more = {} if optimizer.clipping is None else {"max_grad_norm": kit.native(optimizer.clipping)}
     no_decay_patterns = " ".join(
         pattern for group in optimizer.groups for pattern in group.patterns
     )
@@ -415,25 +386,30 @@ def _configs(
     limit = optimizer.schedules.get("clipping")
     if limit is not None and len(limit.marks) == 2:
         (_, first), (mark, last) = limit.marks
-        more = {"max_grad_norm": native(last)}
-        clipping = {"grad_clip_warmup_steps": mark, "grad_clip_warmup_factor": native(first / last)}
+        more = {"max_grad_norm": kit.native(last)}
+        clipping = {
+            "grad_clip_warmup_steps": mark,
+            "grad_clip_warmup_factor": kit.native(first / last),
+        }
     for scheduler, peak in _schedulers(form, facts.get("tokens_per_update")):
         yield {
-            "optimizer": {**section, "learning_rate": native(peak)},
+            "optimizer": {**section, "learning_rate": kit.native(peak)},
             "scheduler": {**scheduler, **_scale_clipping(clipping, scheduler, facts)},
             "max_duration": form.total,
             **more,
         }
 
 
-def _scale_clipping(clipping: Config, section: Config, facts: Mapping[str, Any]) -> Config:
+def _scale_clipping(
+    clipping: kit.Config, section: kit.Config, facts: Mapping[str, Any]
+) -> kit.Config:
     """The warmup of the clipping in the unit of the scheduler."""
     unit = int(facts.get("tokens_per_update", 1)) if section.get("units") == "tokens" else 1
     key = "grad_clip_warmup_steps"
     return {**clipping, key: clipping[key] * unit} if clipping else {}
 
 
-def _schedulers(form: WarmupDecayForm, tokens: Any) -> Iterator[tuple[dict[str, Any], Any]]:
+def _schedulers(form: kit.WarmupDecayForm, tokens: Any) -> Iterator[tuple[dict[str, Any], Any]]:
     """The section of the scheduler, and the rate of the optimizer."""
     has_rise = form.rise is not None
     # The clock counts t + 1.
@@ -441,43 +417,56 @@ def _schedulers(form: WarmupDecayForm, tokens: Any) -> Iterator[tuple[dict[str, 
     section: dict[str, Any] = {"name": _WRITTEN[form.curve]}
     if has_rise:
         # A rise from 0 would begin below it: the clock counts the first update.
-        section["warmup_min_lr"] = native(max(form.at(1), form.at(1) * 0))
-    if form.curve is CurveName.CONSTANT:
-        yield {**section, "t_warmup": whole(begin) if has_rise else 0}, form.peak
+        section["warmup_min_lr"] = kit.native(max(form.at(1), form.at(1) * 0))
+    if form.curve is kit.CurveName.CONSTANT:
+        yield {**section, "t_warmup": kit.nearest_integer(begin) if has_rise else 0}, form.peak
         return
-    if not has_rise and form.curve is CurveName.LINEAR:
+    if not has_rise and form.curve is kit.CurveName.LINEAR:
         # The line goes on to where the clock is 0.
         peak = form.peak + (form.peak - form.low) * begin / (form.end - form.begin)
         yield _lasting({**section, "t_warmup": 0}, form, peak, end), peak
-    yield _lasting({**section, "t_warmup": max(0, whole(begin))}, form, form.peak, end), form.peak
+    yield (
+        _lasting({**section, "t_warmup": max(0, kit.nearest_integer(begin))}, form, form.peak, end),
+        form.peak,
+    )
     if tokens is not None and not (begin.is_Integer and end.is_Integer):
-        token_section = {**section, "units": "tokens", "t_warmup": max(0, whole(begin * tokens))}
+        token_section = {
+            **section,
+            "units": "tokens",
+            "t_warmup": max(0, kit.nearest_integer(begin * tokens)),
+        }
         token_section["alpha_f"] = _part(form, form.peak)
-        yield {**token_section, "t_max": whole(end * tokens)}, form.peak
+        yield {**token_section, "t_max": kit.nearest_integer(end * tokens)}, form.peak
 
 
-def _part(form: WarmupDecayForm, peak: Any) -> Any:
-    return native(form.low / peak) if peak != 0 else 0.0
+def _part(form: kit.WarmupDecayForm, peak: Any) -> Any:
+    return kit.native(form.low / peak) if peak != 0 else 0.0
 
 
-def _lasting(section: dict[str, Any], form: WarmupDecayForm, peak: Any, end: Any) -> dict[str, Any]:
+def _lasting(
+    section: dict[str, Any], form: kit.WarmupDecayForm, peak: Any, end: Any
+) -> dict[str, Any]:
     section["alpha_f"] = _part(form, peak)
-    return section if whole(end) == form.total else {**section, "t_max": whole(end)}
+    return (
+        section
+        if kit.nearest_integer(end) == form.total
+        else {**section, "t_max": kit.nearest_integer(end)}
+    )
 
 
 _LAYOUT = {"": CONFIG}
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "olmo",
     {
-        **section_entries(
+        **kit.section_entries(
             dict.fromkeys(CURVES, _rate), _LAYOUT, lambda config: str(config.scheduler.name)
         ),
-        **section_entries({"bolt_on_warmup": _bolt_on_warmup}, _LAYOUT),
+        **kit.section_entries({"bolt_on_warmup": _bolt_on_warmup}, _LAYOUT),
     },
     versions=("59a53e3f68e5",),
     upstream="olmo/optim.py, olmo/train.py",
     clock=CLOCKS["steps"],
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
-    writer=Writer(".yaml", _configs, {"tokens_per_update": None}, ("adamw", "lion")),
+    reader=kit.Reader(_read, _matches),
+    writer=kit.Writer(".yaml", _configs, {"tokens_per_update": None}, ("adamw", "lion")),
 )

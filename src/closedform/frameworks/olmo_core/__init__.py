@@ -5,9 +5,9 @@ from __future__ import annotations
 from closedform.frameworks.olmo_core.reader import READER
 from closedform.frameworks.olmo_core.schedules import CLOCKS, DEFECTS, SCHEDULES
 from closedform.frameworks.olmo_core.writer import WRITER
-from closedform.recipes.framework import Framework
+from closedform.recipes import kit
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "olmo_core",
     SCHEDULES,
     versions=("fa6c5014c9f6",),

@@ -11,14 +11,7 @@ from typing import Any
 from closedform.errors import nearest
 from closedform.frameworks.olmo_core.schedules import CLASSES, CLOCKS, rate, scheduler_values
 from closedform.language import exact_number
-from closedform.recipes.document import Document
-from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
-from closedform.recipes.entries import Context
-from closedform.recipes.keys import Values
-from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, Recipe
-from closedform.recipes.section import Section, calls, whole
+from closedform.recipes import kit
 
 _CLASS = "_CLASS_"
 _OPTIMIZERS: Mapping[str, str] = MappingProxyType(
@@ -49,11 +42,11 @@ _OUTSIDE = (
 _UNITS = ("steps", "epochs", "tokens")
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     if document.python is None:
         module = document.content.get("train_module")
         return isinstance(module, dict) and "optim" in module and "scheduler" in module
-    return any(_last(call.name) in _OPTIMIZERS for call in calls(document.values))
+    return any(_last(call.name) in _OPTIMIZERS for call in kit.calls(document.values))
 
 
 def _last(name: str) -> str:
@@ -62,26 +55,26 @@ def _last(name: str) -> str:
 
 def _plain(value: Any) -> Any:
     """Calls as mappings with a class, classes of JSON without their packages."""
-    if isinstance(value, ConfigCall):
+    if isinstance(value, kit.ConfigCall):
         kwargs = {key: _plain(item) for key, item in value.kwargs.items()}
         return {"class": _last(value.name), **kwargs}
-    if isinstance(value, Reference):
+    if isinstance(value, kit.Reference):
         return _last(value.name)
     if isinstance(value, Mapping):
         class_entry = {"class": _last(str(value[_CLASS]))} if _CLASS in value else {}
         return class_entry | {key: _plain(item) for key, item in value.items() if key != _CLASS}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, Unresolved) and value.text.startswith("SchedulerUnits."):
+    if isinstance(value, kit.Unresolved) and value.text.startswith("SchedulerUnits."):
         return _last(value.text)
     return value
 
 
-def _from_python(document: Document) -> Document:
+def _from_python(document: kit.Document) -> kit.Document:
     """The sections of the JSON, from the calls of a script."""
-    config_calls = list(calls(document.values))
+    config_calls = list(kit.calls(document.values))
 
-    def first(*names: str) -> ConfigCall | None:
+    def first(*names: str) -> kit.ConfigCall | None:
         return next((call for call in config_calls if _last(call.name) in names), None)
 
     def argument(key: str) -> Any:
@@ -104,7 +97,7 @@ def _from_python(document: Document) -> Document:
     return replace(document, content=content)
 
 
-def read(reading: Reading) -> Recipe:
+def read(reading: kit.Reading) -> kit.Recipe:
     """Returns the recipe of a config.
 
     Raises:
@@ -115,7 +108,7 @@ def read(reading: Reading) -> Recipe:
     if document.python is not None:
         document = _from_python(document)
     document = replace(document, content=_plain(document.content))
-    config = whole(document)
+    config = kit.document_section(document)
     module = config.section("train_module")
     optim, place = module.section("optim"), module.section("scheduler")
     if not optim.content:
@@ -123,8 +116,8 @@ def read(reading: Reading) -> Recipe:
     kind = optim.text("class", "AdamWConfig")
     if kind not in _OPTIMIZERS:
         raise optim.error(f"there is no optimizer {kind!r}", "class", nearest(kind, _OPTIMIZERS))
-    optimizers: list[tuple[ClassOptimizer, dict[str, Any]]] = [
-        (class_optimizer(optim, _OPTIMIZERS[kind], _OUTSIDE), {})
+    optimizers: list[tuple[kit.ClassOptimizer, dict[str, Any]]] = [
+        (kit.class_optimizer(optim, _OPTIMIZERS[kind], _OUTSIDE), {})
     ]
     optimizers += _overrides(optim, _OPTIMIZERS[kind])
     tokens = config.section("data_loader").content.get("global_batch_size")
@@ -144,27 +137,27 @@ def read(reading: Reading) -> Recipe:
         groups,
         clock=CLOCKS["steps" if scheduler is None else scheduler.units],
         horizon=total,
-        clipping=None if threshold is None else Clipping(module.number("max_grad_norm")),
+        clipping=None if threshold is None else kit.Clipping(module.number("max_grad_norm")),
         accumulation=reading.facts.gradient_accumulation,
         values=(scheduler, kind.startswith("SkipStep")),
     )
 
 
-def _overrides(optim: Section, name: str) -> list[tuple[ClassOptimizer, dict[str, Any]]]:
+def _overrides(optim: kit.Section, name: str) -> list[tuple[kit.ClassOptimizer, dict[str, Any]]]:
     """The param groups that the config pulls out, with options of their own."""
     overrides = []
     for override in optim.sections("group_overrides"):
         override.check(("class", "params", "opts"))
         options = override.section("opts")
         content = {**optim.content, **{k: v for k, v in options.content.items() if k != "class"}}
-        section = Section(optim.document, content, override.path)
+        section = kit.Section(optim.document, content, override.path)
         patterns = tuple(str(part) for part in override.value("params", []))
         group_fields = {"name": ", ".join(patterns), "patterns": patterns}
-        overrides.append((class_optimizer(section, name, _OUTSIDE), group_fields))
+        overrides.append((kit.class_optimizer(section, name, _OUTSIDE), group_fields))
     return overrides
 
 
-def _total(duration: Section, tokens: Any, reading: Reading) -> int | None:
+def _total(duration: kit.Section, tokens: Any, reading: kit.Reading) -> int | None:
     """The updates of the run."""
     if reading.facts.total_updates is not None or not duration.content:
         return reading.facts.total_updates
@@ -181,8 +174,8 @@ def _total(duration: Section, tokens: Any, reading: Reading) -> int | None:
 
 
 def _context(
-    scheduler: Values, config: Section, total: int | None, tokens: Any, reading: Reading
-) -> Context:
+    scheduler: kit.Values, config: kit.Section, total: int | None, tokens: Any, reading: kit.Reading
+) -> kit.Context:
     """The context of a scheduler: the length of the run in its unit."""
     in_tokens = scheduler.units == "tokens"
     missing = ["total_updates"] if total is None else []
@@ -197,4 +190,4 @@ def _context(
     return replace(reading.context, path=(getattr(scheduler, "class"),)).with_facts(**facts)
 
 
-READER = Reader(read, _matches)
+READER = kit.Reader(read, _matches)

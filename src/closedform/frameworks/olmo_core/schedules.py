@@ -13,36 +13,15 @@ import sympy as sp
 
 from closedform.errors import nearest
 from closedform.language import Schedule, exact_number
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.entries import Context
-from closedform.recipes.intervals import (
-    UndefinedError,
-    by_intervals,
-    quotient,
-)
-from closedform.recipes.keys import (
-    ClassKeys,
-    Keys,
-    Values,
-    choice,
-    irrelevant,
-    nullable,
-    number,
-    numbers,
-    section,
-    section_entries,
-    sections,
-    text,
-)
-from closedform.recipes.optimizer_classes import ClassOptimizer
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_geometric, along_half_cosine, along_line
 
 # offset=1: the scheduler is asked for the rate of step t + 1, and of the tokens that the update
 # completes.
-CLOCKS = {"steps": Clock(Unit.UPDATE, offset=1), "tokens": Clock(Unit.TOKEN, offset=1)}
+CLOCKS = {
+    "steps": kit.Clock(kit.Unit.UPDATE, offset=1),
+    "tokens": kit.Clock(kit.Unit.TOKEN, offset=1),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,30 +66,32 @@ class Scope:
     where: str
 
 
-SegmentBuilder = Callable[[Values, Scope], CurveSegments]
+SegmentBuilder = Callable[[kit.Values, Scope], CurveSegments]
 
 
-def _length(scheduler: Values, kind: str, scope: Scope) -> sp.Expr:
+def _length(scheduler: kit.Values, kind: str, scope: Scope) -> sp.Expr:
     """The length of a warmup or decay, from a number or a fraction of the horizon."""
     length, part = getattr(scheduler, kind), getattr(scheduler, f"{kind}_fraction")
     if kind == "warmup" and scheduler.warmup_steps is not None:
-        refuse_unless(
+        kit.refuse_unless(
             length is None, "only one of warmup and warmup_steps may be given", scope.where
         )
         length = scheduler.warmup_steps
-    refuse_unless(
+    kit.refuse_unless(
         (length is None) != (part is None),
         f"exactly one of {kind} and {kind}_fraction must be given",
         scope.where,
     )
     if length is not None:
         return length
-    refuse_unless(0 <= part <= 1, f"{kind}_fraction must be in [0, 1], got {part}", scope.where)
+    kit.refuse_unless(0 <= part <= 1, f"{kind}_fraction must be in [0, 1], got {part}", scope.where)
     # The product of OLMo-core is one of floats.
     return sp.Integer(round(float(part) * int(scope.total)))
 
 
-def _warm(scheduler: Values, scope: Scope, *, includes_end: bool) -> tuple[CurveSegment, sp.Expr]:
+def _warm(
+    scheduler: kit.Values, scope: Scope, *, includes_end: bool
+) -> tuple[CurveSegment, sp.Expr]:
     """The warmup and its length."""
     warmup = _length(scheduler, "warmup", scope)
     first = scheduler.warmup_min_lr
@@ -119,8 +100,8 @@ def _warm(scheduler: Values, scope: Scope, *, includes_end: bool) -> tuple[Curve
         # The assertion of upstream stands in the warmup branch: it only fails if an update is in
         # the warmup.
         if not 0 <= first < scope.rate:
-            raise UndefinedError("AssertionError: warmup_min_lr must be in [0, lr)")
-        return along_line(first, scope.rate, quotient(n, warmup))
+            raise kit.UndefinedError("AssertionError: warmup_min_lr must be in [0, lr)")
+        return along_line(first, scope.rate, kit.quotient(n, warmup))
 
     return CurveSegment(rise, warmup, includes_end), warmup
 
@@ -135,31 +116,31 @@ def _tail(
         # Likewise an assertion at the first update of the decay, such as of PowerLR where its curve
         # has fallen below decay_min_lr.
         if not 0 <= low < top:
-            raise UndefinedError(
+            raise kit.UndefinedError(
                 "AssertionError: decay_min_lr must be in [0, rate where it begins)"
             )
-        return along_line(low, top, quotient(total - n, length))
+        return along_line(low, top, kit.quotient(total - n, length))
 
     return fall
 
 
-def _constant(scheduler: Values, scope: Scope) -> CurveSegments:
+def _constant(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     del scheduler
     return (CurveSegment(lambda n: scope.rate),)
 
 
-def _constant_warmed(scheduler: Values, scope: Scope) -> CurveSegments:
+def _constant_warmed(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     warm, _ = _warm(scheduler, scope, includes_end=True)
     return warm, CurveSegment(lambda n: scope.rate)
 
 
-def _decay(scheduler: Values, scope: Scope) -> tuple[sp.Expr, sp.Expr]:
+def _decay(scheduler: kit.Values, scope: Scope) -> tuple[sp.Expr, sp.Expr]:
     """The length of the decay and its minimum."""
     low = scheduler.decay_min_lr
     return _length(scheduler, "decay", scope), low
 
 
-def _wsd(scheduler: Values, scope: Scope) -> CurveSegments:
+def _wsd(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     warm, _ = _warm(scheduler, scope, includes_end=True)
     # decay_fraction 0.1 is a default, so that decay in updates needs an explicit null.
     length, low = _decay(scheduler, scope)
@@ -168,16 +149,16 @@ def _wsd(scheduler: Values, scope: Scope) -> CurveSegments:
     return warm, CurveSegment(lambda n: scope.rate, scope.total - length), CurveSegment(fall)
 
 
-def _power(scheduler: Values, scope: Scope) -> CurveSegments:
+def _power(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     warm, warmup = _warm(scheduler, scope, includes_end=True)
     length, low = _decay(scheduler, scope)
     exponent = scheduler.b
     # From the warmup on (n / W)^b falls; a positive b would have no bound.
-    refuse_unless(exponent < 0, f"b must be negative, got {exponent}", scope.where)
+    kit.refuse_unless(exponent < 0, f"b must be negative, got {exponent}", scope.where)
 
     def curve(n: sp.Expr) -> sp.Expr:
         # Without a warmup n / 0 (olmo_core-PowerLR-034): quotient leaves it undefined.
-        return scope.rate * quotient(n, warmup) ** exponent
+        return scope.rate * kit.quotient(n, warmup) ** exponent
 
     begin = scope.total - length
     return (
@@ -188,7 +169,7 @@ def _power(scheduler: Values, scope: Scope) -> CurveSegments:
 
 
 def _falling(
-    scheduler: Values, scope: Scope, fall: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]
+    scheduler: kit.Values, scope: Scope, fall: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]
 ) -> CurveSegments:
     """A warmup, a curve from the rate to the last one, and that after the horizon."""
     # t_max replaces the horizon of the curve, but not the length of the run.
@@ -198,20 +179,20 @@ def _falling(
     end = scope.rate * scheduler.alpha_f
 
     def value(n: sp.Expr) -> sp.Expr:
-        return fall(scope.rate, end, quotient(n - warmup, total - warmup))
+        return fall(scope.rate, end, kit.quotient(n - warmup, total - warmup))
 
     return warm, CurveSegment(value, total), CurveSegment(lambda n: end)
 
 
-def _linear(scheduler: Values, scope: Scope) -> CurveSegments:
+def _linear(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     return _falling(scheduler, scope, along_line)
 
 
-def _cosine(scheduler: Values, scope: Scope) -> CurveSegments:
+def _cosine(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     return _falling(scheduler, scope, along_cosine)
 
 
-def _half_cosine(scheduler: Values, scope: Scope) -> CurveSegments:
+def _half_cosine(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     """The second half of a cosine of double length; the warmup ends where it begins."""
     end = scheduler.alpha_f
     top = scope.rate * (1 + end) / 2
@@ -223,7 +204,7 @@ def _half_cosine(scheduler: Values, scope: Scope) -> CurveSegments:
     return warm, *rest
 
 
-def _cosine_cut(scheduler: Values, scope: Scope) -> CurveSegments:
+def _cosine_cut(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     inner = _cosine(scheduler, scope)
     length, low = _decay(scheduler, scope)
     begin = scope.total - length
@@ -237,7 +218,7 @@ def _cosine_cut(scheduler: Values, scope: Scope) -> CurveSegments:
     return *before, CurveSegment(fall)
 
 
-def _inverse_root(scheduler: Values, scope: Scope) -> CurveSegments:
+def _inverse_root(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     warm, warmup = _warm(scheduler, scope, includes_end=False)
     end = scope.rate * scheduler.alpha_f
 
@@ -248,7 +229,7 @@ def _inverse_root(scheduler: Values, scope: Scope) -> CurveSegments:
     return warm, CurveSegment(fall)
 
 
-def _exponential(scheduler: Values, scope: Scope) -> CurveSegments:
+def _exponential(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     low = scheduler.lr_min
 
     def rise(n: sp.Expr) -> sp.Expr:
@@ -258,12 +239,12 @@ def _exponential(scheduler: Values, scope: Scope) -> CurveSegments:
     return CurveSegment(rise, scope.total), CurveSegment(lambda n: scope.rate)
 
 
-def _periods(scheduler: Values, scope: Scope) -> CurveSegments:
+def _periods(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     where = scope.where
     lengths = scheduler.period_lengths
     factors = scheduler.period_lr_multipliers
     factors = (sp.S.One,) * len(lengths) if factors is None else factors
-    refuse_unless(
+    kit.refuse_unless(
         len(factors) == len(lengths) and lengths,
         f"there must be one of period_lr_multipliers for each of {len(lengths)} periods, got "
         f"{len(factors)}",
@@ -277,7 +258,7 @@ def _periods(scheduler: Values, scope: Scope) -> CurveSegments:
     for index, end in enumerate(accumulate(lengths)):
         available = lengths[index] - (warmup if index == 0 else 0)
         length = _length(scheduler, "decay", replace(scope, total=lengths[index]))
-        refuse_unless(
+        kit.refuse_unless(
             length <= available,
             f"warmup and decay must fit into period {index} of {lengths[index]}",
             where,
@@ -300,11 +281,11 @@ def _start_of_fall(rate: sp.Expr) -> Callable[[], sp.Expr]:
 
 
 def _ends(
-    scheduler: Values, end: str, base: sp.Expr, default: sp.Expr | None, where: str
+    scheduler: kit.Values, end: str, base: sp.Expr, default: sp.Expr | None, where: str
 ) -> sp.Expr:
     """A rate of a stage, given so or as a fraction of the initial rate."""
     value, part = getattr(scheduler, f"{end}_lr"), getattr(scheduler, f"{end}_lr_fraction")
-    refuse_unless(
+    kit.refuse_unless(
         value is None or part is None,
         f"only one of {end}_lr and {end}_lr_fraction may be given",
         where,
@@ -313,7 +294,7 @@ def _ends(
         return value
     if part is not None:
         return base * part
-    refuse_unless(default is not None, f"{end}_lr or {end}_lr_fraction must be given", where)
+    kit.refuse_unless(default is not None, f"{end}_lr or {end}_lr_fraction must be given", where)
     return default
 
 
@@ -331,12 +312,12 @@ def _line_stage(
     length: sp.Expr,
 ) -> CurveSegment:
     def value(n: sp.Expr) -> sp.Expr:
-        return shape(start, end, quotient(n - begin, length))
+        return shape(start, end, kit.quotient(n - begin, length))
 
     return CurveSegment(value, begin + length)
 
 
-def _compose_segments(scheduler: Values, scope: Scope) -> CurveSegments:
+def _compose_segments(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     begin, last, stages = sp.S.Zero, scope.rate, []
     for segment in scheduler.stages:
         length = segment.duration
@@ -349,7 +330,7 @@ def _compose_segments(scheduler: Values, scope: Scope) -> CurveSegments:
     return _override_decay((*stages, CurveSegment(_rate_of_step(last))), scheduler, scope)
 
 
-def _override_decay(stages: CurveSegments, scheduler: Values, scope: Scope) -> CurveSegments:
+def _override_decay(stages: CurveSegments, scheduler: kit.Values, scope: Scope) -> CurveSegments:
     """The stages until the start of the override, then its decay, then its last rate."""
     override = scheduler.override_decay
     if override is None:
@@ -360,7 +341,7 @@ def _override_decay(stages: CurveSegments, scheduler: Values, scope: Scope) -> C
     shape = _SHAPES[override.shape]
 
     def value(n: sp.Expr) -> sp.Expr:
-        return shape(_at(stages, begin), end, quotient(n - begin, length))
+        return shape(_at(stages, begin), end, kit.quotient(n - begin, length))
 
     before = [
         stage if stage.end is not None and stage.end < begin else CurveSegment(stage.value, begin)
@@ -370,12 +351,12 @@ def _override_decay(stages: CurveSegments, scheduler: Values, scope: Scope) -> C
     return *before, decay, CurveSegment(_rate_of_step(end))
 
 
-def _sequence(scheduler: Values, scope: Scope) -> CurveSegments:
+def _sequence(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     specs, lengths = scheduler.origin.sections("schedulers"), scheduler.schedulers_max
     # One length for each scheduler is accepted, of which the last is ignored: the last scheduler
     # takes the rest of the run.
     lengths = lengths[: len(specs) - 1] if len(lengths) == len(specs) else lengths
-    refuse_unless(
+    kit.refuse_unless(
         len(lengths) == len(specs) - 1,
         f"schedulers_max must be one fewer than {len(specs)} schedulers, got {len(lengths)}",
         scope.where,
@@ -415,71 +396,73 @@ def _shift_stage(stage: CurveSegment, begin: sp.Expr, limit: sp.Expr) -> CurveSe
 
 def _past_the_end(n: sp.Expr) -> sp.Expr:
     del n
-    raise UndefinedError("AssertionError: the step is past max_steps")
+    raise kit.UndefinedError("AssertionError: the step is past max_steps")
 
 
 # warmup_steps is the older name of warmup.
 _WARMUP = {
-    "warmup": number(None),
-    "warmup_steps": number(None),
-    "warmup_fraction": number(None),
-    "warmup_min_lr": number(0),
+    "warmup": kit.number(None),
+    "warmup_steps": kit.number(None),
+    "warmup_fraction": kit.number(None),
+    "warmup_min_lr": kit.number(0),
 }
 _DECAY = {
-    "decay": number(None),
-    "decay_fraction": nullable(number(0.1)),
-    "decay_min_lr": number(0),
+    "decay": kit.number(None),
+    "decay_fraction": kit.nullable(kit.number(0.1)),
+    "decay_min_lr": kit.number(0),
 }
-_LAST = {"alpha_f": number(0.1)}
-_FALL = {**_WARMUP, **_LAST, "t_max": number(None)}
+_LAST = {"alpha_f": kit.number(0.1)}
+_FALL = {**_WARMUP, **_LAST, "t_max": kit.number(None)}
 _RATES = {
-    "end_lr": number(None),
-    "end_lr_fraction": number(None),
-    "shape": choice(*_SHAPES, default="linear"),
-    "duration": number(),
+    "end_lr": kit.number(None),
+    "end_lr_fraction": kit.number(None),
+    "shape": kit.choice(*_SHAPES, default="linear"),
+    "duration": kit.number(),
 }
-_STAGE = Keys(**_RATES, start_lr=number(None), start_lr_fraction=number(None))
-_OVERRIDE = {"override_decay": section(Keys(**_RATES, start=number()), is_optional=True)}
+_STAGE = kit.Keys(**_RATES, start_lr=kit.number(None), start_lr_fraction=kit.number(None))
+_OVERRIDE = {
+    "override_decay": kit.section(kit.Keys(**_RATES, start=kit.number()), is_optional=True)
+}
 _OF_ALL = {
-    "class": text(),
-    "units": choice(*CLOCKS, default="steps"),
-    "lr_field": irrelevant(),
-    "initial_lr_field": irrelevant(),
+    "class": kit.text(),
+    "units": kit.choice(*CLOCKS, default="steps"),
+    "lr_field": kit.irrelevant(),
+    "initial_lr_field": kit.irrelevant(),
 }
 _PERIODS = {
     **_WARMUP,
     **_DECAY,
     # WSDS has no default fraction, unlike WSD.
-    "decay_fraction": number(None),
-    "period_lengths": numbers(),
-    "period_lr_multipliers": numbers(None),
+    "decay_fraction": kit.number(None),
+    "period_lengths": kit.numbers(),
+    "period_lr_multipliers": kit.numbers(None),
 }
-CLASSES: Mapping[str, tuple[SegmentBuilder, Keys]] = {
-    name: (curve, Keys(**_OF_ALL, **keys))
+CLASSES: Mapping[str, tuple[SegmentBuilder, kit.Keys]] = {
+    name: (curve, kit.Keys(**_OF_ALL, **keys))
     for name, curve, keys in (
         ("ConstantScheduler", _constant, {}),
         ("ConstantWithWarmup", _constant_warmed, _WARMUP),
         ("WSD", _wsd, {**_WARMUP, **_DECAY}),
-        ("PowerLR", _power, {**_WARMUP, **_DECAY, "b": number(-0.51)}),
+        ("PowerLR", _power, {**_WARMUP, **_DECAY, "b": kit.number(-0.51)}),
         ("LinearWithWarmup", _linear, _FALL),
         ("InvSqrtWithWarmup", _inverse_root, {**_WARMUP, **_LAST}),
         ("CosWithWarmup", _cosine, _FALL),
         ("HalfCosWithWarmup", _half_cosine, _FALL),
         ("CosWithWarmupAndLinearDecay", _cosine_cut, {**_FALL, **_DECAY}),
-        ("ExponentialScheduler", _exponential, {"lr_min": number(1e-9)}),
+        ("ExponentialScheduler", _exponential, {"lr_min": kit.number(1e-9)}),
         ("WSDS", _periods, _PERIODS),
-        ("ComposableScheduler", _compose_segments, {"stages": sections(_STAGE), **_OVERRIDE}),
+        ("ComposableScheduler", _compose_segments, {"stages": kit.sections(_STAGE), **_OVERRIDE}),
         (
             "SequentialScheduler",
             _sequence,
-            {"schedulers": irrelevant(), "schedulers_max": numbers(()), **_OVERRIDE},
+            {"schedulers": kit.irrelevant(), "schedulers_max": kit.numbers(()), **_OVERRIDE},
         ),
     )
 }
 """The classes by name, with the keys of their section."""
 
 
-def scheduler_values(place: Section) -> Values:
+def scheduler_values(place: kit.Section) -> kit.Values:
     """Returns the values of a section ``{"class": name, …}``.
 
     Raises:
@@ -491,12 +474,14 @@ def scheduler_values(place: Section) -> Values:
     return CLASSES[name][1].read(place)
 
 
-def _stages(place: Section, scope: Scope) -> CurveSegments:
+def _stages(place: kit.Section, scope: Scope) -> CurveSegments:
     values = scheduler_values(place)
     return CLASSES[getattr(values, "class")][0](values, scope)
 
 
-def rate(context: Context, optim: Values | ClassOptimizer, scheduler: Values) -> Schedule:
+def rate(
+    context: kit.Context, optim: kit.Values | kit.ClassOptimizer, scheduler: kit.Values
+) -> Schedule:
     """Returns the schedule of a scheduler for the rate of an optimizer.
 
     Raises:
@@ -505,7 +490,7 @@ def rate(context: Context, optim: Values | ClassOptimizer, scheduler: Values) ->
     """
     total = context.fact("max_tokens" if scheduler.units == "tokens" else "max_steps")
     count = CLOCKS[scheduler.units].count(
-        Facts(tokens_per_update=context.facts.get("tokens_per_batch"))
+        kit.Facts(tokens_per_update=context.facts.get("tokens_per_batch"))
     )
 
     def end(stage: CurveSegment) -> int | None:
@@ -517,7 +502,7 @@ def rate(context: Context, optim: Values | ClassOptimizer, scheduler: Values) ->
     name = getattr(scheduler, "class")
     stages: Sequence[CurveSegment] = CLASSES[name][0](scheduler, scope)
     # The stage is bound as a default argument: a closure in a generator would see the last one.
-    return by_intervals(
+    return kit.by_intervals(
         name, *((lambda stage=stage: stage.value(count.n), end(stage)) for stage in stages)
     )
 
@@ -525,10 +510,10 @@ def rate(context: Context, optim: Values | ClassOptimizer, scheduler: Values) ->
 _SOURCE = "src/olmo_core/optim/scheduler.py"
 
 
-def _convention(text: str, place: str, name: str, *keys: str) -> Defect:
+def _convention(text: str, place: str, name: str, *keys: str) -> kit.Defect:
     """A convention of a class, in the configs that give one of some keys, or in all."""
 
-    def applies(scheduler: Values | None, is_skipping: bool) -> bool:
+    def applies(scheduler: kit.Values | None, is_skipping: bool) -> bool:
         del is_skipping
         return (
             scheduler is not None
@@ -536,7 +521,9 @@ def _convention(text: str, place: str, name: str, *keys: str) -> Defect:
             and (not keys or any(getattr(scheduler, key) for key in keys))
         )
 
-    return Defect(text, f"{_SOURCE}{place}", applies, kind=DefectKind.CONVENTION, classes=(name,))
+    return kit.Defect(
+        text, f"{_SOURCE}{place}", applies, kind=kit.DefectKind.CONVENTION, classes=(name,)
+    )
 
 
 DEFECTS = {
@@ -552,7 +539,7 @@ DEFECTS = {
         ":549",
         "HalfCosWithWarmup",
     ),
-    "no-root-without-a-warmup": Defect(
+    "no-root-without-a-warmup": kit.Defect(
         "without a warmup the rate is alpha_f of its value from the start",
         f"{_SOURCE}:446",
         lambda scheduler, is_skipping: (
@@ -560,22 +547,22 @@ DEFECTS = {
             and getattr(scheduler, "class") == "InvSqrtWithWarmup"
             and not any((scheduler.warmup, scheduler.warmup_steps, scheduler.warmup_fraction))
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("InvSqrtWithWarmup",),
     ),
-    "skipped-steps": Defect(
+    "skipped-steps": kit.Defect(
         "steps whose loss or norm of the gradient is far off are skipped: those are not modelled",
         "src/olmo_core/optim/skip_step_optimizer.py (get_step_factor)",
         lambda scheduler, is_skipping: is_skipping,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }
-_OPTIM = ClassKeys(lr=number())
+_OPTIM = kit.ClassKeys(lr=kit.number())
 SCHEDULES = {
     name: entry
     for name, (_, keys) in CLASSES.items()
-    for entry in section_entries(
+    for entry in kit.section_entries(
         {name: rate},
         {"optim": _OPTIM, "scheduler": keys},
         style=lambda optim, scheduler: str(getattr(scheduler, "class")),

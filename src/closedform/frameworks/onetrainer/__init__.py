@@ -11,38 +11,16 @@ import sympy as sp
 from closedform.frameworks.diffusers.process_steps import of_torch
 from closedform.frameworks.transformers.schedules import cosine_wave
 from closedform.language import Schedule, floor_mod
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Count, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, Syntax
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import UndefinedError, by_intervals, quotient
-from closedform.recipes.keys import (
-    Key,
-    OpenKeys,
-    Values,
-    anything,
-    choice,
-    integer,
-    irrelevant,
-    number,
-    section_entries,
-    text,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.blends import along_line
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 SCALERS = ("NONE", "BATCH", "GLOBAL_BATCH", "GRADIENT_ACCUMULATION", "BOTH", "GLOBAL_BOTH")
 SCHEDULE_FREE = ("SCHEDULE_FREE_ADAMW", "SCHEDULE_FREE_SGD", "PRODIGY_PLUS_SCHEDULE_FREE")
 
 
-def _optimizer(section: Section, key: str, default: str) -> Mapping[str, Any]:
+def _optimizer(section: kit.Section, key: str, default: str) -> Mapping[str, Any]:
     """The optimizer: its name, or a section with it and its arguments."""
     if isinstance(section.content.get(key), Mapping):
         content = dict(section.section(key).content)
@@ -50,73 +28,73 @@ def _optimizer(section: Section, key: str, default: str) -> Mapping[str, Any]:
     return {"optimizer": section.text(key, default)}
 
 
-CONFIG = OpenKeys(
-    learning_rate=number(3e-6),
-    learning_rate_scheduler=text("CONSTANT"),
-    learning_rate_warmup_steps=number(200),
-    learning_rate_cycles=number(1),
-    learning_rate_min_factor=number(0),
-    learning_rate_scaler=choice(*SCALERS, default="NONE"),
-    epochs=integer(100, least=1),
-    batch_size=integer(1, least=1),
-    gradient_accumulation_steps=integer(1, least=1),
-    clip_grad_norm=number(1),
-    custom_learning_rate_scheduler=text(None),
-    scheduler_params=anything(()),
-    optimizer=Key(_optimizer, "ADAMW"),
-    optimizer_defaults=irrelevant(),
-    ema_decay=irrelevant(),
+CONFIG = kit.OpenKeys(
+    learning_rate=kit.number(3e-6),
+    learning_rate_scheduler=kit.text("CONSTANT"),
+    learning_rate_warmup_steps=kit.number(200),
+    learning_rate_cycles=kit.number(1),
+    learning_rate_min_factor=kit.number(0),
+    learning_rate_scaler=kit.choice(*SCALERS, default="NONE"),
+    epochs=kit.integer(100, least=1),
+    batch_size=kit.integer(1, least=1),
+    gradient_accumulation_steps=kit.integer(1, least=1),
+    clip_grad_norm=kit.number(1),
+    custom_learning_rate_scheduler=kit.text(None),
+    scheduler_params=kit.anything(()),
+    optimizer=kit.Key(_optimizer, "ADAMW"),
+    optimizer_defaults=kit.irrelevant(),
+    ema_decay=kit.irrelevant(),
 )
 
 DEFECTS = {
-    "warmup-of-one": Defect(
+    "warmup-of-one": kit.Defect(
         "a warmup of 1 is the whole run, and one above it a number of micro-batches",
         "modules/util/create.py:1129",
         lambda config: config.learning_rate_warmup_steps == 1,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "warmup-in-micro-batches": Defect(
+    "warmup-in-micro-batches": kit.Defect(
         "a warmup of more than 1 counts micro-batches: it is divided by the accumulation",
         "modules/util/create.py:1128",
         lambda config: (
             config.learning_rate_warmup_steps > 1 and config.gradient_accumulation_steps > 1
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "rises-after-the-run": Defect(
+    "rises-after-the-run": kit.Defect(
         "the cosine rises again after the run",
         "modules/util/lr_scheduler_util.py:43",
         lambda config: config.learning_rate_scheduler == "COSINE",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("COSINE",),
     ),
-    "last-update-goes-on": Defect(
+    "last-update-goes-on": kit.Defect(
         "the restarts stay at their value of the last update, above their minimum",
         "modules/util/lr_scheduler_util.py:57",
         lambda config: "RESTARTS" in config.learning_rate_scheduler,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("COSINE_WITH_RESTARTS", "COSINE_WITH_HARD_RESTARTS"),
     ),
-    "schedule-free": Defect(
+    "schedule-free": kit.Defect(
         "a schedule-free optimizer has a constant rate",
         "modules/util/create.py:1137",
         lambda config: (
             config.optimizer["optimizer"] in SCHEDULE_FREE
             and config.learning_rate_scheduler != "CONSTANT"
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
 
-def _stages(config: Values, count: Count, warmup: int, rest: int) -> tuple[Any, ...]:
+def _stages(config: kit.Values, count: kit.Count, warmup: int, rest: int) -> tuple[Any, ...]:
     """The stages after the warmup, of a factor of the rate."""
     kind, cycles = config.learning_rate_scheduler, config.learning_rate_cycles
     steps, end = count.n - warmup, count.first_from(sp.Integer(warmup + rest))
     length = sp.Integer(rest)
 
     def progress() -> sp.Expr:
-        return quotient(steps, length)
+        return kit.quotient(steps, length)
 
     def hard(position: sp.Expr) -> sp.Expr:
         part = floor_mod(cycles * position, length) / length
@@ -143,7 +121,7 @@ def _stages(config: Values, count: Count, warmup: int, rest: int) -> tuple[Any, 
 
     def last() -> sp.Expr:
         if rest == 0:
-            raise UndefinedError("division by zero")
+            raise kit.UndefinedError("division by zero")
         return curve(length - 1)
 
     return (lambda: curve(steps), end), (last, None)
@@ -155,13 +133,13 @@ CURVES = (
 )
 
 
-def _micro_batches(context: Context) -> int | None:
+def _micro_batches(context: kit.Context) -> int | None:
     """The micro-batches of an epoch, which the framework calls its steps."""
     steps: int | None = context.facts.get("steps_per_epoch")
     return context.numbers.micro_batches_per_epoch if steps is None else steps
 
 
-def _updates(context: Context, config: Values) -> int:
+def _updates(context: kit.Context, config: kit.Values) -> int:
     in_epoch, facts = _micro_batches(context), context.numbers
     if in_epoch is None and facts.total_updates is not None:
         return facts.total_updates
@@ -170,7 +148,7 @@ def _updates(context: Context, config: Values) -> int:
     return int(in_epoch * config.epochs / config.gradient_accumulation_steps)
 
 
-def _rate(context: Context, config: Values) -> Schedule:
+def _rate(context: kit.Context, config: kit.Values) -> Schedule:
     total, accumulation = _updates(context, config), config.gradient_accumulation_steps
     steps, where = config.learning_rate_warmup_steps, context.where
     warmup = 0
@@ -182,21 +160,21 @@ def _rate(context: Context, config: Values) -> Schedule:
     if config.optimizer["optimizer"] in SCHEDULE_FREE:
         return constant(rate)
     count = CLOCK.count(context.numbers)
-    rise = (lambda: rate * quotient(count.n, sp.Integer(warmup)), warmup)
+    rise = (lambda: rate * kit.quotient(count.n, sp.Integer(warmup)), warmup)
     if kind == "CUSTOM":
         schedule = _custom(context, config, rate, total, warmup)
-        return by_intervals("warmup", rise, (lambda: rate, None)).then(schedule, at=warmup)
-    refuse_unless(kind in CURVES, f"there is no formula of the scheduler {kind!r:.60}", where)
+        return kit.by_intervals("warmup", rise, (lambda: rate, None)).then(schedule, at=warmup)
+    kit.refuse_unless(kind in CURVES, f"there is no formula of the scheduler {kind!r:.60}", where)
     low = sp.S.Zero if kind == "CONSTANT" else config.learning_rate_min_factor
 
     def value(factor: Callable[[], sp.Expr]) -> Callable[[], sp.Expr]:
         return lambda: rate * along_line(low, sp.S.One, factor())
 
     stages = _stages(config, count, warmup, total - warmup)
-    return by_intervals(kind, rise, *((value(factor), end) for factor, end in stages))
+    return kit.by_intervals(kind, rise, *((value(factor), end) for factor, end in stages))
 
 
-def _scale_rate(context: Context, config: Values) -> sp.Expr:
+def _scale_rate(context: kit.Context, config: kit.Values) -> sp.Expr:
     """The rate times the root of the samples of a batch, an update, or all processes."""
     scaler, factor = config.learning_rate_scaler, sp.S.One
     if scaler.endswith(("BATCH", "BOTH")):
@@ -209,10 +187,14 @@ def _scale_rate(context: Context, config: Values) -> sp.Expr:
     return config.learning_rate * sp.sqrt(factor)
 
 
-def _custom(context: Context, config: Values, rate: sp.Expr, total: int, warmup: int) -> Schedule:
+def _custom(
+    context: kit.Context, config: kit.Values, rate: sp.Expr, total: int, warmup: int
+) -> Schedule:
     path, where = config.custom_learning_rate_scheduler, context.where
-    refuse_unless(path, "CUSTOM needs custom_learning_rate_scheduler, the path of a class", where)
-    refuse_unless("." in path, f"the path of a class has a module, got {path!r:.60}", where)
+    kit.refuse_unless(
+        path, "CUSTOM needs custom_learning_rate_scheduler, the path of a class", where
+    )
+    kit.refuse_unless("." in path, f"the path of a class has a module, got {path!r:.60}", where)
     words = {
         "%LR%": config.learning_rate,
         "%EPOCHS%": config.epochs,
@@ -223,19 +205,19 @@ def _custom(context: Context, config: Values, rate: sp.Expr, total: int, warmup:
     arguments: dict[str, Any] = {}
     for entry in config.scheduler_params:
         is_pair = isinstance(entry, Mapping) and isinstance(entry.get("value"), str)
-        refuse_unless(is_pair, "scheduler_params must hold pairs of key and value", where)
+        kit.refuse_unless(is_pair, "scheduler_params must hold pairs of key and value", where)
         key, word = str(entry.get("key")), entry["value"]
         try:
             arguments[key] = words[word] if word in words else ast.literal_eval(word)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
-            refuse_unless(False, f"{key} must be a Python literal, got {word!r:.60}", where)
+            kit.refuse_unless(False, f"{key} must be a Python literal, got {word!r:.60}", where)
     return of_torch(path, arguments, rate, where)
 
 
-def _class_rate(context: Context, config: Values) -> Schedule:
+def _class_rate(context: kit.Context, config: kit.Values) -> Schedule:
     kind = config.learning_rate_scheduler
     message = f"the config must ask for {context.path[-1]!r}, got {kind!r}"
-    refuse_unless(kind == context.path[-1], message, context.where)
+    kit.refuse_unless(kind == context.path[-1], message, context.where)
     return _rate(context, config)
 
 
@@ -244,9 +226,12 @@ _RULES = {"ADAM": "adam", "ADAMW": "adamw", "SGD": "sgd", "LION": "lion"}
 _DEFAULTS = {"ADAM": 0, "ADAMW": 0.01, "SGD": 0, "LION": 0}
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     content = document.content
-    if document.syntax not in (Syntax.JSON, Syntax.MAPPING) or "learning_rate" not in content:
+    if (
+        document.syntax not in (kit.Syntax.JSON, kit.Syntax.MAPPING)
+        or "learning_rate" not in content
+    ):
         return False
     optimizer = content.get("optimizer")
     is_upper = isinstance(optimizer, Mapping) and str(optimizer.get("optimizer", "")).isupper()
@@ -255,7 +240,7 @@ def _matches(document: Document) -> bool:
     return is_upper or is_short or any(key in content for key in _OWN)
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     config = CONFIG.read_whole(reading.document)
     with config.origin.locate_errors():
         rate = _rate(reading.context, config)
@@ -273,28 +258,28 @@ def _read(reading: Reading) -> Recipe:
     if name in ("ADAM", "ADAMW") and optimizer.get("eps") is not None:
         arguments["eps"] = optimizer["eps"]
     place = config.origin.document.place("optimizer")
-    plan = plan_optimizer(name, arguments, _RULES.get(name), place, by_name=False)
+    plan = kit.plan_optimizer(name, arguments, _RULES.get(name), place, by_name=False)
     schedules = {"lr": rate}
     if "weight_decay" in arguments:
         schedules["weight_decay"] = constant(arguments["weight_decay"])
     norm = config.clip_grad_norm
     return reading.recipe(
-        [ParamGroup(schedules, plan, Role.DEFAULT)],
+        [kit.ParamGroup(schedules, plan, kit.Role.DEFAULT)],
         clock=CLOCK,
         horizon=updates,
-        clipping=Clipping(norm) if norm else None,
+        clipping=kit.Clipping(norm) if norm else None,
         accumulation=config.gradient_accumulation_steps,
         values=(config,),
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "onetrainer",
-    section_entries(dict.fromkeys((*CURVES, "CUSTOM"), _class_rate), {"": CONFIG}),
+    kit.section_entries(dict.fromkeys((*CURVES, "CUSTOM"), _class_rate), {"": CONFIG}),
     versions=("23df3832e8f2",),
     upstream="modules/util/create.py, modules/util/lr_scheduler_util.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
     facts=("steps_per_epoch",),
 )

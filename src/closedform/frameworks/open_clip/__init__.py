@@ -6,96 +6,76 @@ import sympy as sp
 
 from closedform.errors import MissingFactsError
 from closedform.language import Schedule, exact_number, t
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, Syntax
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import UndefinedError, by_intervals, power_quotient, quotient
-from closedform.recipes.keys import (
-    FlagKeys,
-    Values,
-    anything,
-    choice,
-    flag,
-    integer,
-    number,
-    section_entries,
-    text,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
+from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 
 KINDS = ("cosine", "const", "const-cooldown")
-ARGUMENTS = FlagKeys(
-    accum_freq=integer(1, least=1),
-    audio_layer_decay=number(1),
-    beta1=number(None),
-    beta2=number(None),
-    epochs=integer(32),
-    epochs_cooldown=integer(None),
-    eps=number(None),
-    grad_clip_norm=number(None),
-    image_layer_decay=number(1),
-    lr=number(5e-4),
-    lr_cooldown_end=number(0),
-    lr_cooldown_power=number(1),
-    lr_scheduler=choice(*KINDS, default="cosine"),
-    model=text("RN50"),
-    momentum=number(None),
-    opt=text("adamw"),
-    opt_fallback_list=anything(),
-    opt_kwargs=anything(),
-    skip_scheduler=flag(False),
-    text_layer_decay=number(1),
-    visual_layer_decay=number(1),
-    warmup=integer(10000),
-    wd=number(0.2),
-    wd_exclude=anything(()),
+ARGUMENTS = kit.FlagKeys(
+    accum_freq=kit.integer(1, least=1),
+    audio_layer_decay=kit.number(1),
+    beta1=kit.number(None),
+    beta2=kit.number(None),
+    epochs=kit.integer(32),
+    epochs_cooldown=kit.integer(None),
+    eps=kit.number(None),
+    grad_clip_norm=kit.number(None),
+    image_layer_decay=kit.number(1),
+    lr=kit.number(5e-4),
+    lr_cooldown_end=kit.number(0),
+    lr_cooldown_power=kit.number(1),
+    lr_scheduler=kit.choice(*KINDS, default="cosine"),
+    model=kit.text("RN50"),
+    momentum=kit.number(None),
+    opt=kit.text("adamw"),
+    opt_fallback_list=kit.anything(),
+    opt_kwargs=kit.anything(),
+    skip_scheduler=kit.flag(False),
+    text_layer_decay=kit.number(1),
+    visual_layer_decay=kit.number(1),
+    warmup=kit.integer(10000),
+    wd=kit.number(0.2),
+    wd_exclude=kit.anything(()),
 )
 _LAYERS = ("audio_layer_decay", "image_layer_decay", "text_layer_decay", "visual_layer_decay")
 
 DEFECTS = {
-    "warmup-twice-the-peak": Defect(
+    "warmup-twice-the-peak": kit.Defect(
         "the last update of the warmup has the peak, and so has the one after it",
         "src/open_clip_train/scheduler.py:39",
         lambda arguments: arguments.warmup > 0 and not arguments.skip_scheduler,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "rate-after-the-run": Defect(
+    "rate-after-the-run": kit.Defect(
         "after the run a cosine rises again, and a cooldown falls below 0 or has no value",
         "src/open_clip_train/scheduler.py:66",
         lambda arguments: arguments.lr_scheduler != "const" and not arguments.skip_scheduler,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("cosine", "const-cooldown"),
     ),
-    "batches-dropped": Defect(
+    "batches-dropped": kit.Defect(
         "the batches of an epoch that do not fill an accumulation make no update",
         "src/open_clip_train/main.py:557",
         lambda arguments: arguments.accum_freq > 1,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "layers-of-the-model": Defect(
+    "layers-of-the-model": kit.Defect(
         "the rates of the layers below the head are a power of the layer decay as large, by the "
         "depth of the model",
         "src/open_clip_train/scheduler.py:10",
         lambda arguments: any(getattr(arguments, name) != 1 for name in _LAYERS),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
 
-def _updates_per_epoch(context: Context, arguments: Values) -> int:
+def _updates_per_epoch(context: kit.Context, arguments: kit.Values) -> int:
     return int(context.fact("batches_per_epoch")) // int(arguments.accum_freq)
 
 
-def _total(context: Context, arguments: Values) -> int:
+def _total(context: kit.Context, arguments: kit.Values) -> int:
     """The updates of the run: those of the batches of a process, or the fact."""
     if context.facts.get("batches_per_epoch") is not None:
         return _updates_per_epoch(context, arguments) * int(arguments.epochs)
@@ -109,36 +89,36 @@ def _total(context: Context, arguments: Values) -> int:
     return updates
 
 
-def _rate(context: Context, arguments: Values) -> Schedule:
+def _rate(context: kit.Context, arguments: kit.Values) -> Schedule:
     kind, warmup = arguments.lr_scheduler, sp.Integer(arguments.warmup)
     rate = arguments.lr * exact_number(context.facts.get("lr_scale", 1), "lr_scale")
-    scale = quotient(rate, arguments.lr) if arguments.lr else sp.S.One
+    scale = kit.quotient(rate, arguments.lr) if arguments.lr else sp.S.One
     if arguments.skip_scheduler:
         return constant(rate)
     rise = (lambda: rate * (t + 1) / warmup, arguments.warmup)
     if kind == "const":
-        return by_intervals(kind, rise, (lambda: rate, None))
+        return kit.by_intervals(kind, rise, (lambda: rate, None))
     total = _total(context, arguments)
     if kind == "cosine":
         steps, length = t - warmup, total - warmup
-        return by_intervals(
-            kind, rise, (lambda: along_cosine(rate, sp.S.Zero, quotient(steps, length)), None)
+        return kit.by_intervals(
+            kind, rise, (lambda: along_cosine(rate, sp.S.Zero, kit.quotient(steps, length)), None)
         )
     message = "const-cooldown needs --epochs-cooldown"
-    refuse_unless("epochs_cooldown" in arguments, message, context.where)
+    kit.refuse_unless("epochs_cooldown" in arguments, message, context.where)
     length = sp.Integer(_updates_per_epoch(context, arguments) * arguments.epochs_cooldown)
     power, end = arguments.lr_cooldown_power, arguments.lr_cooldown_end * scale
 
     def falling() -> sp.Expr:
         rest = total - t if power.is_Integer else sp.Max(0, total - t)
-        return end + (rate - end) * power_quotient(rest, length, power)
+        return end + (rate - end) * kit.power_quotient(rest, length, power)
 
     def past_the_end() -> sp.Expr:
         if not power.is_Integer:
-            raise UndefinedError("a root of a negative number is complex")
+            raise kit.UndefinedError("a root of a negative number is complex")
         return falling()
 
-    return by_intervals(
+    return kit.by_intervals(
         kind,
         rise,
         (lambda: rate, total - int(length)),
@@ -163,14 +143,14 @@ _TYPICAL = frozenset(
 )
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     flags = set(document.content)
-    if document.syntax is not Syntax.ARGUMENTS or flags.isdisjoint({"lr", "warmup", "epochs"}):
+    if document.syntax is not kit.Syntax.ARGUMENTS or flags.isdisjoint({"lr", "warmup", "epochs"}):
         return False
     return not _TYPICAL.isdisjoint(flags) or {"lr", "warmup", "epochs"} <= flags
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     arguments = ARGUMENTS.read_whole(reading.document)
     context = reading.context
     with arguments.origin.locate_errors():
@@ -182,14 +162,16 @@ def _read(reading: Reading) -> Recipe:
     beta2 = (0.98 if is_transformer else 0.999) if arguments.beta2 is None else arguments.beta2
     eps = (1e-6 if is_transformer else 1e-8) if arguments.eps is None else arguments.eps
     is_plain = arguments.opt == "adamw" and arguments.opt_kwargs is None
-    plan = plan_optimizer(
+    plan = kit.plan_optimizer(
         arguments.opt,
         {"betas": (beta1, beta2), "eps": eps},
         "adamw" if is_plain else None,
         arguments.origin.document.place("opt"),
         by_name=False,
     )
-    group = ParamGroup({"lr": schedule, "weight_decay": constant(arguments.wd)}, plan, Role.DEFAULT)
+    group = kit.ParamGroup(
+        {"lr": schedule, "weight_decay": constant(arguments.wd)}, plan, kit.Role.DEFAULT
+    )
     no_decay = arguments.wd_exclude
     patterns = (no_decay,) if isinstance(no_decay, str) else tuple(map(str, no_decay))
     clip = arguments.grad_clip_norm
@@ -197,16 +179,16 @@ def _read(reading: Reading) -> Recipe:
         [group, group.without_decay(patterns)],
         clock=CLOCK,
         horizon=total,
-        clipping=None if clip is None else Clipping(clip),
+        clipping=None if clip is None else kit.Clipping(clip),
         accumulation=arguments.accum_freq,
         values=(arguments,),
         derived={"lr": arguments.lr, "weight_decay": arguments.wd},
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "open_clip",
-    section_entries(
+    kit.section_entries(
         dict.fromkeys(KINDS, _rate),
         {"": ARGUMENTS},
         style=lambda arguments: str(arguments.lr_scheduler),
@@ -216,6 +198,6 @@ FRAMEWORK = Framework(
     upstream="src/open_clip_train/scheduler.py, src/open_clip_train/main.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
     facts=("batches_per_epoch", "lr_scale"),
 )

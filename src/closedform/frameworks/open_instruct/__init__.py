@@ -16,37 +16,17 @@ from closedform.frameworks.diffusers.process_steps import CLOCK, run_of
 from closedform.frameworks.olmo_core import schedules as olmo_core
 from closedform.frameworks.transformers.schedules import schedule_by_name
 from closedform.language import Schedule
-from closedform.recipes.build import class_schedule
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.keys import (
-    OpenKeys,
-    Values,
-    choice,
-    flag,
-    integer,
-    irrelevant,
-    number,
-    section_entries,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 from closedform.schedules import constant
 
-OF_UPDATES = Clock(Unit.UPDATE)
+OF_UPDATES = kit.Clock(kit.Unit.UPDATE)
 """The clock of GRPO."""
 
 CURVES = (
     *("linear", "cosine", "cosine_with_restarts", "polynomial"),
     *("constant", "constant_with_warmup", "inverse_sqrt"),
 )
-OF_OLMO = Clock(Unit.UPDATE, offset=1)
+OF_OLMO = kit.Clock(kit.Unit.UPDATE, offset=1)
 _OLMO: Mapping[str, tuple[str, Mapping[str, float]]] = {
     "cosine": ("CosWithWarmup", {}),
     "linear": ("LinearWithWarmup", {"alpha_f": 0.0}),
@@ -55,35 +35,35 @@ _OLMO: Mapping[str, tuple[str, Mapping[str, float]]] = {
 """The schedulers of OLMo-core by ``lr_scheduler_type``, with their arguments."""
 
 _BASE = {
-    "learning_rate": number(2e-5),
-    "lr_scheduler_type": choice(*CURVES, default="linear"),
-    "weight_decay": number(0),
-    "fused_optimizer": irrelevant(),
+    "learning_rate": kit.number(2e-5),
+    "lr_scheduler_type": kit.choice(*CURVES, default="linear"),
+    "weight_decay": kit.number(0),
+    "fused_optimizer": kit.irrelevant(),
 }
-TUNING = OpenKeys(
+TUNING = kit.OpenKeys(
     **_BASE,
-    warmup_ratio=number(0.03),
-    final_lr_ratio=number(None),
-    max_train_steps=integer(None, least=1),
-    num_train_epochs=integer(None, least=1),
-    num_epochs=integer(None, least=1),
-    gradient_accumulation_steps=integer(1, least=1),
-    clip_grad_norm=number(-1),
-    max_grad_norm=number(-1),
-    use_8bit_optimizer=flag(False),
-    dpo_beta=irrelevant(),
+    warmup_ratio=kit.number(0.03),
+    final_lr_ratio=kit.number(None),
+    max_train_steps=kit.integer(None, least=1),
+    num_train_epochs=kit.integer(None, least=1),
+    num_epochs=kit.integer(None, least=1),
+    gradient_accumulation_steps=kit.integer(1, least=1),
+    clip_grad_norm=kit.number(-1),
+    max_grad_norm=kit.number(-1),
+    use_8bit_optimizer=kit.flag(False),
+    dpo_beta=kit.irrelevant(),
 )
-GRPO = OpenKeys(
+GRPO = kit.OpenKeys(
     **_BASE,
-    warmup_ratio=number(0),
-    num_epochs=integer(1, least=1),
-    num_mini_batches=integer(1, least=1),
-    max_grad_norm=number(1),
-    total_episodes=integer(None, least=1),
-    num_unique_prompts_rollout=integer(None, least=1),
-    num_samples_per_prompt_rollout=integer(None, least=1),
-    set_weight_decay_on_bias_and_norm=flag(True),
-    **dict.fromkeys(("beta", "warmup_steps", "num_warmup_steps"), irrelevant()),
+    warmup_ratio=kit.number(0),
+    num_epochs=kit.integer(1, least=1),
+    num_mini_batches=kit.integer(1, least=1),
+    max_grad_norm=kit.number(1),
+    total_episodes=kit.integer(None, least=1),
+    num_unique_prompts_rollout=kit.integer(None, least=1),
+    num_samples_per_prompt_rollout=kit.integer(None, least=1),
+    set_weight_decay_on_bias_and_norm=kit.flag(True),
+    **dict.fromkeys(("beta", "warmup_steps", "num_warmup_steps"), kit.irrelevant()),
 )
 _SPARED = ("bias", "layer_norm.weight")
 
@@ -106,7 +86,7 @@ class RunNumbers:
 
 
 DEFECTS = {
-    "unfinished-decay": Defect(
+    "unfinished-decay": kit.Defect(
         "an accumulation that does not divide the batches of a process leaves the schedule "
         "unfinished, or past its end",
         "open_instruct/finetune.py:695",
@@ -117,7 +97,7 @@ DEFECTS = {
         documented="a decay to the end of the run",
         classes=tuple(name for name in CURVES if not name.startswith("constant")),
     ),
-    "warmup-of-constant": Defect(
+    "warmup-of-constant": kit.Defect(
         "constant ignores warmup_ratio",
         "src/transformers/optimization.py:1014",
         lambda arguments, plan: (
@@ -125,20 +105,20 @@ DEFECTS = {
             and arguments.lr_scheduler_type == "constant"
             and arguments.warmup_ratio > 0
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("constant", "grpo-constant"),
     ),
-    "rises-again": Defect(
+    "rises-again": kit.Defect(
         "the cosine rises again after the run",
         "src/transformers/optimization.py:140",
         lambda arguments, plan: not plan.is_olmo and arguments.lr_scheduler_type == "cosine",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("cosine", "grpo-cosine"),
     ),
 }
 
 
-def _plan(context: Context, arguments: Values) -> RunNumbers:
+def _plan(context: kit.Context, arguments: kit.Values) -> RunNumbers:
     accumulation, most = arguments.gradient_accumulation_steps, arguments.max_train_steps
     facts, epochs = context.numbers, arguments.num_train_epochs or arguments.num_epochs or 2
     if _is_olmo(context):
@@ -157,10 +137,10 @@ def _plan(context: Context, arguments: Values) -> RunNumbers:
 
 
 def _build_schedule(
-    context: Context, arguments: Values, plan: RunNumbers, ratio: sp.Expr | None = None
+    context: kit.Context, arguments: kit.Values, plan: RunNumbers, ratio: sp.Expr | None = None
 ) -> Schedule:
     """The schedule of ``get_scheduler``, where the line may end at a part of the rate."""
-    refuse_unless(plan.updates > 0, "the run has no update", context.where)
+    kit.refuse_unless(plan.updates > 0, "the run has no update", context.where)
     total = plan.steps if context.as_implemented else plan.updates * plan.processes
     warmup = int(total * float(arguments.warmup_ratio))
     rate = arguments.learning_rate
@@ -169,13 +149,13 @@ def _build_schedule(
         run = replace(run, total=(total - ratio * warmup) / (1 - ratio))
     origin = arguments.origin
     return schedule_by_name(
-        arguments.lr_scheduler_type, Section(origin.document, {}, origin.path), run
+        arguments.lr_scheduler_type, kit.Section(origin.document, {}, origin.path), run
     )
 
 
-def _is_olmo(context: Context) -> bool:
+def _is_olmo(context: kit.Context) -> bool:
     trainer = context.facts.get("trainer", "transformers")
-    refuse_unless(
+    kit.refuse_unless(
         trainer in ("transformers", "olmo-core"),
         f"the fact trainer must be transformers or olmo-core, got {trainer!r:.40}",
         context.where,
@@ -183,29 +163,29 @@ def _is_olmo(context: Context) -> bool:
     return bool(trainer == "olmo-core")
 
 
-def _of_olmo(context: Context, arguments: Values, total: int) -> Schedule:
+def _of_olmo(context: kit.Context, arguments: kit.Values, total: int) -> Schedule:
     """The schedule of a trainer of OLMo-core, which counts the update itself."""
     kind = arguments.lr_scheduler_type
-    refuse_unless(kind in _OLMO, f"OLMo-core has no scheduler {kind!r} here", context.where)
+    kit.refuse_unless(kind in _OLMO, f"OLMo-core has no scheduler {kind!r} here", context.where)
     name, more = _OLMO[kind]
     warmup = int(total * float(arguments.warmup_ratio))
     config = {
         "optim": {"lr": arguments.learning_rate},
         "scheduler": {"class": name, "warmup_steps": warmup, **more},
     }
-    return class_schedule(
+    return kit.class_schedule(
         "olmo_core", olmo_core.SCHEDULES, name, config, facts={"max_steps": total}
     )
 
 
-def _of_tuning(context: Context, arguments: Values) -> Schedule:
+def _of_tuning(context: kit.Context, arguments: kit.Values) -> Schedule:
     if _is_olmo(context):
         return _of_olmo(context, arguments, _plan(context, arguments).updates)
     ratio, where = arguments.final_lr_ratio, context.where
     if ratio is not None:
         is_line = arguments.lr_scheduler_type == "linear"
-        refuse_unless(is_line, "final_lr_ratio is for linear only", where)
-        refuse_unless(
+        kit.refuse_unless(is_line, "final_lr_ratio is for linear only", where)
+        kit.refuse_unless(
             0 <= ratio < 1,
             f"final_lr_ratio must be in [0, 1), where 1 divides by zero, got {ratio}",
             where,
@@ -213,7 +193,7 @@ def _of_tuning(context: Context, arguments: Values) -> Schedule:
     return _build_schedule(context, arguments, _plan(context, arguments), ratio)
 
 
-def _plan_of_grpo(context: Context, arguments: Values) -> RunNumbers:
+def _plan_of_grpo(context: kit.Context, arguments: kit.Values) -> RunNumbers:
     batch = (arguments.num_unique_prompts_rollout, arguments.num_samples_per_prompt_rollout)
     steps = context.facts.get("num_training_steps")
     if steps is None and None not in (arguments.total_episodes, *batch):
@@ -228,7 +208,7 @@ def _plan_of_grpo(context: Context, arguments: Values) -> RunNumbers:
     return RunNumbers(1, updates, updates, _is_olmo(context))
 
 
-def _of_grpo(context: Context, arguments: Values) -> Schedule:
+def _of_grpo(context: kit.Context, arguments: kit.Values) -> Schedule:
     plan = _plan_of_grpo(context, arguments)
     if _is_olmo(context):
         return _of_olmo(context, arguments, plan.updates)
@@ -245,7 +225,7 @@ _MARKS = (
 _OF_GRPO = ("num_mini_batches", "num_unique_prompts_rollout", "total_episodes")
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     content = document.content
     if document.python is not None:
         return False
@@ -255,7 +235,7 @@ def _matches(document: Document) -> bool:
     )
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     content, context = reading.document.content, reading.context
     is_grpo = any(key in content for key in _OF_GRPO) or "num_training_steps" in context.facts
     arguments = (GRPO if is_grpo else TUNING).read_whole(reading.document)
@@ -265,9 +245,9 @@ def _read(reading: Reading) -> Recipe:
     is_compressed = not is_grpo and arguments.use_8bit_optimizer
     name = "AdamW8bit" if is_compressed else "adamw"
     source = arguments.origin.document.source
-    optimizer = plan_optimizer(name, {}, None, source, by_name=not is_compressed)
+    optimizer = kit.plan_optimizer(name, {}, None, source, by_name=not is_compressed)
     schedules = {"lr": rate, "weight_decay": constant(arguments.weight_decay)}
-    group = ParamGroup(schedules, optimizer, Role.DEFAULT)
+    group = kit.ParamGroup(schedules, optimizer, kit.Role.DEFAULT)
     limit = arguments.max_grad_norm
     if not is_grpo and arguments.clip_grad_norm > 0:
         limit = arguments.clip_grad_norm
@@ -276,22 +256,22 @@ def _read(reading: Reading) -> Recipe:
         [group, *([group.without_decay(_SPARED)] if is_split else [])],
         clock=OF_OLMO if _is_olmo(context) else OF_UPDATES if is_grpo else CLOCK,
         horizon=plan.updates,
-        clipping=Clipping(limit) if limit > 0 else None,
+        clipping=kit.Clipping(limit) if limit > 0 else None,
         accumulation=None if is_grpo else arguments.gradient_accumulation_steps,
         values=(arguments, plan),
         derived={"total_updates": plan.updates},
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "open-instruct",
     {
-        **section_entries(
+        **kit.section_entries(
             dict.fromkeys(CURVES, _of_tuning),
             {"": TUNING},
             lambda arguments: str(arguments.lr_scheduler_type),
         ),
-        **section_entries(
+        **kit.section_entries(
             {f"grpo-{name}": _of_grpo for name in CURVES},
             {"": GRPO},
             lambda arguments: f"grpo-{arguments.lr_scheduler_type}",
@@ -301,6 +281,6 @@ FRAMEWORK = Framework(
     upstream="open_instruct/finetune.py, dpo_tune_cache.py and grpo_fast.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
     facts=("num_training_steps", "trainer"),
 )

@@ -2,17 +2,16 @@
 
 from closedform.frameworks.optax.schedule_free import DEFECTS, ENTRY
 from closedform.frameworks.optax.schedules import SCHEDULES
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.framework import Framework
+from closedform.recipes import kit
 
 __all__ = ["FRAMEWORK"]
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "optax",
     {**SCHEDULES, ENTRY.name: ENTRY},
     # The records of schedule_free are of this commit.
     versions=("2edbcbe2390d",),
     upstream="optax/schedules/_schedule.py, optax/contrib/_schedule_free.py",
-    clock=Clock(Unit.UPDATE),
+    clock=kit.Clock(kit.Unit.UPDATE),
     defects=DEFECTS,
 )

@@ -13,21 +13,11 @@ import sympy as sp
 
 from closedform.errors import DefinitionError, nearest
 from closedform.language import Schedule, t
-from closedform.recipes import checks
-from closedform.recipes.defects import Defect
-from closedform.recipes.entries import (
-    REQUIRED,
-    Context,
-    Parameter,
-    ScheduleEntry,
-    build_schedule,
-    fill,
-    parameters,
-)
+from closedform.recipes import kit
 from closedform.schedules import constant
 
 DEFECTS = {
-    "schedule-free-count": Defect(
+    "schedule-free-count": kit.Defect(
         "the count of schedule_free starts at 1, that of the optimizer inside at 0: the averaging "
         "weight uses the rate of the next update (optax#1744)",
         "optax/contrib/_schedule_free.py:150",
@@ -36,7 +26,10 @@ DEFECTS = {
     )
 }
 
-_ARGUMENTS = (Parameter("learning_rate", REQUIRED), *parameters(base_optimizer=None, b1=0.9))
+_ARGUMENTS = (
+    kit.Parameter("learning_rate", kit.REQUIRED),
+    *kit.parameters(base_optimizer=None, b1=0.9),
+)
 _KEYS = ("lr", "base_lr", "weighting_lr")
 
 
@@ -68,23 +61,23 @@ def _largest(name: str, given: Mapping[str, Any], curve: Schedule, first: int) -
     return curve.bound.xreplace({t: sp.Min(t + first, max(marks[place], first))})
 
 
-def _build(given: Mapping[str, Any], context: Context) -> Schedule:
+def _build(given: Mapping[str, Any], context: kit.Context) -> Schedule:
     if context.key not in _KEYS:
         raise DefinitionError(
             f"schedule_free has no {context.key!r}", hint=nearest(context.key, _KEYS)
         )
-    arguments = fill(_ARGUMENTS, given["schedule_free"], context.where)
+    arguments = kit.fill(_ARGUMENTS, given["schedule_free"], context.where)
     rate = arguments["learning_rate"]
     if not isinstance(rate, Mapping):
-        return constant(checks.number(rate, "learning_rate", context.where))
+        return constant(kit.checks.number(rate, "learning_rate", context.where))
     if len(rate) != 1:
         raise DefinitionError(f"learning_rate must be a number or a schedule, got {rate!r:.60}")
     ((name, keywords),) = rate.items()
-    curve = build_schedule(name, keywords, context)
+    curve = kit.build_schedule(name, keywords, context)
     if context.key != "weighting_lr":
         return curve
     first = 1 if context.as_implemented else 0
     return Schedule(_largest(name, keywords, curve, first), name="schedule_free")
 
 
-ENTRY = ScheduleEntry("schedule_free", (), parameters(schedule_free=REQUIRED), _build)
+ENTRY = kit.ScheduleEntry("schedule_free", (), kit.parameters(schedule_free=kit.REQUIRED), _build)

@@ -13,19 +13,7 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, sequential, t
-from closedform.recipes import checks
-from closedform.recipes.entries import (
-    REQUIRED,
-    Arguments,
-    Context,
-    Parameter,
-    ScheduleEntry,
-    build_schedule,
-    check_joints,
-    sub_schedule,
-    sub_schedules,
-    values_of,
-)
+from closedform.recipes import kit
 from closedform.schedules import (
     constant,
     cosine,
@@ -39,7 +27,7 @@ from closedform.schedules.exponential import check_factor
 _CURVES = {"linear": linear, "cosine": cosine}
 
 
-def _polynomial(given: Arguments, context: Context) -> Schedule:
+def _polynomial(given: kit.Arguments, context: kit.Context) -> Schedule:
     """Power 0 stays at its initial value, since 0^0 is 1."""
     del context
     start, power = given["init_value"], given["power"]
@@ -49,17 +37,17 @@ def _polynomial(given: Arguments, context: Context) -> Schedule:
     return _begun(curve, given)
 
 
-def _linear(given: Arguments, context: Context) -> Schedule:
+def _linear(given: kit.Arguments, context: kit.Context) -> Schedule:
     del context
     return _begun(linear(given["init_value"], given["end_value"], given["transition_steps"]), given)
 
 
-def _begun(curve: Schedule, given: Arguments) -> Schedule:
+def _begun(curve: Schedule, given: kit.Arguments) -> Schedule:
     begin = given["transition_begin"]
     return curve.shift(-begin) if begin else curve
 
 
-def _decayed(given: Arguments, context: Context, start: str = "init_value") -> Schedule:
+def _decayed(given: kit.Arguments, context: kit.Context, start: str = "init_value") -> Schedule:
     """Constant at ``end_value`` once it is reached."""
     rate, end = given["decay_rate"], given["end_value"]
     steps = given["transition_steps"]
@@ -71,7 +59,7 @@ def _decayed(given: Arguments, context: Context, start: str = "init_value") -> S
     return curve.clip(low=end) if rate < 1 else curve.clip(high=end)
 
 
-def _cosine(given: Arguments, context: Context) -> Schedule:
+def _cosine(given: kit.Arguments, context: kit.Context) -> Schedule:
     del context
     return _fallen(given["init_value"], given["decay_steps"], given["alpha"], given["exponent"])
 
@@ -85,7 +73,7 @@ def _fallen(start: sp.Expr, steps: Any, alpha: sp.Expr, exponent: sp.Expr) -> Sc
     return Schedule(expr, name="cosine", length=steps)
 
 
-def _piecewise_constant(given: Arguments, context: Context) -> Schedule:
+def _piecewise_constant(given: kit.Arguments, context: kit.Context) -> Schedule:
     """At t = boundary the factor is applied already."""
     marks = _boundaries(given, context)
     value, values, used = given["init_value"], [], []
@@ -97,7 +85,7 @@ def _piecewise_constant(given: Arguments, context: Context) -> Schedule:
     return piecewise_constant([*values, value], used)
 
 
-def _interpolated(given: Arguments, context: Context) -> Schedule:
+def _interpolated(given: kit.Arguments, context: kit.Context) -> Schedule:
     return _joined_curves(
         given["interpolate_type"], given["init_value"], _boundaries(given, context)
     )
@@ -117,7 +105,7 @@ def _joined_curves(kind: str, start: sp.Expr, marks: Sequence[tuple[int, sp.Expr
     return sequential(members) if members else constant(values[-1])
 
 
-def _linear_one_cycle(given: Arguments, context: Context) -> Schedule:
+def _linear_one_cycle(given: kit.Arguments, context: kit.Context) -> Schedule:
     steps, up = given["transition_steps"], given["div_factor"]
     marks = [
         (_part(given["pct_start"], steps), up),
@@ -127,7 +115,7 @@ def _linear_one_cycle(given: Arguments, context: Context) -> Schedule:
     return _joined_curves("linear", given["peak_value"] / up, _increasing(marks, context))
 
 
-def _cosine_one_cycle(given: Arguments, context: Context) -> Schedule:
+def _cosine_one_cycle(given: kit.Arguments, context: kit.Context) -> Schedule:
     steps, up = given["transition_steps"], given["div_factor"]
     marks = [
         (_part(given["pct_start"], steps), up),
@@ -136,7 +124,7 @@ def _cosine_one_cycle(given: Arguments, context: Context) -> Schedule:
     return _joined_curves("cosine", given["peak_value"] / up, _increasing(marks, context))
 
 
-def _warmup_cosine(given: Arguments, context: Context) -> Schedule:
+def _warmup_cosine(given: kit.Arguments, context: kit.Context) -> Schedule:
     peak, warmup = given["peak_value"], given["warmup_steps"]
     if given["decay_steps"] <= warmup:
         raise DefinitionError(
@@ -148,26 +136,26 @@ def _warmup_cosine(given: Arguments, context: Context) -> Schedule:
     return linear(given["init_value"], peak, warmup).then(fall) if warmup else fall
 
 
-def _warmup_exponential(given: Arguments, context: Context) -> Schedule:
+def _warmup_exponential(given: kit.Arguments, context: kit.Context) -> Schedule:
     peak, warmup = given["peak_value"], given["warmup_steps"]
     fall = _decayed(given, context, "peak_value")
     return linear(given["init_value"], peak, warmup).then(fall) if warmup else fall
 
 
-def _sgdr(given: Arguments, context: Context) -> Schedule:
+def _sgdr(given: kit.Arguments, context: kit.Context) -> Schedule:
     """Cosines with warmup in a row, each of its ``decay_steps``."""
-    specs = sub_schedules(given["cosine_kwargs"], "cosine_kwargs")
+    specs = kit.sub_schedules(given["cosine_kwargs"], "cosine_kwargs")
     name = "warmup_cosine_decay_schedule"
-    members = [build_schedule(name, spec, context) for spec in specs]
+    members = [kit.build_schedule(name, spec, context) for spec in specs]
     marks = [sum(int(spec["decay_steps"]) for spec in specs[: i + 1]) for i in range(len(specs))]
     return sequential(members, marks[:-1])
 
 
-def _joined(given: Arguments, context: Context) -> Schedule:
-    specs = sub_schedules(given["schedules"], "schedules")
-    members = [build_schedule(*sub_schedule(spec), context) for spec in specs]
+def _joined(given: kit.Arguments, context: kit.Context) -> Schedule:
+    specs = kit.sub_schedules(given["schedules"], "schedules")
+    members = [kit.build_schedule(*kit.sub_schedule(spec), context) for spec in specs]
     marks = given["boundaries"]
-    check_joints(marks, specs, "boundaries", "schedules")
+    kit.check_joints(marks, specs, "boundaries", "schedules")
     for earlier, later in pairwise((sp.Integer(0), *marks)):
         if later <= earlier:
             raise DefinitionError(
@@ -180,7 +168,7 @@ def _part(part: sp.Expr, steps: int) -> int:
     return int(sp.floor(part * steps))
 
 
-def _boundaries(given: Arguments, context: Context) -> list[tuple[int, sp.Expr]]:
+def _boundaries(given: kit.Arguments, context: kit.Context) -> list[tuple[int, sp.Expr]]:
     """Boundaries with their factors, sorted; JSON has the boundaries as text."""
     marks = given["boundaries_and_scales"] or {}
     if not isinstance(marks, Mapping):
@@ -188,14 +176,14 @@ def _boundaries(given: Arguments, context: Context) -> list[tuple[int, sp.Expr]]
     found = []
     for mark, scale in marks.items():
         step = int(mark) if str(mark).lstrip("-").isdigit() else mark
-        exact = checks.number(step, "a boundary", context.where)
-        factor = checks.at_least(0)(scale, f"the factor at {mark}", context.where)
+        exact = kit.checks.number(step, "a boundary", context.where)
+        factor = kit.checks.at_least(0)(scale, f"the factor at {mark}", context.where)
         found.append((int(exact), factor))
     return sorted(found, key=lambda pair: pair[0])
 
 
 def _increasing(
-    marks: Sequence[tuple[int, sp.Expr]], context: Context
+    marks: Sequence[tuple[int, sp.Expr]], context: kit.Context
 ) -> Sequence[tuple[int, sp.Expr]]:
     for (earlier, _), (later, _) in pairwise(marks):
         if later <= earlier:
@@ -205,46 +193,50 @@ def _increasing(
     return marks
 
 
-_INIT = Parameter("init_value", REQUIRED, checks.number)
-_END = Parameter("end_value", REQUIRED, checks.number)
-_PEAK = Parameter("peak_value", REQUIRED, checks.number)
-_STEPS = Parameter("transition_steps", REQUIRED, checks.count(1))
-_BEGIN = Parameter("transition_begin", 0, checks.count(0))
-_WARMUP = Parameter("warmup_steps", REQUIRED, checks.count(0))
-_DECAY = Parameter("decay_steps", REQUIRED, checks.count(1))
-_EXPONENT = Parameter("exponent", 1.0, checks.at_least(0))
+_INIT = kit.Parameter("init_value", kit.REQUIRED, kit.checks.number)
+_END = kit.Parameter("end_value", kit.REQUIRED, kit.checks.number)
+_PEAK = kit.Parameter("peak_value", kit.REQUIRED, kit.checks.number)
+_STEPS = kit.Parameter("transition_steps", kit.REQUIRED, kit.checks.count(1))
+_BEGIN = kit.Parameter("transition_begin", 0, kit.checks.count(0))
+_WARMUP = kit.Parameter("warmup_steps", kit.REQUIRED, kit.checks.count(0))
+_DECAY = kit.Parameter("decay_steps", kit.REQUIRED, kit.checks.count(1))
+_EXPONENT = kit.Parameter("exponent", 1.0, kit.checks.at_least(0))
 _FACTORS = (
-    Parameter("div_factor", 25.0, checks.divisor),
-    Parameter("final_div_factor", 1e4, checks.divisor),
+    kit.Parameter("div_factor", 25.0, kit.checks.divisor),
+    kit.Parameter("final_div_factor", 1e4, kit.checks.divisor),
 )
-_JOINTS = Parameter("boundaries", REQUIRED, checks.integer_milestones)
-_SCALES = Parameter("boundaries_and_scales", None)
-_FRACTION = checks.in_range(0, 1)
+_JOINTS = kit.Parameter("boundaries", kit.REQUIRED, kit.checks.integer_milestones)
+_SCALES = kit.Parameter("boundaries_and_scales", None)
+_FRACTION = kit.checks.in_range(0, 1)
 _DECAYED = (
-    Parameter("decay_rate", REQUIRED, checks.divisor),
+    kit.Parameter("decay_rate", kit.REQUIRED, kit.checks.divisor),
     _BEGIN,
-    Parameter("staircase", False, checks.flag),
-    Parameter("end_value", None, checks.number),
+    kit.Parameter("staircase", False, kit.checks.flag),
+    kit.Parameter("end_value", None, kit.checks.number),
 )
-_POWER = Parameter("power", REQUIRED, checks.at_least(0))
+_POWER = kit.Parameter("power", kit.REQUIRED, kit.checks.at_least(0))
 _TABLE = {
     "constant_schedule": (
         ("constant",),
-        (Parameter("value", REQUIRED, checks.number),),
-        values_of(constant, "value"),
+        (kit.Parameter("value", kit.REQUIRED, kit.checks.number),),
+        kit.values_of(constant, "value"),
     ),
     "linear_schedule": (("linear",), (_INIT, _END, _STEPS, _BEGIN), _linear),
     "polynomial_schedule": (("polynomial",), (_INIT, _END, _POWER, _STEPS, _BEGIN), _polynomial),
     "exponential_decay": (("exponential",), (_INIT, _STEPS, *_DECAYED), _decayed),
     "cosine_decay_schedule": (
         ("cosine",),
-        (_INIT, _DECAY, Parameter("alpha", 0.0, checks.number), _EXPONENT),
+        (_INIT, _DECAY, kit.Parameter("alpha", 0.0, kit.checks.number), _EXPONENT),
         _cosine,
     ),
     "piecewise_constant_schedule": (("piecewise_constant",), (_INIT, _SCALES), _piecewise_constant),
     "piecewise_interpolate_schedule": (
         ("sequential",),
-        (Parameter("interpolate_type", REQUIRED, checks.choice(*_CURVES)), _INIT, _SCALES),
+        (
+            kit.Parameter("interpolate_type", kit.REQUIRED, kit.checks.choice(*_CURVES)),
+            _INIT,
+            _SCALES,
+        ),
         _interpolated,
     ),
     "linear_onecycle_schedule": (
@@ -252,21 +244,21 @@ _TABLE = {
         (
             _STEPS,
             _PEAK,
-            Parameter("pct_start", 0.3, _FRACTION),
-            Parameter("pct_final", 0.85, _FRACTION),
+            kit.Parameter("pct_start", 0.3, _FRACTION),
+            kit.Parameter("pct_final", 0.85, _FRACTION),
             *_FACTORS,
         ),
         _linear_one_cycle,
     ),
     "cosine_onecycle_schedule": (
         ("sequential", "cosine"),
-        (_STEPS, _PEAK, Parameter("pct_start", 0.3, _FRACTION), *_FACTORS),
+        (_STEPS, _PEAK, kit.Parameter("pct_start", 0.3, _FRACTION), *_FACTORS),
         _cosine_one_cycle,
     ),
     "warmup_constant_schedule": (
         ("linear",),
-        (_INIT, _PEAK, Parameter("warmup_steps", REQUIRED, checks.count(1))),
-        values_of(linear, "init_value", "peak_value", "warmup_steps"),
+        (_INIT, _PEAK, kit.Parameter("warmup_steps", kit.REQUIRED, kit.checks.count(1))),
+        kit.values_of(linear, "init_value", "peak_value", "warmup_steps"),
     ),
     "warmup_cosine_decay_schedule": (
         ("cosine",),
@@ -275,7 +267,7 @@ _TABLE = {
             _PEAK,
             _WARMUP,
             _DECAY,
-            Parameter("end_value", 0.0, checks.number),
+            kit.Parameter("end_value", 0.0, kit.checks.number),
             _EXPONENT,
         ),
         _warmup_cosine,
@@ -285,11 +277,11 @@ _TABLE = {
         (_INIT, _PEAK, _WARMUP, _STEPS, *_DECAYED),
         _warmup_exponential,
     ),
-    "sgdr_schedule": (("sequential", "cosine"), (Parameter("cosine_kwargs"),), _sgdr),
-    "join_schedules": (("sequential",), (Parameter("schedules"), _JOINTS), _joined),
+    "sgdr_schedule": (("sequential", "cosine"), (kit.Parameter("cosine_kwargs"),), _sgdr),
+    "join_schedules": (("sequential",), (kit.Parameter("schedules"), _JOINTS), _joined),
 }
 SCHEDULES = {
-    name: ScheduleEntry(
+    name: kit.ScheduleEntry(
         name, builds, parameters, build, children="schedules" if name == "join_schedules" else None
     )
     for name, (builds, parameters, build) in _TABLE.items()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from closedform.frameworks.paddle.reader import BEFORE_BASE, CLOCK, DEFECTS, NEWEST, matches, read
 from closedform.frameworks.paddle.schedules import SCHEDULES
-from closedform.recipes.framework import Framework
-from closedform.recipes.reader import Reader
+from closedform.recipes import kit
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "paddle",
     SCHEDULES,
     versions=(NEWEST, BEFORE_BASE),
     upstream="paddle/optimizer/lr.py, ppcls/optimizer/learning_rate.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(read, matches),
+    reader=kit.Reader(read, matches),
 )
 """``paddle.optimizer.lr``, and the configs of PaddleClas."""

@@ -12,136 +12,119 @@ from typing import Any
 from closedform.errors import nearest
 from closedform.frameworks.paddle.schedules import SCHEDULES
 from closedform.language import Schedule, floor_div, t
-from closedform.recipes.build import class_schedule
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document
-from closedform.recipes.keys import (
-    Key,
-    Keys,
-    OpenKeys,
-    Values,
-    anything,
-    choice,
-    flag,
-    integer,
-    irrelevant,
-    number,
-    numbers,
-    section,
-    text,
-)
-from closedform.recipes.reader import Reading
-from closedform.recipes.recipe import (
-    Clipping,
-    ClippingKind,
-    OptimizerPlan,
-    ParamGroup,
-    Recipe,
-    Role,
-)
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 from closedform.schedules import constant
 
 NEWEST = "3.3.1"
 BEFORE_BASE = "37f9b41baa5a"
 """A commit of PaddleClas before its rates had a base class; the newest read is 0776f1c70030."""
-CLOCK, EPOCHS = Clock(Unit.UPDATE), Clock(Unit.EPOCH)
+CLOCK, EPOCHS = kit.Clock(kit.Unit.UPDATE), kit.Clock(kit.Unit.EPOCH)
 
 
-def _rate_keys(**keys: Key) -> Keys:
-    return Keys(
-        name=text(None),
-        warmup_epoch=number(0),
-        warmup_start_lr=number(0.0),
-        by_epoch=flag(False),
-        last_epoch=irrelevant(),
-        verbose=irrelevant(),
+def _rate_keys(**keys: kit.Key) -> kit.Keys:
+    return kit.Keys(
+        name=kit.text(None),
+        warmup_epoch=kit.number(0),
+        warmup_start_lr=kit.number(0.0),
+        by_epoch=kit.flag(False),
+        last_epoch=kit.irrelevant(),
+        verbose=kit.irrelevant(),
         **keys,
     )
 
 
-FIXED = Keys(learning_rate=number())
-RATES: Mapping[str, Keys] = {
-    "Constant": _rate_keys(learning_rate=number()),
+FIXED = kit.Keys(learning_rate=kit.number())
+RATES: Mapping[str, kit.Keys] = {
+    "Constant": _rate_keys(learning_rate=kit.number()),
     "Linear": _rate_keys(
-        learning_rate=number(), end_lr=number(0.0), power=number(1.0), cycle=flag(False)
+        learning_rate=kit.number(),
+        end_lr=kit.number(0.0),
+        power=kit.number(1.0),
+        cycle=kit.flag(False),
     ),
-    "Cosine": _rate_keys(learning_rate=number(), eta_min=number(0.0)),
-    "Step": _rate_keys(learning_rate=number(), step_size=integer(), gamma=number()),
-    "Piecewise": _rate_keys(learning_rate=irrelevant(), decay_epochs=numbers(), values=numbers()),
-    "MultiStepDecay": _rate_keys(learning_rate=number(), milestones=numbers(), gamma=number(0.1)),
+    "Cosine": _rate_keys(learning_rate=kit.number(), eta_min=kit.number(0.0)),
+    "Step": _rate_keys(learning_rate=kit.number(), step_size=kit.integer(), gamma=kit.number()),
+    "Piecewise": _rate_keys(
+        learning_rate=kit.irrelevant(), decay_epochs=kit.numbers(), values=kit.numbers()
+    ),
+    "MultiStepDecay": _rate_keys(
+        learning_rate=kit.number(), milestones=kit.numbers(), gamma=kit.number(0.1)
+    ),
 }
 """The rates; that of ``Piecewise`` comes from its values."""
-REGULARIZER = Keys(name=choice("L2", default="L2"), coeff=number(0.0))
+REGULARIZER = kit.Keys(name=kit.choice("L2", default="L2"), coeff=kit.number(0.0))
 
 
 _COMMON = {
-    "name": text(),
-    "lr": anything(),
-    "regularizer": section(REGULARIZER),
-    "weight_decay": number(0.0),
-    "clip_norm": number(None),
-    "multi_precision": irrelevant(),
+    "name": kit.text(),
+    "lr": kit.anything(),
+    "regularizer": kit.section(REGULARIZER),
+    "weight_decay": kit.number(0.0),
+    "clip_norm": kit.number(None),
+    "multi_precision": kit.irrelevant(),
 }
-_SPARED = {"no_weight_decay_name": anything("")}
-_ADAM = {"beta1": number(0.9), "beta2": number(0.999), "epsilon": number(1e-8)}
-OPTIMIZERS: Mapping[str, Keys] = {
-    "Momentum": Keys(momentum=number(), use_nesterov=flag(False), **_SPARED, **_COMMON),
-    "SGD": Keys(**_COMMON),
-    "Adam": Keys(**_ADAM, **_COMMON),
-    "AdamW": Keys(one_dim_param_no_weight_decay=irrelevant(), **_ADAM, **_SPARED, **_COMMON),
-    "RMSProp": Keys(momentum=number(0.0), rho=number(0.95), epsilon=number(1e-6), **_COMMON),
+_SPARED = {"no_weight_decay_name": kit.anything("")}
+_ADAM = {"beta1": kit.number(0.9), "beta2": kit.number(0.999), "epsilon": kit.number(1e-8)}
+OPTIMIZERS: Mapping[str, kit.Keys] = {
+    "Momentum": kit.Keys(momentum=kit.number(), use_nesterov=kit.flag(False), **_SPARED, **_COMMON),
+    "SGD": kit.Keys(**_COMMON),
+    "Adam": kit.Keys(**_ADAM, **_COMMON),
+    "AdamW": kit.Keys(
+        one_dim_param_no_weight_decay=kit.irrelevant(), **_ADAM, **_SPARED, **_COMMON
+    ),
+    "RMSProp": kit.Keys(
+        momentum=kit.number(0.0), rho=kit.number(0.95), epsilon=kit.number(1e-6), **_COMMON
+    ),
 }
-CONFIG = OpenKeys(
-    Global=section(OpenKeys(epochs=integer(), update_freq=integer(1))), Optimizer=anything()
+CONFIG = kit.OpenKeys(
+    Global=kit.section(kit.OpenKeys(epochs=kit.integer(), update_freq=kit.integer(1))),
+    Optimizer=kit.anything(),
 )
 
 DEFECTS = {
-    "warmup-in-updates": Defect(
+    "warmup-in-updates": kit.Defect(
         "without by_epoch the warmup of warmup_epoch epochs is as many updates",
         "ppcls/optimizer/learning_rate.py:59",
         lambda rate: rate.warmup_epoch > 0 and not rate.by_epoch and rate.name != "Linear",
         documented="a warmup of warmup_epoch epochs",
         versions=(NEWEST,),
     ),
-    "warmup-scaled-twice": Defect(
+    "warmup-scaled-twice": kit.Defect(
         "with by_epoch the warmup has as many epochs as warmup_epoch epochs have updates",
         "ppcls/optimizer/learning_rate.py:59",
         lambda rate: rate.warmup_epoch > 0 and rate.by_epoch,
         documented="a warmup of warmup_epoch epochs, one value in each",
         versions=(NEWEST,),
     ),
-    "decay-starts-anew": Defect(
+    "decay-starts-anew": kit.Defect(
         "after the warmup, the decay begins at its own start",
         "ppcls/optimizer/learning_rate.py:87",
         lambda rate: rate.warmup_epoch > 0,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("LinearWarmup",),
     ),
-    "zero-at-update-0": Defect(
+    "zero-at-update-0": kit.Defect(
         "update 0 has the rate 0",
         "paddle/optimizer/lr.py: NoamDecay.get_lr",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("NoamDecay",),
     ),
-    "no-value-after-total-steps": Defect(
+    "no-value-after-total-steps": kit.Defect(
         "OneCycleLR raises ValueError after total_steps",
         "paddle/optimizer/lr.py: OneCycleLR.get_lr",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("OneCycleLR",),
     ),
 }
 
 
-def matches(document: Document) -> bool:
+def matches(document: kit.Document) -> bool:
     """Returns whether a config has the sections of PaddleClas."""
     optimizer = document.content.get("Optimizer")
     return isinstance(optimizer, Mapping) and isinstance(optimizer.get("lr"), Mapping)
 
 
-def read(reading: Reading) -> Recipe:
+def read(reading: kit.Reading) -> kit.Recipe:
     """Returns the recipe of a config.
 
     Raises:
@@ -163,7 +146,7 @@ def read(reading: Reading) -> Recipe:
     with rate.origin.locate_errors():
         schedule = _schedule(reading, rate, epochs, length)
     schedules = {"lr": schedule, "weight_decay": constant(_decay(optimizer))}
-    groups = [ParamGroup(schedules, _plan(name, optimizer), Role.DEFAULT)]
+    groups = [kit.ParamGroup(schedules, _plan(name, optimizer), kit.Role.DEFAULT)]
     if "no_weight_decay_name" in optimizer:
         groups.append(groups[0].without_decay(str(optimizer.no_weight_decay_name).split()))
     threshold = optimizer.clip_norm
@@ -171,13 +154,15 @@ def read(reading: Reading) -> Recipe:
         groups,
         clock=EPOCHS if rate.by_epoch else CLOCK,
         horizon=epochs * length,
-        clipping=None if threshold is None else Clipping(threshold, ClippingKind.PARAM_NORM),
+        clipping=None
+        if threshold is None
+        else kit.Clipping(threshold, kit.ClippingKind.PARAM_NORM),
         accumulation=config.Global.update_freq,
         values=(rate,),
     )
 
 
-def _rate_of(place: Section) -> Values:
+def _rate_of(place: kit.Section) -> kit.Values:
     """The values of a rate; a section without a name has a constant one."""
     if "name" not in place:
         FIXED.check(place)
@@ -187,7 +172,7 @@ def _rate_of(place: Section) -> Values:
     return RATES[name].read(place).replace(name=name)
 
 
-def _schedule(reading: Reading, rate: Values, epochs: int, length: int) -> Schedule:
+def _schedule(reading: kit.Reading, rate: kit.Values, epochs: int, length: int) -> Schedule:
     """The rate in updates."""
     is_new = reading.version != BEFORE_BASE
     # Lengths are computed in floats.
@@ -195,7 +180,7 @@ def _schedule(reading: Reading, rate: Values, epochs: int, length: int) -> Sched
     rest = epochs - warmup if is_new else epochs
     name, arguments, peak = _curve(rate, rest, 1 if rate.by_epoch else length)
     schedule = (
-        constant(peak) if name is None else class_schedule("paddle", SCHEDULES, name, arguments)
+        constant(peak) if name is None else kit.class_schedule("paddle", SCHEDULES, name, arguments)
     )
     is_in_epochs = not is_new or rate.by_epoch or rate.name == "Linear"
     is_scaled = is_in_epochs or not reading.as_implemented
@@ -210,14 +195,14 @@ def _schedule(reading: Reading, rate: Values, epochs: int, length: int) -> Sched
             "start_lr": rate.warmup_start_lr,
             "end_lr": peak,
         }
-        schedule = class_schedule("paddle", SCHEDULES, "LinearWarmup", arguments)
+        schedule = kit.class_schedule("paddle", SCHEDULES, "LinearWarmup", arguments)
     if rate.by_epoch:
         return Schedule(schedule.bound.xreplace({t: floor_div(t, length)}), name=schedule.name)
     return schedule
 
 
 def _curve(
-    rate: Values, rest: float, steps_per_epoch: int
+    rate: kit.Values, rest: float, steps_per_epoch: int
 ) -> tuple[str | None, dict[str, Any], Any]:
     """The class of paddle with its arguments, None for a constant rate, and the peak."""
     if rate.name == "Piecewise":
@@ -242,7 +227,7 @@ def _curve(
             return None, {}, peak
 
 
-def _decay(optimizer: Values) -> Any:
+def _decay(optimizer: kit.Values) -> Any:
     """The weight decay: that of the regularizer goes before ``weight_decay``."""
     regularizer = optimizer.regularizer
     if not regularizer.origin.content:
@@ -251,7 +236,7 @@ def _decay(optimizer: Values) -> Any:
     return regularizer.coeff
 
 
-def _plan(name: str, optimizer: Values) -> OptimizerPlan:
+def _plan(name: str, optimizer: kit.Values) -> kit.OptimizerPlan:
     arguments: dict[str, Any] = {}
     if name == "Momentum":
         arguments = {"momentum": optimizer.momentum, "nesterov": optimizer.use_nesterov}
@@ -264,4 +249,4 @@ def _plan(name: str, optimizer: Values) -> OptimizerPlan:
             "eps": optimizer.epsilon,
         }
     place = optimizer.origin.document.place(optimizer.origin.path)
-    return plan_optimizer("sgd" if name == "Momentum" else name.lower(), arguments, where=place)
+    return kit.plan_optimizer("sgd" if name == "Momentum" else name.lower(), arguments, where=place)

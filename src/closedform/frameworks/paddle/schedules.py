@@ -13,56 +13,46 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.frameworks.torch.products import running_product
 from closedform.language import Schedule, floor_div, floor_mod, t
-from closedform.recipes.checks import count, counted_milestones, number, refuse_unless
-from closedform.recipes.entries import (
-    REQUIRED,
-    Arguments,
-    Context,
-    ScheduleBuilder,
-    ScheduleEntry,
-    build_schedule,
-    parameters,
-    sub_schedule,
-)
-from closedform.recipes.expressions import parse_function
-from closedform.recipes.intervals import UndefinedError, by_intervals
+from closedform.recipes import kit
 from closedform.schedules import table, warm_restarts
 from closedform.schedules.arguments import stepwise
 from closedform.schedules.blends import along_cosine, along_line
 
-_updates = count(1)
+_updates = kit.checks.count(1)
 
 
-def _numbers(arguments: Arguments, context: Context, *names: str) -> tuple[sp.Expr, ...]:
-    return tuple(number(arguments[name], name, context.where) for name in names)
+def _numbers(arguments: kit.Arguments, context: kit.Context, *names: str) -> tuple[sp.Expr, ...]:
+    return tuple(kit.checks.number(arguments[name], name, context.where) for name in names)
 
 
 def _whole(expression: sp.Expr, name: str) -> Schedule:
-    return by_intervals(name, (lambda: expression, None))
+    return kit.by_intervals(name, (lambda: expression, None))
 
 
-def _curve(make: Callable[..., sp.Expr], *names: str) -> ScheduleBuilder:
+def _curve(make: Callable[..., sp.Expr], *names: str) -> kit.ScheduleBuilder:
     """The builder of one formula of numbers."""
 
-    def build(arguments: Arguments, context: Context) -> Schedule:
+    def build(arguments: kit.Arguments, context: kit.Context) -> Schedule:
         return _whole(make(*_numbers(arguments, context, *names)), context.path[-1])
 
     return build
 
 
-def _noam(arguments: Arguments, context: Context) -> Schedule:
+def _noam(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     size, warmup, rate = _numbers(arguments, context, "d_model", "warmup_steps", "learning_rate")
-    refuse_unless(size > 0, f"d_model must be above 0, got {size}", context.where)
-    refuse_unless(warmup > 0, "warmup_steps is 0: division by zero", context.where)
+    kit.refuse_unless(size > 0, f"d_model must be above 0, got {size}", context.where)
+    kit.refuse_unless(warmup > 0, "warmup_steps is 0: division by zero", context.where)
     line = t / warmup ** sp.Rational(3, 2)
     root = 1 / sp.sqrt(sp.Max(1, t))
     return _whole(rate / sp.sqrt(size) * sp.Min(root, line), "NoamDecay")
 
 
-def _piecewise(arguments: Arguments, context: Context) -> Schedule:
-    marks = [number(mark, "boundaries", context.where) for mark in arguments["boundaries"]]
-    values = [number(value, "values", context.where) for value in arguments["values"]]
-    refuse_unless(
+def _piecewise(arguments: kit.Arguments, context: kit.Context) -> Schedule:
+    marks = [
+        kit.checks.number(mark, "boundaries", context.where) for mark in arguments["boundaries"]
+    ]
+    values = [kit.checks.number(value, "values", context.where) for value in arguments["values"]]
+    kit.refuse_unless(
         len(values) == len(marks) + 1,
         f"values must be one more than boundaries, got {len(values)} and {len(marks)}",
         context.where,
@@ -70,11 +60,11 @@ def _piecewise(arguments: Arguments, context: Context) -> Schedule:
     return _whole(stepwise(values, marks), "PiecewiseDecay")
 
 
-def _polynomial(arguments: Arguments, context: Context) -> Schedule:
+def _polynomial(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     rate, length, end, power = _numbers(
         arguments, context, "learning_rate", "decay_steps", "end_lr", "power"
     )
-    refuse_unless(length > 0, f"decay_steps must be above 0, got {length}", context.where)
+    kit.refuse_unless(length > 0, f"decay_steps must be above 0, got {length}", context.where)
     step = t
     whole = length
     if arguments["cycle"]:
@@ -85,58 +75,62 @@ def _polynomial(arguments: Arguments, context: Context) -> Schedule:
     return _whole(along_line(end, rate, rest), "PolynomialDecay")
 
 
-def _warmup(arguments: Arguments, context: Context) -> Schedule:
+def _warmup(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     steps = _updates(arguments["warmup_steps"], "warmup_steps", context.where)
     first, last = _numbers(arguments, context, "start_lr", "end_lr")
-    refuse_unless(last > first, f"end_lr must be above start_lr {first}, got {last}", context.where)
+    kit.refuse_unless(
+        last > first, f"end_lr must be above start_lr {first}, got {last}", context.where
+    )
     inner = arguments["learning_rate"]
     if isinstance(inner, Mapping):
         inner_arguments = {key: value for key, value in inner.items() if key != "type"}
-        name, kwargs = sub_schedule({"class": inner.get("type"), "kwargs": inner_arguments})
-        later = build_schedule(name, kwargs, context)
+        name, kwargs = kit.sub_schedule({"class": inner.get("type"), "kwargs": inner_arguments})
+        later = kit.build_schedule(name, kwargs, context)
     else:
-        later = _whole(number(inner, "learning_rate", context.where), "rate")
+        later = _whole(kit.checks.number(inner, "learning_rate", context.where), "rate")
     rise = along_line(first, last, t / sp.Integer(steps))
     curve = later.bound.xreplace({t: t - steps})
-    return by_intervals("LinearWarmup", (lambda: rise, steps), (lambda: curve, None))
+    return kit.by_intervals("LinearWarmup", (lambda: rise, steps), (lambda: curve, None))
 
 
-def _exponential(arguments: Arguments, context: Context) -> Schedule:
+def _exponential(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     rate, gamma = _numbers(arguments, context, "learning_rate", "gamma")
-    refuse_unless(0 < gamma < 1, f"gamma must be in (0, 1), got {gamma}", context.where)
+    kit.refuse_unless(0 < gamma < 1, f"gamma must be in (0, 1), got {gamma}", context.where)
     return _whole(rate * gamma**t, "ExponentialDecay")
 
 
-def _milestones(arguments: Arguments, context: Context) -> Schedule:
+def _milestones(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     rate, gamma = _numbers(arguments, context, "learning_rate", "gamma")
-    marks = list(counted_milestones(arguments["milestones"], "milestones", context.where))
-    refuse_unless(marks == sorted(set(marks)), "milestones must increase", context.where)
-    refuse_unless(gamma < 1, f"gamma must be below 1, got {gamma}", context.where)
+    marks = list(
+        kit.checks.counted_milestones(arguments["milestones"], "milestones", context.where)
+    )
+    kit.refuse_unless(marks == sorted(set(marks)), "milestones must increase", context.where)
+    kit.refuse_unless(gamma < 1, f"gamma must be below 1, got {gamma}", context.where)
     values = [rate * gamma**index for index in range(len(marks) + 1)]
     return _whole(stepwise(values, marks), "MultiStepDecay")
 
 
-def _steps(arguments: Arguments, context: Context) -> Schedule:
+def _steps(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     rate, gamma = _numbers(arguments, context, "learning_rate", "gamma")
     size = _updates(arguments["step_size"], "step_size", context.where)
-    refuse_unless(gamma < 1, f"gamma must be below 1, got {gamma}", context.where)
+    kit.refuse_unless(gamma < 1, f"gamma must be below 1, got {gamma}", context.where)
     return _whole(rate * gamma ** floor_div(t, size), "StepDecay")
 
 
-def _function(arguments: Arguments, context: Context) -> sp.Expr:
+def _function(arguments: kit.Arguments, context: kit.Context) -> sp.Expr:
     text = arguments["lr_lambda"]
     where = context.where
     if isinstance(text, str):
         text = {"expr": text}
-    return parse_function(text, f"lr_lambda of {where}", variable="epoch")
+    return kit.parse_function(text, f"lr_lambda of {where}", variable="epoch")
 
 
-def _lambda(arguments: Arguments, context: Context) -> Schedule:
+def _lambda(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     (rate,) = _numbers(arguments, context, "learning_rate")
     return _whole(rate * _function(arguments, context), "LambdaDecay")
 
 
-def _product(arguments: Arguments, context: Context) -> Schedule:
+def _product(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     (rate,) = _numbers(arguments, context, "learning_rate")
     factor, where = _function(arguments, context), context.where
     try:
@@ -155,7 +149,7 @@ def _products(rate: sp.Expr, factor: sp.Expr, where: str) -> Schedule:
             return table([*values, 0])
     last = factor.xreplace({t: sp.Integer(MAX_PRODUCTS)})
     steady = isinstance(factor, sp.Piecewise) and factor.args[-1][0] == 1 == last
-    refuse_unless(steady, "the product of lr_lambda has no closed form", where)
+    kit.refuse_unless(steady, "the product of lr_lambda has no closed form", where)
     return table(values)
 
 
@@ -166,27 +160,27 @@ UNDERFLOW = sp.Rational(1, 2**1076)
 """Half of the smallest float64: a product below it is 0 there."""
 
 
-def _cosine(arguments: Arguments, context: Context) -> Schedule:
+def _cosine(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     rate, low = _numbers(arguments, context, "learning_rate", "eta_min")
     length = _updates(arguments["T_max"], "T_max", context.where)
     return _whole(along_cosine(rate, low, t / sp.Integer(length)), "CosineAnnealingDecay")
 
 
-def _one_cycle(arguments: Arguments, context: Context) -> Schedule:
+def _one_cycle(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     where = context.where
     peak, divisor, end, part = _numbers(
         arguments, context, "max_learning_rate", "divide_factor", "end_learning_rate", "phase_pct"
     )
     total = _updates(arguments["total_steps"], "total_steps", where)
-    refuse_unless(0 <= part <= 1, f"phase_pct must be in [0, 1], got {part}", where)
+    kit.refuse_unless(0 <= part <= 1, f"phase_pct must be in [0, 1], got {part}", where)
     first = peak / divisor
     rates, marks = [first, peak, end], [sp.S.Zero, part * total - 1, sp.Integer(total - 1)]
     if arguments["three_phase"]:
-        refuse_unless(part < sp.S.Half, "phase_pct must be below 0.5 with three phases", where)
+        kit.refuse_unless(part < sp.S.Half, "phase_pct must be below 0.5 with three phases", where)
         rates.insert(2, first)
         marks.insert(2, 2 * part * total - 2)
     strategy = arguments["anneal_strategy"]
-    refuse_unless(
+    kit.refuse_unless(
         strategy in ("cos", "linear"),
         f"anneal_strategy must be cos or linear, got {strategy!r}",
         where,
@@ -198,21 +192,21 @@ def _one_cycle(arguments: Arguments, context: Context) -> Schedule:
 
         def value() -> sp.Expr:
             if length == 0:
-                raise UndefinedError("ZeroDivisionError: a phase has no updates")
+                raise kit.UndefinedError("ZeroDivisionError: a phase has no updates")
             return along(rates[index], rates[index + 1], (t - begin) / length)
 
         return value
 
     last = len(rates) - 2
     stages = [(phase(index), int(sp.floor(marks[index + 1])) + 1) for index in range(last)]
-    return by_intervals("OneCycleLR", *stages, (phase(last), total + 1), (_past_the_end, None))
+    return kit.by_intervals("OneCycleLR", *stages, (phase(last), total + 1), (_past_the_end, None))
 
 
 def _past_the_end() -> sp.Expr:
-    raise UndefinedError("ValueError: tried to step past total_steps")
+    raise kit.UndefinedError("ValueError: tried to step past total_steps")
 
 
-def _cyclic(arguments: Arguments, context: Context) -> Schedule:
+def _cyclic(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     where = context.where
     low, high, gamma = _numbers(
         arguments, context, "base_learning_rate", "max_learning_rate", "exp_gamma"
@@ -226,59 +220,64 @@ def _cyclic(arguments: Arguments, context: Context) -> Schedule:
         "triangular2": sp.Rational(1, 2) ** floor_div(t, whole),
         "exp_range": gamma**t,
     }
-    refuse_unless(mode in scales, f"mode must be one of {', '.join(scales)}, got {mode!r}", where)
+    kit.refuse_unless(
+        mode in scales, f"mode must be one of {', '.join(scales)}, got {mode!r}", where
+    )
     place = floor_mod(t, whole)
     part = sp.Min(place / sp.Integer(up), (whole - place) / sp.Integer(down))
     return _whole(low + (high - low) * part * scales[mode], "CyclicLR")
 
 
-def _linear(arguments: Arguments, context: Context) -> Schedule:
+def _linear(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     rate, first, last = _numbers(arguments, context, "learning_rate", "start_factor", "end_factor")
     total = _updates(arguments["total_steps"], "total_steps", context.where)
-    refuse_unless(0 < first <= 1, f"start_factor must be in (0, 1], got {first}", context.where)
-    refuse_unless(0 <= last <= 1, f"end_factor must be in [0, 1], got {last}", context.where)
+    kit.refuse_unless(0 < first <= 1, f"start_factor must be in (0, 1], got {first}", context.where)
+    kit.refuse_unless(0 <= last <= 1, f"end_factor must be in [0, 1], got {last}", context.where)
     part = along_line(first, last, sp.Min(1, t / sp.Integer(total)))
     return _whole(rate * part, "LinearLR")
 
 
-def _restarts(arguments: Arguments, context: Context) -> Schedule:
+def _restarts(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     rate, low = _numbers(arguments, context, "learning_rate", "eta_min")
     first = _updates(arguments["T_0"], "T_0", context.where)
     growth = _updates(arguments["T_mult"], "T_mult", context.where)
     return warm_restarts(rate, low, first, growth)
 
 
-_RATE = {"learning_rate": REQUIRED}
-_TABLE: Mapping[str, tuple[ScheduleBuilder, Mapping[str, Any]]] = {
-    "NoamDecay": (_noam, {"d_model": REQUIRED, "warmup_steps": REQUIRED, "learning_rate": 1.0}),
-    "PiecewiseDecay": (_piecewise, {"boundaries": REQUIRED, "values": REQUIRED}),
+_RATE = {"learning_rate": kit.REQUIRED}
+_TABLE: Mapping[str, tuple[kit.ScheduleBuilder, Mapping[str, Any]]] = {
+    "NoamDecay": (
+        _noam,
+        {"d_model": kit.REQUIRED, "warmup_steps": kit.REQUIRED, "learning_rate": 1.0},
+    ),
+    "PiecewiseDecay": (_piecewise, {"boundaries": kit.REQUIRED, "values": kit.REQUIRED}),
     "NaturalExpDecay": (
         _curve(lambda rate, gamma: rate * sp.exp(-gamma * t), "learning_rate", "gamma"),
-        {**_RATE, "gamma": REQUIRED},
+        {**_RATE, "gamma": kit.REQUIRED},
     ),
     "InverseTimeDecay": (
         _curve(lambda rate, gamma: rate / (1 + gamma * t), "learning_rate", "gamma"),
-        {**_RATE, "gamma": REQUIRED},
+        {**_RATE, "gamma": kit.REQUIRED},
     ),
     "PolynomialDecay": (
         _polynomial,
-        {**_RATE, "decay_steps": REQUIRED, "end_lr": 0.0001, "power": 1.0, "cycle": False},
+        {**_RATE, "decay_steps": kit.REQUIRED, "end_lr": 0.0001, "power": 1.0, "cycle": False},
     ),
     "LinearWarmup": (
         _warmup,
-        {**_RATE, "warmup_steps": REQUIRED, "start_lr": REQUIRED, "end_lr": REQUIRED},
+        {**_RATE, "warmup_steps": kit.REQUIRED, "start_lr": kit.REQUIRED, "end_lr": kit.REQUIRED},
     ),
-    "ExponentialDecay": (_exponential, {**_RATE, "gamma": REQUIRED}),
-    "MultiStepDecay": (_milestones, {**_RATE, "milestones": REQUIRED, "gamma": 0.1}),
-    "StepDecay": (_steps, {**_RATE, "step_size": REQUIRED, "gamma": 0.1}),
-    "LambdaDecay": (_lambda, {**_RATE, "lr_lambda": REQUIRED}),
-    "MultiplicativeDecay": (_product, {**_RATE, "lr_lambda": REQUIRED}),
-    "CosineAnnealingDecay": (_cosine, {**_RATE, "T_max": REQUIRED, "eta_min": 0}),
+    "ExponentialDecay": (_exponential, {**_RATE, "gamma": kit.REQUIRED}),
+    "MultiStepDecay": (_milestones, {**_RATE, "milestones": kit.REQUIRED, "gamma": 0.1}),
+    "StepDecay": (_steps, {**_RATE, "step_size": kit.REQUIRED, "gamma": 0.1}),
+    "LambdaDecay": (_lambda, {**_RATE, "lr_lambda": kit.REQUIRED}),
+    "MultiplicativeDecay": (_product, {**_RATE, "lr_lambda": kit.REQUIRED}),
+    "CosineAnnealingDecay": (_cosine, {**_RATE, "T_max": kit.REQUIRED, "eta_min": 0}),
     "OneCycleLR": (
         _one_cycle,
         {
-            "max_learning_rate": REQUIRED,
-            "total_steps": REQUIRED,
+            "max_learning_rate": kit.REQUIRED,
+            "total_steps": kit.REQUIRED,
             "divide_factor": 25.0,
             "end_learning_rate": 0.0001,
             "phase_pct": 0.3,
@@ -289,9 +288,9 @@ _TABLE: Mapping[str, tuple[ScheduleBuilder, Mapping[str, Any]]] = {
     "CyclicLR": (
         _cyclic,
         {
-            "base_learning_rate": REQUIRED,
-            "max_learning_rate": REQUIRED,
-            "step_size_up": REQUIRED,
+            "base_learning_rate": kit.REQUIRED,
+            "max_learning_rate": kit.REQUIRED,
+            "step_size_up": kit.REQUIRED,
             "step_size_down": None,
             "mode": "triangular",
             "exp_gamma": 1.0,
@@ -299,14 +298,14 @@ _TABLE: Mapping[str, tuple[ScheduleBuilder, Mapping[str, Any]]] = {
     ),
     "LinearLR": (
         _linear,
-        {**_RATE, "total_steps": REQUIRED, "start_factor": 1 / 3, "end_factor": 1.0},
+        {**_RATE, "total_steps": kit.REQUIRED, "start_factor": 1 / 3, "end_factor": 1.0},
     ),
     "CosineAnnealingWarmRestarts": (
         _restarts,
-        {**_RATE, "T_0": REQUIRED, "T_mult": 1, "eta_min": 0},
+        {**_RATE, "T_0": kit.REQUIRED, "T_mult": 1, "eta_min": 0},
     ),
 }
 SCHEDULES = {
-    name: ScheduleEntry(name, (), parameters(**defaults), build)
+    name: kit.ScheduleEntry(name, (), kit.parameters(**defaults), build)
     for name, (build, defaults) in _TABLE.items()
 }

@@ -5,75 +5,54 @@ from __future__ import annotations
 import sympy as sp
 
 from closedform.language import Schedule, exact_number, t
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, in_sections
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import by_intervals, quotient
-from closedform.recipes.keys import (
-    Key,
-    Keys,
-    OpenKeys,
-    Values,
-    flag,
-    integer,
-    number,
-    section,
-    section_entries,
-    text,
-    variants,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import whole
+from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 _LEAST = exact_number(1e-8)
 """The factor that stands for a minimum of 0."""
 
-_WARMUP = {"warmup_steps": integer(10, least=0), "min_lr": number(0)}
-SCHEDULER = variants(
+_WARMUP = {"warmup_steps": kit.integer(10, least=0), "min_lr": kit.number(0)}
+SCHEDULER = kit.variants(
     {
-        "constant": Keys(type=text("constant")),
-        "linear": Keys(type=text(), **_WARMUP, decay_steps=integer(10, least=0)),
-        "cosine": Keys(type=text(), **_WARMUP),
+        "constant": kit.Keys(type=kit.text("constant")),
+        "linear": kit.Keys(type=kit.text(), **_WARMUP, decay_steps=kit.integer(10, least=0)),
+        "cosine": kit.Keys(type=kit.text(), **_WARMUP),
     },
     "constant",
 )
-_BASE: dict[str, Key] = {
-    "lr": number(1e-6),
-    "weight_decay": number(0.01),
-    "max_norm": number(1),
-    "type": text("adamw"),
+_BASE: dict[str, kit.Key] = {
+    "lr": kit.number(1e-6),
+    "weight_decay": kit.number(0.01),
+    "max_norm": kit.number(1),
+    "type": kit.text("adamw"),
 }
-OPTIMIZER = variants(
+OPTIMIZER = kit.variants(
     {
-        "adamw": Keys(**_BASE, betas1=number(0.9), betas2=number(0.999)),
-        "sgd": Keys(**_BASE, nesterov=flag(True), momentum=number(0.9)),
-        "muon": Keys(**_BASE, mu=number(0.95), betas1=number(0.9), betas2=number(0.95)),
-        "sign_sgd": Keys(**_BASE),
+        "adamw": kit.Keys(**_BASE, betas1=kit.number(0.9), betas2=kit.number(0.999)),
+        "sgd": kit.Keys(**_BASE, nesterov=kit.flag(True), momentum=kit.number(0.9)),
+        "muon": kit.Keys(
+            **_BASE, mu=kit.number(0.95), betas1=kit.number(0.9), betas2=kit.number(0.95)
+        ),
+        "sign_sgd": kit.Keys(**_BASE),
     },
     "adamw",
 )
-TRAINER = OpenKeys(max_steps=integer(None, least=1), optim=OPTIMIZER, scheduler=SCHEDULER)
-CONFIG = OpenKeys(**TRAINER, trainer=section(TRAINER))
+TRAINER = kit.OpenKeys(max_steps=kit.integer(None, least=1), optim=OPTIMIZER, scheduler=SCHEDULER)
+CONFIG = kit.OpenKeys(**TRAINER, trainer=kit.section(TRAINER))
 
 _SCHEDULER = "src/prime_rl/trainer/scheduler.py"
 _PHASES = ("linear", "cosine")
 DEFECTS = {
-    "starts-above-zero": Defect(
+    "starts-above-zero": kit.Defect(
         "a min_lr of 0 is a factor of 1e-8: update 0 is not 0, and the last one of a line is not",
         f"{_SCHEDULER}:34",
         lambda config: config.scheduler.type in _PHASES and config.scheduler.min_lr == 0,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=_PHASES,
     ),
-    "minimum-starts-the-warmup": Defect(
+    "minimum-starts-the-warmup": kit.Defect(
         "min_lr is the start of the warmup as well",
         f"{_SCHEDULER}:36",
         lambda config: (
@@ -81,68 +60,70 @@ DEFECTS = {
             and config.scheduler.min_lr > 0
             and config.scheduler.warmup_steps > 0
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=_PHASES,
     ),
-    "decay-of-one": Defect(
+    "decay-of-one": kit.Defect(
         "a decay of one update divides by zero at the last update of the run",
         f"{_SCHEDULER}:49",
         lambda config: config.scheduler.type == "linear" and config.scheduler.decay_steps == 1,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("linear",),
     ),
-    "minimum-not-reached": Defect(
+    "minimum-not-reached": kit.Defect(
         "the minimum of a cosine is that of the update after the run, and the rate rises again",
         f"{_SCHEDULER}:77",
         lambda config: config.scheduler.type == "cosine",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("cosine",),
     ),
 }
 
 
-def _constant(config: Values, where: str) -> Schedule:
+def _constant(config: kit.Values, where: str) -> Schedule:
     del where
     return constant(config.optim.lr)
 
 
-def _factor(config: Values, where: str) -> sp.Expr:
+def _factor(config: kit.Values, where: str) -> sp.Expr:
     """The minimum as a part of the rate, which starts the warmup."""
     low, peak = config.scheduler.min_lr, config.optim.lr
-    refuse_unless(low >= 0, f"min_lr must not be negative, got {low}", where)
-    refuse_unless(low == 0 or low <= peak, f"min_lr must not be above lr {peak}, got {low}", where)
+    kit.refuse_unless(low >= 0, f"min_lr must not be negative, got {low}", where)
+    kit.refuse_unless(
+        low == 0 or low <= peak, f"min_lr must not be above lr {peak}, got {low}", where
+    )
     return low / peak if low > 0 else _LEAST
 
 
-def _linear(config: Values, where: str) -> Schedule:
+def _linear(config: kit.Values, where: str) -> Schedule:
     peak, total = config.optim.lr, config.max_steps
     warmup, decay = config.scheduler.warmup_steps, config.scheduler.decay_steps
-    refuse_unless(warmup or decay, "a linear scheduler needs a warmup or a decay", where)
+    kit.refuse_unless(warmup or decay, "a linear scheduler needs a warmup or a decay", where)
     low = peak * _factor(config, where)
     rise = (lambda: along_line(low, peak, t / sp.Integer(warmup)), warmup)
     if not decay:
-        return by_intervals("linear", rise, (lambda: peak, None))
-    refuse_unless(total is not None, "a decay needs max_steps", where)
-    refuse_unless(
+        return kit.by_intervals("linear", rise, (lambda: peak, None))
+    kit.refuse_unless(total is not None, "a decay needs max_steps", where)
+    kit.refuse_unless(
         warmup + decay <= total,
         f"warmup and decay must not exceed max_steps {total}, got {warmup} and {decay}",
         where,
     )
     begin = total - decay
-    fall = (lambda: along_line(peak, low, quotient(t - begin, sp.Integer(decay - 1))), total)
-    return by_intervals("linear", rise, (lambda: peak, begin), fall, (lambda: low, None))
+    fall = (lambda: along_line(peak, low, kit.quotient(t - begin, sp.Integer(decay - 1))), total)
+    return kit.by_intervals("linear", rise, (lambda: peak, begin), fall, (lambda: low, None))
 
 
-def _cosine(config: Values, where: str) -> Schedule:
+def _cosine(config: kit.Values, where: str) -> Schedule:
     peak, low, total = config.optim.lr, config.scheduler.min_lr, config.max_steps
     warmup = config.scheduler.warmup_steps
-    refuse_unless(total is not None, "a cosine needs max_steps", where)
-    refuse_unless(
+    kit.refuse_unless(total is not None, "a cosine needs max_steps", where)
+    kit.refuse_unless(
         warmup < total, f"the warmup must be shorter than max_steps {total}, got {warmup}", where
     )
     first = peak * _factor(config, where) if warmup else low
     length = sp.Integer(total - warmup)
-    return by_intervals(
+    return kit.by_intervals(
         "cosine",
         (lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup),
         (lambda: along_cosine(peak, low, (t - warmup) / length), None),
@@ -152,13 +133,13 @@ def _cosine(config: Values, where: str) -> Schedule:
 _CURVES = {"constant": _constant, "linear": _linear, "cosine": _cosine}
 
 
-def _rate(context: Context, config: Values) -> Schedule:
+def _rate(context: kit.Context, config: kit.Values) -> Schedule:
     rate = config.optim.lr
-    refuse_unless(rate >= 0, f"lr must not be negative, got {rate}", context.where)
+    kit.refuse_unless(rate >= 0, f"lr must not be negative, got {rate}", context.where)
     return _CURVES[config.scheduler.type](config, context.where)
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     content, trainer = document.content, document.content.get("trainer")
     if document.python is not None:
         return False
@@ -172,8 +153,8 @@ def _matches(document: Document) -> bool:
     return "max_steps" in names and isinstance(optim, dict) and set(optim) <= keys
 
 
-def _read(reading: Reading) -> Recipe:
-    config = CONFIG.read(whole(in_sections(reading.document)))
+def _read(reading: kit.Reading) -> kit.Recipe:
+    config = CONFIG.read(kit.document_section(kit.in_sections(reading.document)))
     is_nested = "trainer" in config.origin
     trainer = config.trainer if is_nested else config
     most = config.max_steps if trainer.max_steps is None else trainer.max_steps
@@ -185,35 +166,35 @@ def _read(reading: Reading) -> Recipe:
     optim = trainer.optim
     schedules = {"lr": rate, "weight_decay": constant(optim.weight_decay)}
     return reading.recipe(
-        [ParamGroup(schedules, _optimizer(optim), Role.DEFAULT)],
+        [kit.ParamGroup(schedules, _optimizer(optim), kit.Role.DEFAULT)],
         clock=CLOCK,
         horizon=most,
-        clipping=Clipping(optim.max_norm),
+        clipping=kit.Clipping(optim.max_norm),
         accumulation=None,
         values=(trainer,),
         derived={} if most is None else {"total_updates": most},
     )
 
 
-def _optimizer(optim: Values) -> OptimizerPlan:
+def _optimizer(optim: kit.Values) -> kit.OptimizerPlan:
     source = optim.origin.document.source
     if optim.type == "adamw":
-        return plan_optimizer("adamw", {"betas": (optim.betas1, optim.betas2)}, None, source)
+        return kit.plan_optimizer("adamw", {"betas": (optim.betas1, optim.betas2)}, None, source)
     if optim.type == "sgd":
         arguments = {"momentum": optim.momentum, "nesterov": optim.nesterov}
-        return plan_optimizer("sgd", arguments, None, source)
+        return kit.plan_optimizer("sgd", arguments, None, source)
     # Its matrices are split over processes, and further parameters have another rule.
-    return plan_optimizer(f"prime-rl {optim.type}", {}, None, source, by_name=False)
+    return kit.plan_optimizer(f"prime-rl {optim.type}", {}, None, source, by_name=False)
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "prime-rl",
-    section_entries(
+    kit.section_entries(
         dict.fromkeys(_CURVES, _rate), {"": TRAINER}, lambda config: str(config.scheduler.type)
     ),
     versions=("559b44772e47",),
     upstream=_SCHEDULER,
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
 )

@@ -1,15 +1,14 @@
 """The scheduler classes of pytorch-accelerated 0.1.61."""
 
 from closedform.frameworks.pytorch_accelerated.schedules import SCHEDULES, wsd_plan
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.framework import Framework
+from closedform.recipes import kit
 
 __all__ = ["FRAMEWORK", "wsd_plan"]
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "pytorch_accelerated",
     SCHEDULES,
     upstream="pytorch_accelerated/schedulers",
-    clock=Clock(Unit.UPDATE),
+    clock=kit.Clock(kit.Unit.UPDATE),
     defects={},
 )

@@ -15,18 +15,7 @@ import sympy as sp
 from closedform.deprecation import renamed_keywords
 from closedform.errors import ArgumentError, DefinitionError
 from closedform.language import Schedule, sequential, t
-from closedform.recipes import checks
-from closedform.recipes.entries import (
-    REQUIRED,
-    Arguments,
-    Context,
-    Parameter,
-    ScheduleEntry,
-    fill,
-    find_schedule,
-    locate_errors,
-)
-from closedform.recipes.group_values import base_value, of_base
+from closedform.recipes import kit
 from closedform.schedules import (
     constant,
     cosine_k_decay,
@@ -119,7 +108,7 @@ class WsdPlan:
         ]
 
 
-def read_plan(arguments: Mapping[str, Any], context: Context) -> WsdPlan:
+def read_plan(arguments: Mapping[str, Any], context: kit.Context) -> WsdPlan:
     """Returns the plan of checked arguments, after the state of a first run was loaded if any was.
 
     As documented, a continuation has its own arguments and no warmup. As implemented, loading a
@@ -140,16 +129,16 @@ def read_plan(arguments: Mapping[str, Any], context: Context) -> WsdPlan:
         )
     if not context.as_implemented or not continuation.get("load_state", True):
         return plan
-    entry = find_schedule("WSDLrScheduler", context)
+    entry = kit.find_schedule("WSDLrScheduler", context)
     first = _plan(
-        fill(entry.parameters, continuation["first"], f"{context.where} > first"), context
+        kit.fill(entry.parameters, continuation["first"], f"{context.where} > first"), context
     )
     if not plan.is_continuation_from_checkpoint:
         return first
     return replace(first, total_steps=plan.total_steps)
 
 
-def _plan(arguments: Mapping[str, Any], context: Context) -> WsdPlan:
+def _plan(arguments: Mapping[str, Any], context: kit.Context) -> WsdPlan:
     total = _total(arguments, context)
     warmup = arguments["num_warmup_steps"]
     plan = WsdPlan(
@@ -180,7 +169,7 @@ def _plan(arguments: Mapping[str, Any], context: Context) -> WsdPlan:
     return plan
 
 
-def _total(arguments: Mapping[str, Any], context: Context) -> int:
+def _total(arguments: Mapping[str, Any], context: kit.Context) -> int:
     """The length: of epochs times steps per epoch, or given itself."""
     epochs, per_epoch = arguments["num_epochs"], arguments["num_update_steps_per_epoch"]
     total = arguments["total_steps"]
@@ -199,13 +188,13 @@ def _total(arguments: Mapping[str, Any], context: Context) -> int:
     return int(total)
 
 
-def _cosine(arguments: Arguments, context: Context) -> Schedule:
+def _cosine(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     """Warmup, a cosine of the time to the power k_decay, and the minimum.
 
     As implemented, the cosine ends as many steps early as the warmup is long, and the warmup from a
     ratio has the slope of the one from ``warmup_starting_lr``.
     """
-    base, per_epoch = base_value(context), arguments["num_update_steps_per_epoch"]
+    base, per_epoch = kit.base_value(context), arguments["num_update_steps_per_epoch"]
     names = ("total_num_epochs", "num_warmup_epochs", "num_cooldown_epochs")
     steps, warmup, cooldown = (arguments[name] * per_epoch for name in names)
     if warmup + cooldown > steps:
@@ -252,15 +241,15 @@ def _after(rise: sp.Expr, curve: sp.Expr, warmup: sp.Expr) -> sp.Expr:
     return sp.Piecewise((rise, t < warmup), (curve, True))
 
 
-def _wsd(arguments: Arguments, context: Context) -> Schedule:
+def _wsd(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     """Warmup, and a decay before each checkpoint.
 
     As implemented, loading a state brings back every argument of the first run except the length.
     """
     plan = read_plan(arguments, context)
-    base = base_value(context)
+    base = kit.base_value(context)
     bases = [value for value in context.bases if value is not None]
-    largest = max(checks.number(value, "base", context.where) for value in bases)
+    largest = max(kit.checks.number(value, "base", context.where) for value in bases)
     if plan.warmup_starting_lr > largest:
         raise DefinitionError(
             f"warmup_starting_lr must be at most the largest base value {largest}, got "
@@ -269,7 +258,7 @@ def _wsd(arguments: Arguments, context: Context) -> Schedule:
     return _build_from_plan(plan, base, context)
 
 
-def _build_from_plan(plan: WsdPlan, base: sp.Expr, context: Context) -> Schedule:
+def _build_from_plan(plan: WsdPlan, base: sp.Expr, context: kit.Context) -> Schedule:
     marks = list(plan.checkpoint_steps)
     end = base * plan.lr_min
     stable = [info for info in plan.get_decay_info() if info["decay_steps"] == 0]
@@ -305,68 +294,68 @@ def _build_from_plan(plan: WsdPlan, base: sp.Expr, context: Context) -> Schedule
     return sequential([rise, falling.shift(warmup)], [warmup], name="wsd_checkpoints")
 
 
-def _milestones(arguments: Arguments, context: Context) -> Schedule:
+def _milestones(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     """The first example of the documents: a factor when an epoch of the list begins."""
     marks = sorted(
         {mark * arguments["num_steps_per_epoch"] for mark in arguments["epoch_milestones"]}
     )
-    return multi_step(base_value(context), arguments["gamma"], marks)
+    return multi_step(kit.base_value(context), arguments["gamma"], marks)
 
 
-_LOW = Parameter("lr_min", 1e-6, checks.at_least(0))
-_WARMUP_START = Parameter("warmup_starting_lr", 1e-6, checks.number)
-_PER_EPOCH = Parameter("num_update_steps_per_epoch", REQUIRED, checks.count(1))
-_GAMMA = Parameter("gamma", REQUIRED, checks.number)
+_LOW = kit.Parameter("lr_min", 1e-6, kit.checks.at_least(0))
+_WARMUP_START = kit.Parameter("warmup_starting_lr", 1e-6, kit.checks.number)
+_PER_EPOCH = kit.Parameter("num_update_steps_per_epoch", kit.REQUIRED, kit.checks.count(1))
+_GAMMA = kit.Parameter("gamma", kit.REQUIRED, kit.checks.number)
 _ENTRIES = (
-    ScheduleEntry(
+    kit.ScheduleEntry(
         "CosineLrScheduler",
         ("cosine_k_decay",),
         (
-            Parameter("total_num_epochs", REQUIRED, checks.count(1)),
+            kit.Parameter("total_num_epochs", kit.REQUIRED, kit.checks.count(1)),
             _PER_EPOCH,
-            Parameter("k_decay", 1.0, checks.at_least(0)),
+            kit.Parameter("k_decay", 1.0, kit.checks.at_least(0)),
             _LOW,
-            Parameter("min_lr_ratio", None, checks.number),
-            Parameter("num_warmup_epochs", 0, checks.at_least(0)),
+            kit.Parameter("min_lr_ratio", None, kit.checks.number),
+            kit.Parameter("num_warmup_epochs", 0, kit.checks.at_least(0)),
             _WARMUP_START,
-            Parameter("warmup_starting_lr_ratio", None, checks.number),
-            Parameter("num_cooldown_epochs", 0, checks.at_least(0)),
+            kit.Parameter("warmup_starting_lr_ratio", None, kit.checks.number),
+            kit.Parameter("num_cooldown_epochs", 0, kit.checks.at_least(0)),
         ),
         _cosine,
     ),
-    ScheduleEntry(
+    kit.ScheduleEntry(
         "WSDLrScheduler",
         ("wsd_checkpoints",),
         (
-            Parameter("num_epochs", None, checks.count(1)),
-            Parameter("num_update_steps_per_epoch", None, checks.count(1)),
-            Parameter("total_steps", None, checks.count(1)),
-            Parameter("num_warmup_steps", 0, checks.optional(checks.count(0))),
-            Parameter("decay_phase_ratio", 0.1, checks.in_range(0, 1)),
+            kit.Parameter("num_epochs", None, kit.checks.count(1)),
+            kit.Parameter("num_update_steps_per_epoch", None, kit.checks.count(1)),
+            kit.Parameter("total_steps", None, kit.checks.count(1)),
+            kit.Parameter("num_warmup_steps", 0, kit.checks.optional(kit.checks.count(0))),
+            kit.Parameter("decay_phase_ratio", 0.1, kit.checks.in_range(0, 1)),
             _LOW,
             _WARMUP_START,
-            Parameter("use_inverse_sqrt_decay", True, checks.flag),
-            Parameter("num_checkpoints", 1, checks.count(1)),
-            Parameter("is_continuation_from_checkpoint", False, checks.flag),
-            Parameter("continuation", None),
+            kit.Parameter("use_inverse_sqrt_decay", True, kit.checks.flag),
+            kit.Parameter("num_checkpoints", 1, kit.checks.count(1)),
+            kit.Parameter("is_continuation_from_checkpoint", False, kit.checks.flag),
+            kit.Parameter("continuation", None),
         ),
         _wsd,
     ),
-    ScheduleEntry(
+    kit.ScheduleEntry(
         "StatefulSchedulerBase:Milestone",
         ("multi_step",),
         (
             _GAMMA,
-            Parameter("epoch_milestones", REQUIRED, checks.integer_milestones),
-            Parameter("num_steps_per_epoch", REQUIRED, checks.count(1)),
+            kit.Parameter("epoch_milestones", kit.REQUIRED, kit.checks.integer_milestones),
+            kit.Parameter("num_steps_per_epoch", kit.REQUIRED, kit.checks.count(1)),
         ),
         _milestones,
     ),
-    ScheduleEntry(
+    kit.ScheduleEntry(
         "StatefulSchedulerBase:StepWd",
         ("step_decay",),
-        (Parameter("n", REQUIRED, checks.count(1)), _GAMMA),
-        of_base(step_decay, "gamma", "n"),
+        (kit.Parameter("n", kit.REQUIRED, kit.checks.count(1)), _GAMMA),
+        kit.of_base(step_decay, "gamma", "n"),
     ),
 )
 SCHEDULES = {entry.name: entry for entry in _ENTRIES}
@@ -390,6 +379,6 @@ def wsd_plan(config: Mapping[str, Any], as_implemented: bool = False) -> WsdPlan
         ([25, 50], 48)
     """
     framework, name = "pytorch_accelerated", "WSDLrScheduler"
-    context = Context(framework, SCHEDULES, as_implemented=as_implemented, path=(name,))
-    with locate_errors(context.where):
-        return read_plan(fill(SCHEDULES[name].parameters, config, context.where), context)
+    context = kit.Context(framework, SCHEDULES, as_implemented=as_implemented, path=(name,))
+    with kit.locate_errors(context.where):
+        return read_plan(kit.fill(SCHEDULES[name].parameters, config, context.where), context)

@@ -9,31 +9,10 @@ import sympy as sp
 from closedform.errors import MissingFactsError
 from closedform.frameworks.transformers.schedules import ScheduleNumbers, schedule_by_name
 from closedform.language import Schedule
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, Syntax
-from closedform.recipes.documents.values import ConfigCall
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.keys import (
-    ClassKeys,
-    OpenKeys,
-    Values,
-    integer,
-    irrelevant,
-    number,
-    section,
-    section_entries,
-    text,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section, calls, is_open, whole
+from closedform.recipes import kit
 from closedform.schedules import constant
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 CURVES: Mapping[str, str] = {
     "constantlr": "constant",
     "warmupconstant": "constant_with_warmup",
@@ -43,46 +22,46 @@ CURVES: Mapping[str, str] = {
 }
 """Lower case name -> the function of transformers."""
 
-FIT = OpenKeys(
-    epochs=number(1),
-    steps_per_epoch=integer(None),
-    scheduler=text("WarmupLinear"),
-    warmup_steps=number(10_000),
-    optimizer_params=section(ClassKeys(lr=number(2e-5))),
-    optimizer_class=irrelevant(),
-    weight_decay=number(0.01),
-    max_grad_norm=number(1),
-    use_amp=irrelevant(),
+FIT = kit.OpenKeys(
+    epochs=kit.number(1),
+    steps_per_epoch=kit.integer(None),
+    scheduler=kit.text("WarmupLinear"),
+    warmup_steps=kit.number(10_000),
+    optimizer_params=kit.section(kit.ClassKeys(lr=kit.number(2e-5))),
+    optimizer_class=kit.irrelevant(),
+    weight_decay=kit.number(0.01),
+    max_grad_norm=kit.number(1),
+    use_amp=kit.irrelevant(),
 )
 
 _FILE = "sentence_transformers/sentence_transformer/fit_mixin.py"
 DEFECTS = {
-    "shortest-data-set": Defect(
+    "shortest-data-set": kit.Defect(
         "an epoch has the batches of the shortest data set, without the rest of its data",
         f"{_FILE}:329",
         lambda fit, sizes, batch: (
             sizes is not None and (len({*sizes}) > 1 or any(size % batch for size in sizes))
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "warmup-is-no-ratio": Defect(
+    "warmup-is-no-ratio": kit.Defect(
         "a fraction of warmup_steps is that part of one update, not of the run",
         f"{_FILE}:414",
         lambda fit, sizes, batch: 0 < fit.warmup_steps < 1,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=tuple(CURVES)[1:],
     ),
-    "warmup-of-10000": Defect(
+    "warmup-of-10000": kit.Defect(
         "the default warmup has 10000 updates, more than most runs",
         f"{_FILE}:167",
         lambda fit, sizes, batch: "warmup_steps" not in fit and fit.scheduler != "constantlr",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=tuple(CURVES)[1:],
     ),
 }
 
 
-def _updates(context: Context, fit: Values) -> int:
+def _updates(context: kit.Context, fit: kit.Values) -> int:
     facts, steps = context.facts, fit.steps_per_epoch
     sizes, batch = facts.get("dataset_sizes"), facts.get("batch_size")
     if batch is None:
@@ -104,30 +83,30 @@ def _updates(context: Context, fit: Values) -> int:
     )
 
 
-def _rate(context: Context, fit: Values) -> Schedule:
+def _rate(context: kit.Context, fit: kit.Values) -> Schedule:
     name, rate, where = fit.scheduler.lower(), fit.optimizer_params.lr, context.where
-    refuse_unless(name in CURVES, f"there is no scheduler {fit.scheduler!r:.60}", where)
+    kit.refuse_unless(name in CURVES, f"there is no scheduler {fit.scheduler!r:.60}", where)
     total = sp.Integer(0 if CURVES[name].startswith("constant") else _updates(context, fit))
     run = ScheduleNumbers(rate, rate, fit.warmup_steps, total, where)
-    return schedule_by_name(CURVES[name], Section(fit.origin.document, {}), run)
+    return schedule_by_name(CURVES[name], kit.Section(fit.origin.document, {}), run)
 
 
-def _class_rate(context: Context, fit: Values) -> Schedule:
+def _class_rate(context: kit.Context, fit: kit.Values) -> Schedule:
     name = fit.scheduler.lower()
     message = f"the config must ask for {context.path[-1]!r}, got {name!r}"
-    refuse_unless(name == context.path[-1], message, context.where)
+    kit.refuse_unless(name == context.path[-1], message, context.where)
     return _rate(context, fit)
 
 
-def _call(document: Document) -> ConfigCall | None:
+def _call(document: kit.Document) -> kit.ConfigCall | None:
     """The call of ``fit`` in a Python file."""
-    if document.syntax is not Syntax.PYTHON:
+    if document.syntax is not kit.Syntax.PYTHON:
         return None
-    fits = (call for value in document.values for call in calls(value, "fit"))
+    fits = (call for value in document.values for call in kit.calls(value, "fit"))
     return next((call for call in fits if "train_objectives" in call.kwargs), None)
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     content = document.content
     is_mapping = "epochs" in content and "warmup_steps" in content
     is_named = str(content.get("scheduler", "")).lower() in CURVES
@@ -136,12 +115,12 @@ def _matches(document: Document) -> bool:
     )
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     call = _call(reading.document)
     origin = (
-        whole(reading.document)
+        kit.document_section(reading.document)
         if call is None
-        else Section(reading.document, call.kwargs, call.name)
+        else kit.Section(reading.document, call.kwargs, call.name)
     )
     fit = FIT.read(origin)
     context = reading.context
@@ -152,11 +131,11 @@ def _read(reading: Reading) -> Recipe:
     names = [
         name
         for name in ("betas", "eps")
-        if name in parameters and not is_open(parameters.value(name))
+        if name in parameters and not kit.is_open(parameters.value(name))
     ]
     arguments = {name: parameters.value(name) for name in names}
     is_adam = "optimizer_class" not in origin
-    plan = plan_optimizer(
+    plan = kit.plan_optimizer(
         "AdamW" if is_adam else "optimizer_class",
         {**arguments, "weight_decay": fit.weight_decay} if is_adam else {},
         "adamw" if is_adam else None,
@@ -164,25 +143,25 @@ def _read(reading: Reading) -> Recipe:
         by_name=False,
     )
     schedules = {"lr": rate, "weight_decay": constant(fit.weight_decay)}
-    group = ParamGroup(schedules, plan, Role.DEFAULT)
+    group = kit.ParamGroup(schedules, plan, kit.Role.DEFAULT)
     sizes, batch = context.facts.get("dataset_sizes"), context.facts.get("batch_size")
     return reading.recipe(
         [group, group.without_decay(("bias", "LayerNorm.bias", "LayerNorm.weight"))],
         clock=CLOCK,
         horizon=updates,
-        clipping=Clipping(fit.max_grad_norm),
+        clipping=kit.Clipping(fit.max_grad_norm),
         accumulation=1,
         values=(fit, sizes, batch),
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "sentence-transformers",
-    section_entries(dict.fromkeys(CURVES, _class_rate), {"": FIT}),
+    kit.section_entries(dict.fromkeys(CURVES, _class_rate), {"": FIT}),
     versions=("85ec64559f44",),
     upstream=_FILE,
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
     facts=("batch_size", "dataset_sizes"),
 )

@@ -15,27 +15,7 @@ import sympy as sp
 from closedform.frameworks.diffusers.process_steps import CLOCK, run_of
 from closedform.frameworks.transformers.schedules import schedule_by_name
 from closedform.language import Schedule, exact_number, floor_mod, t
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, Syntax
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.keys import (
-    ArgumentKeys,
-    OpenKeys,
-    Values,
-    choice,
-    flag,
-    integer,
-    irrelevant,
-    number,
-    section_entries,
-    text,
-)
-from closedform.recipes.optimizer_classes import class_optimizer
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, Recipe
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.arguments import stepwise
 from closedform.schedules.blends import along_line
@@ -47,22 +27,22 @@ MOST_CUTS = 200
 """The most values whose floats are distinguished from the exact ones just above them."""
 
 _KEYS = {
-    "learning_rate": number(4e-7),
-    "lr_scheduler": choice(*CURVES, "cosine_with_warmup", default="constant_with_warmup"),
-    "lr_warmup_steps": integer(0, least=0),
-    "lr_end": number(4e-7),
-    "lr_power": number(0.8),
-    "lr_num_cycles": irrelevant(),
-    "lr_scale": flag(False),
-    "lr_scale_sqrt": flag(False),
-    "max_train_steps": integer(None),
-    "num_train_epochs": number(None),
-    "train_batch_size": integer(4, least=1),
-    "gradient_accumulation_steps": integer(1, least=1),
-    "max_grad_norm": number(2),
-    "optimizer": text("adamw_bf16"),
-    "optimizer_beta1": number(None),
-    "optimizer_beta2": number(None),
+    "learning_rate": kit.number(4e-7),
+    "lr_scheduler": kit.choice(*CURVES, "cosine_with_warmup", default="constant_with_warmup"),
+    "lr_warmup_steps": kit.integer(0, least=0),
+    "lr_end": kit.number(4e-7),
+    "lr_power": kit.number(0.8),
+    "lr_num_cycles": kit.irrelevant(),
+    "lr_scale": kit.flag(False),
+    "lr_scale_sqrt": kit.flag(False),
+    "max_train_steps": kit.integer(None),
+    "num_train_epochs": kit.number(None),
+    "train_batch_size": kit.integer(4, least=1),
+    "gradient_accumulation_steps": kit.integer(1, least=1),
+    "max_grad_norm": kit.number(2),
+    "optimizer": kit.text("adamw_bf16"),
+    "optimizer_beta1": kit.number(None),
+    "optimizer_beta2": kit.number(None),
     **dict.fromkeys(
         (
             *("adam_beta1", "adam_beta2", "adam_epsilon", "adam_weight_decay", "ema_decay"),
@@ -78,10 +58,10 @@ _KEYS = {
             *("use_deepspeed_scheduler", "flow_schedule_shift", "flow_schedule_auto_shift"),
             *("ddpm_beta_schedule", "huber_schedule", "lora_initialisation_style"),
         ),
-        irrelevant(),
+        kit.irrelevant(),
     ),
 }
-CONFIG, ARGUMENTS = OpenKeys(**_KEYS), ArgumentKeys(**_KEYS)
+CONFIG, ARGUMENTS = kit.OpenKeys(**_KEYS), kit.ArgumentKeys(**_KEYS)
 _ADAM = {"betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.01}
 _OPTIMIZERS = {
     "adamw_bf16": ("AdamWBF16", _ADAM),
@@ -97,51 +77,51 @@ _SCHEDULE_FREE = (
 _FILE = "simpletuner/helpers/training/custom_schedule.py"
 
 
-def _is(*names: str) -> Callable[[Values], bool]:
+def _is(*names: str) -> Callable[[kit.Values], bool]:
     return lambda arguments: not _is_free(arguments) and arguments.lr_scheduler in names
 
 
 DEFECTS = {
-    "endless-cosine": Defect(
+    "endless-cosine": kit.Defect(
         "cosine and sine do not decay: their half period is lr_warmup_steps (1000 "
         "steps of the scheduler where they are 0, for cosine), for ever; sine begins half way up",
         f"{_FILE}:255",
         _is("cosine", "sine"),
         classes=("cosine", "sine"),
     ),
-    "no-restarts": Defect(
+    "no-restarts": kit.Defect(
         "cosine_with_restarts is constant: its position is 0 at every step",
         f"{_FILE}:353",
         _is("cosine_with_restarts"),
         classes=("cosine_with_restarts",),
     ),
-    "whole-billionths": Defect(
+    "whole-billionths": kit.Defect(
         "the rate is cut down to whole billionths",
         f"{_FILE}:268",
         _is(*PERIODIC),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=PERIODIC,
     ),
-    "end-without-effect": Defect(
+    "end-without-effect": kit.Defect(
         "lr_end has no effect on this scheduler",
         f"{_FILE} (get_lr_scheduler)",
         lambda arguments: (
             "lr_end" in arguments and _is("constant", "constant_with_warmup", "linear")(arguments)
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("constant", "constant_with_warmup", "linear"),
     ),
-    "schedule-free": Defect(
+    "schedule-free": kit.Defect(
         "a schedule-free optimizer has no schedule: lr_scheduler is ignored",
         "simpletuner/helpers/training/trainer.py:4262",
         lambda arguments: _is_free(arguments),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }
 
 
-def _is_free(arguments: Values) -> bool:
+def _is_free(arguments: kit.Values) -> bool:
     return arguments.optimizer in _SCHEDULE_FREE
 
 
@@ -213,10 +193,10 @@ def _floor_of_wave(kind: str, rate: float, low: float, step: int, half: int) -> 
     return math.floor(value * 1e9)
 
 
-def _updates(context: Context, arguments: Values) -> int:
+def _updates(context: kit.Context, arguments: kit.Values) -> int:
     steps, epochs = arguments.max_train_steps, arguments.num_train_epochs
     is_counted = steps is not None and steps > 0
-    refuse_unless(
+    kit.refuse_unless(
         not (is_counted and epochs is not None and epochs > 0),
         "with max_train_steps, num_train_epochs must be 0",
         context.where,
@@ -230,7 +210,7 @@ def _updates(context: Context, arguments: Values) -> int:
     return math.ceil(float(1 if epochs is None else epochs) * int(in_epoch))
 
 
-def _rate(context: Context, arguments: Values) -> Schedule:
+def _rate(context: kit.Context, arguments: kit.Values) -> Schedule:
     rate, low, warmup = arguments.learning_rate, arguments.lr_end, arguments.lr_warmup_steps
     kind, facts, where = arguments.lr_scheduler, context.numbers, context.where
     kind = "cosine" if kind == "cosine_with_warmup" else kind
@@ -251,32 +231,32 @@ def _rate(context: Context, arguments: Values) -> Schedule:
         return constant(rate)
     if kind in PERIODIC:
         half = warmup * processes
-        refuse_unless(half or kind == "cosine", f"{kind} needs lr_warmup_steps above 0", where)
+        kit.refuse_unless(half or kind == "cosine", f"{kind} needs lr_warmup_steps above 0", where)
         return _periodic(kind, rate, low, half or 1000, processes, total)
     run = run_of(context, rate, warmup * processes, total * processes, processes)
     arguments_of_class = (
         {"lr_end": low, "power": arguments.lr_power} if kind == "polynomial" else {}
     )
-    return schedule_by_name(kind, Section(arguments.origin.document, arguments_of_class), run)
+    return schedule_by_name(kind, kit.Section(arguments.origin.document, arguments_of_class), run)
 
 
-def _class_rate(context: Context, arguments: Values) -> Schedule:
+def _class_rate(context: kit.Context, arguments: kit.Values) -> Schedule:
     kind = arguments.lr_scheduler
     message = f"the config must ask for {context.path[-1]!r}, got {kind!r}"
-    refuse_unless(kind == context.path[-1], message, context.where)
+    kit.refuse_unless(kind == context.path[-1], message, context.where)
     if arguments.max_train_steps and "num_train_epochs" not in arguments:
         arguments = arguments.replace(num_train_epochs=exact_number(0))
     return _rate(context, arguments)
 
 
-def _flat(document: Document) -> Document:
+def _flat(document: kit.Document) -> kit.Document:
     """The config with keys without dashes."""
     content = {str(key).removeprefix("--"): value for key, value in document.content.items()}
     return replace(document, content=content)
 
 
-def _matches(document: Document) -> bool:
-    if document.syntax not in (Syntax.JSON, Syntax.MAPPING, Syntax.TOML):
+def _matches(document: kit.Document) -> bool:
+    if document.syntax not in (kit.Syntax.JSON, kit.Syntax.MAPPING, kit.Syntax.TOML):
         return False
     content = _flat(document).content
     is_named = isinstance(content.get("optimizer"), str) and "lr_scheduler" in content
@@ -284,9 +264,9 @@ def _matches(document: Document) -> bool:
     return is_named and is_trained and bool({"max_train_steps", "num_train_epochs"} & {*content})
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     document = _flat(reading.document)
-    config = (ARGUMENTS if document.syntax is Syntax.ARGUMENTS else CONFIG).read_whole(document)
+    config = (ARGUMENTS if document.syntax is kit.Syntax.ARGUMENTS else CONFIG).read_whole(document)
     if config.max_train_steps and "num_train_epochs" not in config:
         config = config.replace(num_train_epochs=exact_number(0))
     if config.lr_scheduler == "constant" and config.lr_warmup_steps > 0:
@@ -301,21 +281,25 @@ def _read(reading: Reading) -> Recipe:
         arguments_of_class["betas"] = betas
     norm = config.max_grad_norm
     return reading.recipe(
-        [class_optimizer(Section(document, arguments_of_class, "optimizer"), path).group(rate)],
+        [
+            kit.class_optimizer(kit.Section(document, arguments_of_class, "optimizer"), path).group(
+                rate
+            )
+        ],
         clock=CLOCK,
         horizon=updates,
-        clipping=Clipping(norm) if norm > 0 else None,
+        clipping=kit.Clipping(norm) if norm > 0 else None,
         accumulation=config.gradient_accumulation_steps,
         values=(config,),
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "simpletuner",
-    section_entries(dict.fromkeys(CURVES, _class_rate), {"": CONFIG}, defects=DEFECTS),
+    kit.section_entries(dict.fromkeys(CURVES, _class_rate), {"": CONFIG}, defects=DEFECTS),
     versions=("bc8e6ab7738c",),
     upstream=f"{_FILE} (get_lr_scheduler)",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
 )

@@ -8,57 +8,49 @@ from closedform.errors import MissingFactsError
 from closedform.frameworks.megatron.reader import MegatronRun, recipe_of
 from closedform.frameworks.megatron.schedules import CLOCK, FLAGS, STYLES, decay, rate
 from closedform.language import Schedule
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.keys import FlagKeys, Values, choice, integer, number, section_entries, text
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Recipe
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 
-OF_UPDATES = Clock(Unit.UPDATE)
+OF_UPDATES = kit.Clock(kit.Unit.UPDATE)
 """The clock of the FSDP back end."""
 
 _ROLLOUTS = ("num_rollout", "rollout_batch_size", "n_samples_per_prompt", "global_batch_size")
 """The flags whose product and quotient is the length of a run; each may be a fact, with dashes."""
 
-ARGUMENTS = FlagKeys(
+ARGUMENTS = kit.FlagKeys(
     **{
         **FLAGS,
-        "lr": number(1e-6),
-        "num_rollout": integer(None, least=1, may_be_open=True),
-        "num_epoch": integer(None, least=1, may_be_open=True),
-        "rollout_batch_size": integer(None, least=1, may_be_open=True),
-        "n_samples_per_prompt": integer(None, least=1, may_be_open=True),
-        "num_steps_per_rollout": integer(None, least=1, may_be_open=True),
-        "train_backend": choice("megatron", "fsdp", default="megatron"),
+        "lr": kit.number(1e-6),
+        "num_rollout": kit.integer(None, least=1, may_be_open=True),
+        "num_epoch": kit.integer(None, least=1, may_be_open=True),
+        "rollout_batch_size": kit.integer(None, least=1, may_be_open=True),
+        "n_samples_per_prompt": kit.integer(None, least=1, may_be_open=True),
+        "num_steps_per_rollout": kit.integer(None, least=1, may_be_open=True),
+        "train_backend": kit.choice("megatron", "fsdp", default="megatron"),
     }
 )
-FSDP = FlagKeys(
+FSDP = kit.FlagKeys(
     **{
         **ARGUMENTS,
-        "lr": number(2e-5),
-        "lr_decay_style": choice(*STYLES, default="constant"),
-        "train_backend": text("fsdp"),
+        "lr": kit.number(2e-5),
+        "lr_decay_style": kit.choice(*STYLES, default="constant"),
+        "train_backend": kit.text("fsdp"),
     }
 )
 DEFECTS = {
-    "fraction-wins": Defect(
+    "fraction-wins": kit.Defect(
         "lr-warmup-fraction silences lr-warmup-iters",
         "slime/backends/megatron_utils/model.py:211",
         lambda flags: flags.lr_warmup_fraction is not None and flags.lr_warmup_iters != 0,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "whole-updates": Defect(
+    "whole-updates": kit.Defect(
         "the samples of a run that do not fill a batch make no update of its schedule",
         "slime/backends/megatron_utils/model.py:203",
         lambda flags: None not in _numbers(flags) and _samples(flags) % flags.global_batch_size > 0,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "inverse-square-root-of-samples": Defect(
+    "inverse-square-root-of-samples": kit.Defect(
         "inverse-square-root without a warmup divides by the root of the number of samples",
         "megatron/core/optimizer_param_scheduler.py:245",
         lambda flags: (
@@ -67,21 +59,21 @@ DEFECTS = {
             and not flags.lr_warmup_iters
             and not flags.lr_warmup_fraction
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("megatron-inverse-square-root",),
     ),
 }
 
 
-def _numbers(flags: Values) -> tuple[int | None, ...]:
+def _numbers(flags: kit.Values) -> tuple[int | None, ...]:
     return tuple(getattr(flags, name) for name in _ROLLOUTS)
 
 
-def _samples(flags: Values) -> int:
+def _samples(flags: kit.Values) -> int:
     return int(flags.num_rollout * flags.rollout_batch_size * flags.n_samples_per_prompt)
 
 
-def _of_run(flags: Values, context: Context) -> Values:
+def _of_run(flags: kit.Values, context: kit.Context) -> kit.Values:
     """The flags with the numbers of the run, which facts complete."""
     facts = context.facts
     known: dict[str, Any] = {
@@ -115,23 +107,23 @@ def _of_run(flags: Values, context: Context) -> Values:
     return flags.replace(train_iters=int(total), lr_warmup_iters=iterations)
 
 
-def _rate(context: Context, flags: Values) -> Schedule:
+def _rate(context: kit.Context, flags: kit.Values) -> Schedule:
     flags = _of_run(flags, context)
     is_fsdp = flags.train_backend == "fsdp"
     curve = decay if context.key == "weight_decay" else rate
     return curve(context, flags.replace(global_batch_size=1) if is_fsdp else flags)
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     return document.python is None and any(
         name in document.content or f"--{name}" in document.content
         for name in ("num-rollout", "rollout-batch-size")
     )
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     content = {str(key).lstrip("-"): value for key, value in reading.document.content.items()}
-    section = Section(reading.document, content)
+    section = kit.Section(reading.document, content)
     is_fsdp = content.get("train-backend") == "fsdp"
     flags = _of_run((FSDP if is_fsdp else ARGUMENTS).read(section), reading.context)
     updates = int(flags.train_iters)
@@ -144,8 +136,8 @@ def _read(reading: Reading) -> Recipe:
     )
 
 
-def _entries(prefix: str, keys: FlagKeys) -> dict[str, Any]:
-    return section_entries(
+def _entries(prefix: str, keys: kit.FlagKeys) -> dict[str, Any]:
+    return kit.section_entries(
         {f"{prefix}-{name}": _rate for name in STYLES},
         {"": keys},
         lambda flags: f"{prefix}-{flags.lr_decay_style}",
@@ -153,13 +145,13 @@ def _entries(prefix: str, keys: FlagKeys) -> dict[str, Any]:
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "slime",
     {**_entries("megatron", ARGUMENTS), **_entries("fsdp", FSDP)},
     versions=("624b824a898a", "41b5932b7"),
     upstream="slime/backends/megatron_utils/model.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
     facts=tuple(f"--{name.replace('_', '-')}" for name in _ROLLOUTS),
 )

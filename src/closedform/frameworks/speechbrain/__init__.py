@@ -19,43 +19,19 @@ import sympy as sp
 from closedform.errors import MissingFactsError
 from closedform.frameworks.transformers.schedules import cosine_wave
 from closedform.language import Schedule, exact_number
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document
-from closedform.recipes.documents.values import ConfigCall, Unresolved
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import UndefinedError, by_intervals, quotient
-from closedform.recipes.keys import (
-    ClassKeys,
-    Keys,
-    Values,
-    integer,
-    irrelevant,
-    number,
-    numbers,
-    section_entries,
-    sections,
-    text,
-)
-from closedform.recipes.optimizer_classes import class_optimizer
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 from closedform.schedules.arguments import stepwise
 from closedform.schedules.blends import along_line
 
 PACKAGE = "speechbrain.nnet.schedulers"
-CLOCK = Clock(Unit.UPDATE)
-EPOCHS = Clock(Unit.EPOCH, is_stepped=True)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
+EPOCHS = kit.Clock(kit.Unit.EPOCH, is_stepped=True)
 LONGEST_PRODUCT = 4096
 # Each factor is a stage, and by_intervals is linear in their number.
 """The most factors of a CyclicCosineScheduler without a rate that are multiplied."""
 
 Stage = tuple[Callable[[], sp.Expr], int | None]
-StageFunction = Callable[[Values, sp.Expr, str], tuple[Stage, ...]]
+StageFunction = Callable[[kit.Values, sp.Expr, str], tuple[Stage, ...]]
 """From the arguments, the rate of update 0 and the place to the stages from call 1 on."""
 
 
@@ -65,18 +41,18 @@ def _from(mark: sp.Expr) -> int:
     return CLOCK.count(_NO_FACTS).first_from(mark)
 
 
-_NO_FACTS = Context("speechbrain", {}).numbers
+_NO_FACTS = kit.Context("speechbrain", {}).numbers
 N = CLOCK.count(_NO_FACTS).n
 
 
 def _fails(reason: str) -> Callable[[], sp.Expr]:
     def value() -> sp.Expr:
-        raise UndefinedError(reason)
+        raise kit.UndefinedError(reason)
 
     return value
 
 
-def _noam(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _noam(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate, where
     warmup, size = arguments.n_warmup_steps, arguments.model_size
     if warmup == 0:
@@ -92,9 +68,9 @@ def _noam(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     )
 
 
-def _noam_interval(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _noam_interval(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     steps, rates = arguments.anneal_steps, arguments.anneal_rates
-    refuse_unless(
+    kit.refuse_unless(
         len(steps) == len(rates), "anneal_steps and anneal_rates must have one length", where
     )
     pairs = sorted(zip(steps, rates, strict=True))
@@ -108,7 +84,7 @@ def _noam_interval(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage,
     return tuple((anneal(value), end) for value, end in _noam(arguments, rate, where))
 
 
-def _linear_noam(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _linear_noam(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate, where
     warmup, flat, peak = arguments.n_warmup_steps, arguments.n_keep_steps, arguments.lr_initial
     return (
@@ -119,7 +95,7 @@ def _linear_noam(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, .
     )
 
 
-def _linear_warmup(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _linear_warmup(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate, where
     warmup, total, peak = (
         arguments.num_warmup_steps,
@@ -132,15 +108,15 @@ def _linear_warmup(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage,
     return (lambda: peak * N / max(sp.S.One, warmup), _from(warmup)), (lambda: peak * rest, None)
 
 
-def _inverse_root(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _inverse_root(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate, where
     return ((lambda: 1 / sp.sqrt(sp.Max(N, max(sp.S.One, arguments.warmup_steps))), None),)
 
 
-def _cyclic_cosine(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _cyclic_cosine(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     warmup, total, peak = arguments.n_warmup_steps, arguments.total_steps, arguments.lr_initial
-    refuse_unless(warmup > 0, "n_warmup_steps must be above 0, got 0", where)
-    refuse_unless(total != 0, "total_steps must not be 0", where)
+    kit.refuse_unless(warmup > 0, "n_warmup_steps must be above 0, got 0", where)
+    kit.refuse_unless(total != 0, "total_steps must not be 0", where)
     if peak is not None:
         # cos(π (n - W) / T): 1 at n = W, so that the "warmup" is the rising half of the wave and
         # the period is 2 T.
@@ -148,7 +124,7 @@ def _cyclic_cosine(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage,
     last = warmup + total
     is_short = total.is_integer and warmup.is_integer and 0 < last <= LONGEST_PRODUCT
     message = "without lr_initial the factors are multiplied: that is known for at most"
-    refuse_unless(is_short, f"{message} {LONGEST_PRODUCT} updates", where)
+    kit.refuse_unless(is_short, f"{message} {LONGEST_PRODUCT} updates", where)
     # float64 as upstream: the product is a running value in the param group, rounded at each call.
     product, stages = float(rate), []
     for step in range(1, int(last) + 1):
@@ -162,7 +138,7 @@ def _value(value: sp.Expr) -> Callable[[], sp.Expr]:
     return lambda: value
 
 
-def _cyclic(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _cyclic(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate, where
     low, high, size = arguments.base_lr, arguments.max_lr, arguments.step_size
     if arguments.mode not in ("triangular", "triangular2", "exp_range"):
@@ -177,7 +153,7 @@ def _cyclic(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     return ((lambda: low + (high - low) * part * factor, None),)
 
 
-def _exponential(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _exponential(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate, where
     peak, warmup, factor = arguments.lr, arguments.n_warmup_steps, arguments.decay_factor
     # Called with n - 1 (see late-by-one in DEFECTS).
@@ -185,13 +161,13 @@ def _exponential(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, .
     return (
         (lambda: peak * (N - 1) / warmup, _from(warmup + 1)),
         # min(peak, ·): before the warmup ends the exponent is negative, and the power above 1.
-        (lambda: sp.Min(peak, peak * factor ** quotient(steps, length)), None),
+        (lambda: sp.Min(peak, peak * factor ** kit.quotient(steps, length)), None),
     )
 
 
-def _warm_cool(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _warm_cool(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate
-    refuse_unless(arguments.decay_every != 0, "decay_every must not be 0", where)
+    kit.refuse_unless(arguments.decay_every != 0, "decay_every must not be 0", where)
     peak, warmup, cool, base = (
         arguments.lr,
         arguments.warmup,
@@ -209,14 +185,16 @@ def _warm_cool(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...
         (lambda: peak * N / warmup, _from(warmup)),
         # floor(begin) + 1: the test of upstream is n > T - cooldown.
         (lambda: decay_after(N - warmup), _from(sp.floor(begin) + 1)),
-        (lambda: decay_after(begin) * (1 - quotient(N - begin, cool)), None),
+        (lambda: decay_after(begin) * (1 - kit.quotient(N - begin, cool)), None),
     )
 
 
-def _tri_stage(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _tri_stage(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate
     peak, warmup, decay = arguments.lr, arguments.warmup_steps, arguments.decay_steps
-    refuse_unless(warmup != 0 and decay != 0, "warmup_steps and decay_steps must not be 0", where)
+    kit.refuse_unless(
+        warmup != 0 and decay != 0, "warmup_steps and decay_steps must not be 0", where
+    )
     begin, first = warmup + arguments.hold_steps, arguments.init_lr_scale * peak
     return (
         (lambda: along_line(first, peak, N / warmup), _from(warmup)),
@@ -225,7 +203,7 @@ def _tri_stage(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...
     )
 
 
-def _interval(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _interval(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del where
     stages: list[Stage] = []
     call, current = 0, rate
@@ -238,7 +216,7 @@ def _interval(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]
     return *stages, (_value(current), None)
 
 
-def _table(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _table(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     """The values of ``torch.linspace`` in binary32, one for an epoch."""
     del rate
     count, first, last = (
@@ -246,7 +224,7 @@ def _table(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
         float(arguments.initial_value),
         float(arguments.final_value),
     )
-    refuse_unless(count >= 0, f"epoch_count must not be negative, got {count}", where)
+    kit.refuse_unless(count >= 0, f"epoch_count must not be negative, got {count}", where)
     first, last = _single(first), _single(last)
     step = _single(_single(last - first) / (count - 1)) if count > 1 else 0.0
     # torch.linspace fills from both ends: the first half as start + step·i, the second as end -
@@ -274,90 +252,111 @@ def _single(value: float) -> float:
     return single
 
 
-def _steps(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _steps(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate
     first, half = arguments.initial_value, arguments.half_life
     if half:
         is_one = not arguments.decay_factor and not arguments.decay_drop
         message = "half_life must not be given with decay_factor and decay_drop"
-        refuse_unless(is_one, message, where)
+        kit.refuse_unless(is_one, message, where)
         # half_life sets decay_drop to 1, so floor() has a whole argument and drops out.
         return ((lambda: first * sp.Integer(2) ** (-(N + 1) / half), None),)
     factor, drop = arguments.decay_factor or sp.S.Half, arguments.decay_drop or sp.Integer(2)
     return ((lambda: first * factor ** sp.floor((N + 1) / drop), None),)
 
 
-def _keys(**keys: Any) -> Keys:
-    return Keys(**{"class": irrelevant()}, **keys)
+def _keys(**keys: Any) -> kit.Keys:
+    return kit.Keys(**{"class": kit.irrelevant()}, **keys)
 
 
-_NOAM = {"lr_initial": number(), "n_warmup_steps": number()}
-CLASSES: Mapping[str, tuple[StageFunction, Keys]] = {
-    "NoamScheduler": (_noam, _keys(**_NOAM, model_size=number(None))),
+_NOAM = {"lr_initial": kit.number(), "n_warmup_steps": kit.number()}
+CLASSES: Mapping[str, tuple[StageFunction, kit.Keys]] = {
+    "NoamScheduler": (_noam, _keys(**_NOAM, model_size=kit.number(None))),
     "NoamIntervalScheduler": (
         _noam_interval,
-        _keys(**_NOAM, anneal_steps=numbers(), anneal_rates=numbers(), model_size=number(None)),
+        _keys(
+            **_NOAM,
+            anneal_steps=kit.numbers(),
+            anneal_rates=kit.numbers(),
+            model_size=kit.number(None),
+        ),
     ),
-    "LinearNoamScheduler": (_linear_noam, _keys(**_NOAM, n_keep_steps=number())),
+    "LinearNoamScheduler": (_linear_noam, _keys(**_NOAM, n_keep_steps=kit.number())),
     "LinearWarmupScheduler": (
         _linear_warmup,
-        _keys(initial_value=number(), num_warmup_steps=number(), num_training_steps=number()),
+        _keys(
+            initial_value=kit.number(),
+            num_warmup_steps=kit.number(),
+            num_training_steps=kit.number(),
+        ),
     ),
-    "InverseSquareRootScheduler": (_inverse_root, _keys(warmup_steps=number())),
+    "InverseSquareRootScheduler": (_inverse_root, _keys(warmup_steps=kit.number())),
     "CyclicCosineScheduler": (
         _cyclic_cosine,
-        _keys(n_warmup_steps=number(), lr_initial=number(None), total_steps=number(100_000)),
+        _keys(
+            n_warmup_steps=kit.number(),
+            lr_initial=kit.number(None),
+            total_steps=kit.number(100_000),
+        ),
     ),
     "CyclicLRScheduler": (
         _cyclic,
         _keys(
-            base_lr=number(0.001),
-            max_lr=number(0.006),
-            step_size=number(2000),
-            mode=text("triangular"),
-            gamma=number(1),
-            scale_mode=irrelevant(),
+            base_lr=kit.number(0.001),
+            max_lr=kit.number(0.006),
+            step_size=kit.number(2000),
+            mode=kit.text("triangular"),
+            gamma=kit.number(1),
+            scale_mode=kit.irrelevant(),
         ),
     ),
     "WarmAndExpDecayLRSchedule": (
         _exponential,
-        _keys(lr=number(), n_warmup_steps=number(), total_steps=number(), decay_factor=number(0.1)),
+        _keys(
+            lr=kit.number(),
+            n_warmup_steps=kit.number(),
+            total_steps=kit.number(),
+            decay_factor=kit.number(0.1),
+        ),
     ),
     "WarmCoolDecayLRSchedule": (
         _warm_cool,
         _keys(
-            lr=number(),
-            warmup=number(),
-            cooldown=number(),
-            total_steps=number(),
-            decay_factor=number(0.75),
-            decay_every=number(100_000),
+            lr=kit.number(),
+            warmup=kit.number(),
+            cooldown=kit.number(),
+            total_steps=kit.number(),
+            decay_factor=kit.number(0.75),
+            decay_every=kit.number(100_000),
         ),
     ),
     "TriStageLRSchedule": (
         _tri_stage,
         _keys(
-            lr=number(),
-            warmup_steps=number(),
-            hold_steps=number(),
-            decay_steps=number(),
-            total_steps=number(),
-            init_lr_scale=number(0.01),
-            final_lr_scale=number(0.05),
+            lr=kit.number(),
+            warmup_steps=kit.number(),
+            hold_steps=kit.number(),
+            decay_steps=kit.number(),
+            total_steps=kit.number(),
+            init_lr_scale=kit.number(0.01),
+            final_lr_scale=kit.number(0.05),
         ),
     ),
-    "IntervalScheduler": (_interval, _keys(intervals=sections(Keys(steps=number(), lr=number())))),
+    "IntervalScheduler": (
+        _interval,
+        _keys(intervals=kit.sections(kit.Keys(steps=kit.number(), lr=kit.number()))),
+    ),
     "LinearScheduler": (
         _table,
-        _keys(initial_value=number(), final_value=number(), epoch_count=integer()),
+        _keys(initial_value=kit.number(), final_value=kit.number(), epoch_count=kit.integer()),
     ),
     "StepScheduler": (
         _steps,
         _keys(
-            initial_value=number(),
-            decay_factor=number(None),
-            decay_drop=number(None),
-            half_life=number(None),
+            initial_value=kit.number(),
+            decay_factor=kit.number(None),
+            decay_drop=kit.number(None),
+            half_life=kit.number(None),
         ),
     ),
 }
@@ -371,65 +370,65 @@ def _is(*names: str) -> Callable[[str], bool]:
 
 
 DEFECTS = {
-    "rate-of-update-0": Defect(
+    "rate-of-update-0": kit.Defect(
         "update 0 has the rate of the optimizer: a scheduler is called after an update or an epoch",
         f"{_FILE}:502",
         _is(*CLASSES),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "group-rates-lost": Defect(
+    "group-rates-lost": kit.Defect(
         "a scheduler writes the same rate to all groups, which lose theirs from update 1 on",
         f"{_FILE}:510",
     ),
-    "cosine-without-warmup": Defect(
+    "cosine-without-warmup": kit.Defect(
         "CyclicCosineScheduler has no warmup: its top is shifted to it, and its period is twice "
         "total_steps",
         f"{_FILE}:790",
         _is("CyclicCosineScheduler"),
         classes=("CyclicCosineScheduler",),
     ),
-    "late-by-one": Defect(
+    "late-by-one": kit.Defect(
         "WarmAndExpDecayLRSchedule counts calls from 0: update 1 has the rate 0",
         f"{_FILE}:98",
         _is("WarmAndExpDecayLRSchedule"),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("WarmAndExpDecayLRSchedule",),
     ),
-    "cooldown-jumps": Defect(
+    "cooldown-jumps": kit.Defect(
         "the cooldown begins at another rate than the decay before it ends with, because the one "
         "counts from 0 and the other from the warmup, and is negative after the run",
         f"{_FILE}:1330",
         _is("WarmCoolDecayLRSchedule"),
         classes=("WarmCoolDecayLRSchedule",),
     ),
-    "no-floor": Defect(
+    "no-floor": kit.Defect(
         "the decay of TriStageLRSchedule has no floor",
         f"{_FILE}:1540",
         _is("TriStageLRSchedule"),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("TriStageLRSchedule",),
     ),
-    "rate-of-the-optimizer-ignored": Defect(
+    "rate-of-the-optimizer-ignored": kit.Defect(
         "InverseSquareRootScheduler does not depend on the rate of the optimizer",
         f"{_FILE}:1250",
         _is("InverseSquareRootScheduler"),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("InverseSquareRootScheduler",),
     ),
 }
 
 
-def _rate(name: str, arguments: Section, rate: sp.Expr, where: str) -> Schedule:
+def _rate(name: str, arguments: kit.Section, rate: sp.Expr, where: str) -> Schedule:
     stages, keys = CLASSES[name]
     values = keys.read(arguments)
-    return by_intervals(name, (lambda: rate, 1), *stages(values, rate, where))
+    return kit.by_intervals(name, (lambda: rate, 1), *stages(values, rate, where))
 
 
-def _class_rate(context: Context, optimizer: Values, annealing: Values) -> Schedule:
+def _class_rate(context: kit.Context, optimizer: kit.Values, annealing: kit.Values) -> Schedule:
     name = context.path[-1]
     path = annealing.origin.text("class", name)
     message = f"the config must ask for {name!r}, got {path!r:.80}"
-    refuse_unless(path in (name, f"{PACKAGE}.{name}"), message, context.where)
+    kit.refuse_unless(path in (name, f"{PACKAGE}.{name}"), message, context.where)
     rates, rate = context.facts.get("group_lrs"), optimizer.lr
     if rates is not None:
         # update 0 has the rate of the group before the first call makes all groups equal.
@@ -454,7 +453,7 @@ def _resolve_references(value: Any, content: Mapping[str, Any], depth: int = 0) 
     if isinstance(value, list):
         return [_resolve_references(item, content, depth) for item in value]
     # Depth 20: a !ref may refer to a !ref; a cycle of them stays open instead of not ending.
-    if not isinstance(value, Unresolved) or not value.text.startswith("!ref ") or depth > 20:
+    if not isinstance(value, kit.Unresolved) or not value.text.startswith("!ref ") or depth > 20:
         return value
     formula = value.text.removeprefix("!ref ").strip()
     whole = _NAME.fullmatch(formula)
@@ -488,23 +487,23 @@ def _evaluate_arithmetic(node: ast.expr) -> Any:
     raise ValueError("not arithmetic")
 
 
-def _calls(document: Document, package: str) -> dict[str, ConfigCall]:
+def _calls(document: kit.Document, package: str) -> dict[str, kit.ConfigCall]:
     return {
         str(key): value
         for key, value in document.content.items()
-        if isinstance(value, ConfigCall) and value.name.startswith(package)
+        if isinstance(value, kit.ConfigCall) and value.name.startswith(package)
     }
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     return bool(_calls(document, PACKAGE))
 
 
-def _missing(document: Document, fact: str, hint: str) -> MissingFactsError:
+def _missing(document: kit.Document, fact: str, hint: str) -> MissingFactsError:
     return MissingFactsError(f"missing facts: {fact}", where=document.source, hint=hint)
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     document, facts = reading.document, reading.facts
     schedulers = _calls(document, PACKAGE)
     key = facts.framework_facts.get("scheduler_key")
@@ -517,14 +516,14 @@ def _read(reading: Reading) -> Recipe:
         raise document.error(f"there is no scheduler of {PACKAGE}", str(key))
     call = schedulers[key]
     name = call.name.rpartition(".")[2]
-    arguments = Section(document, _resolve_references(call.kwargs, document.content), str(key))
+    arguments = kit.Section(document, _resolve_references(call.kwargs, document.content), str(key))
     if name in OF_LOSS:
         raise arguments.error(f"{name} is a function of the loss")
     if name not in CLASSES:
         raise arguments.error(f"there is no scheduler {name!r:.60}")
     calls = _calls(document, "torch.optim.")
     optimizers = {
-        place: Section(document, _resolve_references(optimizer.kwargs, document.content), place)
+        place: kit.Section(document, _resolve_references(optimizer.kwargs, document.content), place)
         for place, optimizer in calls.items()
     }
     rates = {place: section.content.get("lr") for place, section in optimizers.items()}
@@ -539,11 +538,13 @@ def _read(reading: Reading) -> Recipe:
     with arguments.locate_errors():
         schedule = _rate(name, arguments, rate, document.source)
     if place:
-        group = class_optimizer(section, calls[place].name, defaults={"lr": rate}).group(schedule)
+        group = kit.class_optimizer(section, calls[place].name, defaults={"lr": rate}).group(
+            schedule
+        )
     # No optimizer in the file: its rate is a fact, its class is not known.
     else:
-        plan = plan_optimizer("optimizer", {}, None, document.source, by_name=False)
-        group = ParamGroup({"lr": schedule}, plan, Role.DEFAULT)
+        plan = kit.plan_optimizer("optimizer", {}, None, document.source, by_name=False)
+        group = kit.ParamGroup({"lr": schedule}, plan, kit.Role.DEFAULT)
     accumulation = document.content.get("grad_accumulation_factor")
     clock = EPOCHS if name in OF_EPOCHS else CLOCK
     return reading.recipe(
@@ -556,16 +557,16 @@ def _read(reading: Reading) -> Recipe:
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "speechbrain",
-    section_entries(
+    kit.section_entries(
         dict.fromkeys(CLASSES, _class_rate),
-        {"optimizer": Keys(lr=number()), "lr_annealing": ClassKeys()},
+        {"optimizer": kit.Keys(lr=kit.number()), "lr_annealing": kit.ClassKeys()},
     ),
     versions=("9c826ef3937b",),
     upstream=_FILE,
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
     facts=("scheduler_key",),
 )

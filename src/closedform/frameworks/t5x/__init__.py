@@ -12,58 +12,44 @@ import sympy as sp
 
 from closedform.errors import nearest
 from closedform.language import Schedule, floor_div, floor_mod
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, Syntax
-from closedform.recipes.documents.gin_text import INCLUDES
-from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
-from closedform.recipes.entries import Context
-from closedform.recipes.forms import Config, CurveName, Optimizer, WarmupDecayForm, Writer, native
-from closedform.recipes.forms import whole as whole_number
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import by_intervals
-from closedform.recipes.keys import Keys, Values, number, section_entries, text
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section, whole
+from closedform.recipes import kit
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 NAME = "create_learning_rate_scheduler"
-SCHEDULER = Keys(
-    factors=text("constant * linear_warmup * rsqrt_decay"),
-    base_learning_rate=number(0.5),
-    warmup_steps=number(1000),
-    decay_factor=number(0.5),
-    steps_per_decay=number(20_000),
-    steps_per_cycle=number(100_000),
-    step_offset=number(0),
-    min_learning_rate=number(1e-8),
+SCHEDULER = kit.Keys(
+    factors=kit.text("constant * linear_warmup * rsqrt_decay"),
+    base_learning_rate=kit.number(0.5),
+    warmup_steps=kit.number(1000),
+    decay_factor=kit.number(0.5),
+    steps_per_decay=kit.number(20_000),
+    steps_per_cycle=kit.number(100_000),
+    step_offset=kit.number(0),
+    min_learning_rate=kit.number(1e-8),
 )
 _TOTALS = ("TRAIN_STEPS", "train.total_steps", "train_script.train.total_steps")
 
 
-def _warmup(scheduler: Values, n: sp.Expr) -> sp.Expr:
+def _warmup(scheduler: kit.Values, n: sp.Expr) -> sp.Expr:
     return sp.Min(1, n / scheduler.warmup_steps)
 
 
-def _linear_decay(scheduler: Values, n: sp.Expr) -> sp.Expr:
+def _linear_decay(scheduler: kit.Values, n: sp.Expr) -> sp.Expr:
     warmup = scheduler.warmup_steps
     fall = 1 + scheduler.decay_factor * (warmup - n)
     return scheduler.base_learning_rate * sp.Min(n / warmup, fall)
 
 
-def _root(scheduler: Values, n: sp.Expr) -> sp.Expr:
+def _root(scheduler: kit.Values, n: sp.Expr) -> sp.Expr:
     return 1 / sp.sqrt(sp.Max(n, scheduler.warmup_steps))
 
 
-def _cosine(scheduler: Values, n: sp.Expr) -> sp.Expr:
+def _cosine(scheduler: kit.Values, n: sp.Expr) -> sp.Expr:
     steps = sp.Max(0, n - scheduler.warmup_steps)
     part = floor_mod(steps, scheduler.steps_per_cycle) / scheduler.steps_per_cycle
     return (1 + sp.cos(sp.pi * part)) / 2
 
 
-_FACTORS: Mapping[str, Callable[[Values, sp.Expr], sp.Expr]] = {
+_FACTORS: Mapping[str, Callable[[kit.Values, sp.Expr], sp.Expr]] = {
     "constant": lambda scheduler, n: scheduler.base_learning_rate,
     "linear_warmup": _warmup,
     "linear_decay": _linear_decay,
@@ -78,32 +64,32 @@ _FACTORS: Mapping[str, Callable[[Values, sp.Expr], sp.Expr]] = {
 }
 
 DEFECTS = {
-    "least-rate": Defect(
+    "least-rate": kit.Defect(
         "the rate is at least min_learning_rate, 1e-8 by default, in the warmup as well",
         "t5x/utils.py:920",
         lambda scheduler: True,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "ignored-warmup": Defect(
+    "ignored-warmup": kit.Defect(
         "the factor constant has no warmup: warmup_steps has no effect",
         "t5x/utils.py:896",
         lambda scheduler: _names(scheduler) == ["constant"] and "warmup_steps" in scheduler,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "no-number": Defect(
+    "no-number": kit.Defect(
         "a warmup of 0 updates gives a value that is not a number",
         "t5x/utils.py:899",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
 
-def _names(scheduler: Values) -> list[str]:
+def _names(scheduler: kit.Values) -> list[str]:
     return [name.strip() for name in scheduler.factors.split("*")]
 
 
-def _rate(context: Context, scheduler: Values) -> Schedule:
+def _rate(context: kit.Context, scheduler: kit.Values) -> Schedule:
     names = _names(scheduler)
     for name in names:
         if name not in _FACTORS:
@@ -119,34 +105,36 @@ def _rate(context: Context, scheduler: Values) -> Schedule:
     n = CLOCK.count(context.numbers).n - offset
     n = sp.Max(0, n) if offset > 0 else n
     rate = sp.Mul(*(_FACTORS[name](scheduler, n) for name in names))
-    return by_intervals(NAME, (lambda: sp.Max(rate, scheduler.min_learning_rate), None))
+    return kit.by_intervals(NAME, (lambda: sp.Max(rate, scheduler.min_learning_rate), None))
 
 
-def _matches(document: Document) -> bool:
-    if document.syntax is not Syntax.GIN:
+def _matches(document: kit.Document) -> bool:
+    if document.syntax is not kit.Syntax.GIN:
         return False
     content = document.content
-    files = [str(file) for file in content.get(INCLUDES, [])]
+    files = [str(file) for file in content.get(kit.gin_text.INCLUDES, [])]
     is_bound = any(f"{NAME}." in key or key.startswith("trainer.Trainer.") for key in content)
     return is_bound or any(file.startswith("t5x/") for file in files)
 
 
-def _read(reading: Reading) -> Recipe:
-    config = whole(reading.document)
+def _read(reading: kit.Reading) -> kit.Recipe:
+    config = kit.document_section(reading.document)
     _check_function(config)
     bindings = _bindings(config)
     scheduler = SCHEDULER.read(bindings)
-    if INCLUDES in config and not {"factors", "base_learning_rate"} <= set(bindings.content):
+    if kit.gin_text.INCLUDES in config and not {"factors", "base_learning_rate"} <= set(
+        bindings.content
+    ):
         raise config.error(
             f"the rate is bound in an included file: {NAME} needs factors and base_learning_rate",
-            hint=f"merge {', '.join(str(file) for file in config.value(INCLUDES))} into the file",
+            hint=f"merge {', '.join(map(str, config.value(kit.gin_text.INCLUDES)))} into the file",
         )
     if not bindings.content:
         raise config.error(f"{NAME} has no bindings", hint="give the file that binds them")
     with bindings.locate_errors():
         rate = _rate(reading.context, scheduler)
     return reading.recipe(
-        [ParamGroup({"lr": rate}, _plan(config), Role.DEFAULT)],
+        [kit.ParamGroup({"lr": rate}, _plan(config), kit.Role.DEFAULT)],
         clock=CLOCK,
         horizon=_updates(reading, config),
         clipping=None,
@@ -155,11 +143,11 @@ def _read(reading: Reading) -> Recipe:
     )
 
 
-def _check_function(config: Section) -> None:
+def _check_function(config: kit.Section) -> None:
     """Refuses another function of the rate than T5X's own."""
     for key, value in config.content.items():
         if key.endswith("learning_rate_fn"):
-            name = value.name if isinstance(value, ConfigCall | Reference) else str(value)
+            name = value.name if isinstance(value, kit.ConfigCall | kit.Reference) else str(value)
             if name.rpartition(".")[2] != NAME:
                 raise config.error(f"the function of the rate must be {NAME}, got {name}", key)
         if key.startswith("optax.") and key.endswith(".learning_rate"):
@@ -170,42 +158,42 @@ def _check_function(config: Section) -> None:
             )
 
 
-def _bindings(config: Section) -> Section:
+def _bindings(config: kit.Section) -> kit.Section:
     """The parameters of the scheduler, from whichever module it is imported."""
     content: dict[str, Any] = {}
     for key, value in config.content.items():
         module, _, parameter = key.rpartition(".")
         if module.rpartition("/")[2].rpartition(".")[2] == NAME:
             content[parameter] = value
-    return Section(config.document, content, NAME)
+    return kit.Section(config.document, content, NAME)
 
 
-def _updates(reading: Reading, config: Section) -> int | None:
+def _updates(reading: kit.Reading, config: kit.Section) -> int | None:
     """The updates of the run, from the file or the facts; None if neither has them."""
     for key in _TOTALS:
-        if key in config and not isinstance(config.content[key], Unresolved):
+        if key in config and not isinstance(config.content[key], kit.Unresolved):
             return int(config.integer(key))
     return reading.facts.total_updates
 
 
-def _plan(config: Section) -> OptimizerPlan:
+def _plan(config: kit.Section) -> kit.OptimizerPlan:
     """The optimizer, which most files leave to the model that they include."""
     value = config.content.get("OPTIMIZER", config.content.get("train_script.optimizer_def"))
-    name = value.name if isinstance(value, ConfigCall | Reference) else ""
+    name = value.name if isinstance(value, kit.ConfigCall | kit.Reference) else ""
     classes = sorted({key.rpartition(".")[0] for key in config.content if ".Adafactor." in key})
     name = name or (classes[0] if classes else "of an included file")
-    return plan_optimizer(name.rpartition(".")[2], {}, where=config.document.place("OPTIMIZER"))
+    return kit.plan_optimizer(name.rpartition(".")[2], {}, where=config.document.place("OPTIMIZER"))
 
 
 def _configs(
-    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
-) -> Iterator[Config]:
+    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     del optimizer, facts
     for values in _products(form):
         yield {
             "TRAIN_STEPS": form.total,
             **{
-                f"utils.{NAME}.{key}": native(value)
+                f"utils.{NAME}.{key}": kit.native(value)
                 for key, value in values.items()
                 if key != "factors"
             },
@@ -213,20 +201,20 @@ def _configs(
         }
 
 
-def _products(form: WarmupDecayForm) -> Iterator[dict[str, Any]]:
-    warmup = max(1, whole_number(form.warmup()))
+def _products(form: kit.WarmupDecayForm) -> Iterator[dict[str, Any]]:
+    warmup = max(1, kit.nearest_integer(form.warmup()))
     least = {"min_learning_rate": form.after or sp.Rational(1, 10**8)}
     match form.curve:
-        case CurveName.CONSTANT if form.rise is None:
+        case kit.CurveName.CONSTANT if form.rise is None:
             yield {"factors": "constant", "base_learning_rate": form.peak, **least}
-        case CurveName.CONSTANT:
+        case kit.CurveName.CONSTANT:
             yield {
                 "factors": "constant * linear_warmup",
                 "base_learning_rate": form.peak,
                 "warmup_steps": warmup,
                 "min_learning_rate": form.at() or sp.Rational(1, 10**8),
             }
-        case CurveName.INVERSE_ROOT if form.begin == 0:
+        case kit.CurveName.INVERSE_ROOT if form.begin == 0:
             base = form.peak * sp.sqrt(form.end)
             length = form.end
             if form.rise is None:
@@ -241,7 +229,7 @@ def _products(form: WarmupDecayForm) -> Iterator[dict[str, Any]]:
                         "warmup_steps": steps,
                         **least,
                     }
-        case CurveName.LINEAR if form.rise is not None and form.peak != 0:
+        case kit.CurveName.LINEAR if form.rise is not None and form.peak != 0:
             share = (form.peak - form.low) / (form.end - form.begin) / form.peak
             yield {
                 "factors": "linear_decay",
@@ -254,13 +242,13 @@ def _products(form: WarmupDecayForm) -> Iterator[dict[str, Any]]:
             return
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "t5x",
-    section_entries({NAME: _rate}, {"": SCHEDULER}),
+    kit.section_entries({NAME: _rate}, {"": SCHEDULER}),
     versions=("cc342d419ec3",),
     upstream="t5x/utils.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
-    writer=Writer(".gin", _configs, {}, ()),
+    reader=kit.Reader(_read, _matches),
+    writer=kit.Writer(".gin", _configs, {}, ()),
 )

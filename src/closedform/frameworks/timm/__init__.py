@@ -2,18 +2,16 @@
 
 from closedform.frameworks.timm.arguments import DEFECTS, matches, read
 from closedform.frameworks.timm.schedules import SCHEDULES
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.framework import Framework
-from closedform.recipes.reader import Reader
+from closedform.recipes import kit
 
 __all__ = ["FRAMEWORK"]
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "timm",
     SCHEDULES,
     versions=("1.0.31",),
     upstream="timm/scheduler/*.py, train.py",
-    clock=Clock(Unit.UPDATE),
+    clock=kit.Clock(kit.Unit.UPDATE),
     defects=DEFECTS,
-    reader=Reader(read, matches),
+    reader=kit.Reader(read, matches),
 )

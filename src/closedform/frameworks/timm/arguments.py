@@ -16,25 +16,7 @@ import sympy as sp
 
 from closedform.frameworks.timm.schedules import SCHEDULES
 from closedform.language import Schedule, exact_number, t
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, Syntax
-from closedform.recipes.entries import Context, build_schedule
-from closedform.recipes.keys import (
-    OpenKeys,
-    Values,
-    anything,
-    choice,
-    flag,
-    integer,
-    irrelevant,
-    number,
-    numbers,
-    text,
-)
-from closedform.recipes.reader import Reading
-from closedform.recipes.recipe import Clipping, ClippingKind, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
+from closedform.recipes import kit
 from closedform.schedules import constant
 
 CLASSES: Mapping[str, str] = {
@@ -50,70 +32,70 @@ CLASSES: Mapping[str, str] = {
 }
 """The scheduler class of each value of ``sched``, as ``create_scheduler_v2`` chooses it."""
 
-ARGUMENTS = OpenKeys(
-    batch_size=integer(128),
-    bn_momentum=irrelevant(),
-    clip_grad=number(None),
-    clip_mode=choice("norm", "value", "agc", default="norm"),
-    cooldown_epochs=integer(0),
-    decay_epochs=number(None),
-    decay_milestones=numbers((90, 180, 270)),
-    decay_rate=number(0.1),
-    epochs=integer(300),
-    grad_accum_steps=integer(1),
-    layer_decay=number(None),
-    layer_decay_min_scale=number(0),
-    layer_decay_no_opt_scale=number(None),
-    lr=number(None),
-    lr_base=number(0.1),
-    lr_base_scale=text(""),
-    lr_base_size=integer(256),
-    lr_cycle_decay=number(0.5),
-    lr_cycle_limit=integer(1),
-    lr_cycle_mul=number(1),
-    lr_decay_fn=text(None),
-    lr_k_decay=number(1),
-    lr_noise=numbers(None),
-    lr_noise_pct=number(0.67),
-    lr_noise_std=number(1),
-    lr_stable_timescale=number(None),
-    min_lr=number(0),
-    model_ema_decay=irrelevant(),
-    model_ema_warmup=irrelevant(),
-    momentum=number(0.9),
-    no_resume_opt=irrelevant(),
-    opt=text("sgd"),
-    opt_betas=numbers(None),
-    opt_eps=number(None),
-    opt_kwargs=anything(),
-    patience_epochs=integer(10),
-    sched=choice(*CLASSES, "none", default="cosine"),
-    sched_on_updates=flag(False),
-    seed=integer(42),
-    train_size_schedule=irrelevant(),
-    train_size_schedule_spread=irrelevant(),
-    warmup_epochs=integer(5),
-    warmup_lr=number(1e-5),
-    warmup_prefix=flag(False),
-    weight_decay=number(2e-5),
+ARGUMENTS = kit.OpenKeys(
+    batch_size=kit.integer(128),
+    bn_momentum=kit.irrelevant(),
+    clip_grad=kit.number(None),
+    clip_mode=kit.choice("norm", "value", "agc", default="norm"),
+    cooldown_epochs=kit.integer(0),
+    decay_epochs=kit.number(None),
+    decay_milestones=kit.numbers((90, 180, 270)),
+    decay_rate=kit.number(0.1),
+    epochs=kit.integer(300),
+    grad_accum_steps=kit.integer(1),
+    layer_decay=kit.number(None),
+    layer_decay_min_scale=kit.number(0),
+    layer_decay_no_opt_scale=kit.number(None),
+    lr=kit.number(None),
+    lr_base=kit.number(0.1),
+    lr_base_scale=kit.text(""),
+    lr_base_size=kit.integer(256),
+    lr_cycle_decay=kit.number(0.5),
+    lr_cycle_limit=kit.integer(1),
+    lr_cycle_mul=kit.number(1),
+    lr_decay_fn=kit.text(None),
+    lr_k_decay=kit.number(1),
+    lr_noise=kit.numbers(None),
+    lr_noise_pct=kit.number(0.67),
+    lr_noise_std=kit.number(1),
+    lr_stable_timescale=kit.number(None),
+    min_lr=kit.number(0),
+    model_ema_decay=kit.irrelevant(),
+    model_ema_warmup=kit.irrelevant(),
+    momentum=kit.number(0.9),
+    no_resume_opt=kit.irrelevant(),
+    opt=kit.text("sgd"),
+    opt_betas=kit.numbers(None),
+    opt_eps=kit.number(None),
+    opt_kwargs=kit.anything(),
+    patience_epochs=kit.integer(10),
+    sched=kit.choice(*CLASSES, "none", default="cosine"),
+    sched_on_updates=kit.flag(False),
+    seed=kit.integer(42),
+    train_size_schedule=kit.irrelevant(),
+    train_size_schedule_spread=kit.irrelevant(),
+    warmup_epochs=kit.integer(5),
+    warmup_lr=kit.number(1e-5),
+    warmup_prefix=kit.flag(False),
+    weight_decay=kit.number(2e-5),
 )
 _SHORT = {"b": "batch_size", "dr": "decay_rate"}
 """Flags of the command line, and the arguments that they are."""
 
 
-def _ends_high(arguments: Values) -> bool:
+def _ends_high(arguments: kit.Values) -> bool:
     is_decay = arguments.sched in ("cosine", "poly", "tanh", "wsd", "rsqrt")
     return is_decay and not arguments.sched_on_updates and arguments.cooldown_epochs == 0
 
 
 DEFECTS = {
-    "milestone-early": Defect(
+    "milestone-early": kit.Defect(
         "a milestone applies one step before it, where decay_t of StepLRScheduler is exact",
         "timm/scheduler/multistep_lr.py:65",
         lambda arguments: arguments.sched == "multistep",
         classes=("MultiStepLRScheduler",),
     ),
-    "warmup-cuts-the-curve": Defect(
+    "warmup-cuts-the-curve": kit.Defect(
         "without warmup_prefix the warmup stands in place of the beginning of the curve, which "
         "goes on below the peak",
         "timm/scheduler/cosine_lr.py:117",
@@ -122,17 +104,17 @@ DEFECTS = {
             and arguments.warmup_epochs > 0
             and not arguments.warmup_prefix
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("CosineLRScheduler", "TanhLRScheduler", "PolyLRScheduler"),
     ),
-    "end-not-reached": Defect(
+    "end-not-reached": kit.Defect(
         "the minimum comes after the last epoch: without cooldown_epochs no update has it",
         "timm/scheduler/wsd_lr.py:29",
         _ends_high,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "base-scale-without-effect": Defect(
+    "base-scale-without-effect": kit.Defect(
         "an lr_base_scale other than sqrt is linear",
         "train.py:843",
         lambda arguments: (
@@ -140,12 +122,12 @@ DEFECTS = {
         ),
         classes=(),
     ),
-    "layers-of-the-model": Defect(
+    "layers-of-the-model": kit.Defect(
         "the rates of the layers below the head are a power of layer_decay as large, by the depth "
         "of the model",
         "timm/scheduler/scheduler.py:107",
         lambda arguments: arguments.layer_decay is not None,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }
@@ -166,7 +148,7 @@ class TimmScheduler:
     length: int
 
 
-def _plan(arguments: Values, per_epoch: int) -> TimmScheduler:
+def _plan(arguments: kit.Values, per_epoch: int) -> TimmScheduler:
     """The scheduler of ``create_scheduler_v2``, all lengths times the updates of an epoch."""
     kind, warmup = arguments.sched, arguments.warmup_epochs * per_epoch
     total, cooldown = arguments.epochs * per_epoch, arguments.cooldown_epochs * per_epoch
@@ -225,13 +207,15 @@ def _plan(arguments: Values, per_epoch: int) -> TimmScheduler:
     return TimmScheduler(CLASSES.get(kind, kind), keywords, int(length) // per_epoch * per_epoch)
 
 
-def _rate(context: Context, arguments: Values, plan: TimmScheduler, base: sp.Expr) -> Schedule:
+def _rate(
+    context: kit.Context, arguments: kit.Values, plan: TimmScheduler, base: sp.Expr
+) -> Schedule:
     if arguments.sched == "none":
         return constant(base)
     if arguments.sched == "plateau":
         raise arguments.error("plateau waits for the metric of an epoch", "sched", "give another")
     entries = replace(context, entries=SCHEDULES, base=base, bases=(base,))
-    schedule = build_schedule(plan.name, plan.keywords, entries)
+    schedule = kit.build_schedule(plan.name, plan.keywords, entries)
     first = arguments.warmup_lr if arguments.warmup_epochs else base
     if schedule.exact(0) == first:
         return schedule
@@ -239,7 +223,7 @@ def _rate(context: Context, arguments: Values, plan: TimmScheduler, base: sp.Exp
     return Schedule(sp.Piecewise((first, t < 1), (schedule.bound, True)), name=schedule.name)
 
 
-def _base(context: Context, arguments: Values) -> sp.Expr:
+def _base(context: kit.Context, arguments: kit.Values) -> sp.Expr:
     """The rate, or that of the batch size where ``lr`` is not given or 0."""
     if arguments.lr:
         return arguments.lr
@@ -251,9 +235,9 @@ def _base(context: Context, arguments: Values) -> sp.Expr:
     return arguments.lr_base * (sp.sqrt(ratio) if scale == "sqrt" else ratio)
 
 
-def _arguments_by_name(document: Document) -> dict[str, Any]:
+def _arguments_by_name(document: kit.Document) -> dict[str, Any]:
     """The arguments by their names, of flags as well."""
-    if document.syntax is not Syntax.ARGUMENTS:
+    if document.syntax is not kit.Syntax.ARGUMENTS:
         return document.content
     flags = {str(key).replace("-", "_"): value for key, value in document.content.items()}
     return {_SHORT.get(key, key): value for key, value in flags.items()}
@@ -262,13 +246,13 @@ def _arguments_by_name(document: Document) -> dict[str, Any]:
 _TYPICAL = {"decay_epochs", "decay_rate", "epochs", "lr_base", "opt", "warmup_epochs", "warmup_lr"}
 
 
-def matches(document: Document) -> bool:
+def matches(document: kit.Document) -> bool:
     """Returns whether a config has arguments of ``train.py``."""
     names = set(_arguments_by_name(document))
     return "sched" in names and len(names & _TYPICAL) > 1
 
 
-def _optimizer(arguments: Values) -> dict[str, Any]:
+def _optimizer(arguments: kit.Values) -> dict[str, Any]:
     name = arguments.opt.lower()
     arguments_of_rule: dict[str, Any] = {}
     if name in ("sgd", "nesterov", "momentum"):
@@ -283,7 +267,7 @@ def _optimizer(arguments: Values) -> dict[str, Any]:
 _RULES = {"sgd": "sgd", "nesterov": "sgd", "momentum": "sgd", "adam": "adam", "adamw": "adamw"}
 
 
-def read(reading: Reading) -> Recipe:
+def read(reading: kit.Reading) -> kit.Recipe:
     """Returns the recipe of the arguments.
 
     Raises:
@@ -302,19 +286,21 @@ def read(reading: Reading) -> Recipe:
         rate = _rate(context, arguments, plan, exact_number(_base(context, arguments)))
     name = arguments.opt.lower()
     rule = None if arguments.opt_kwargs else _RULES.get(name)
-    optimizer = plan_optimizer(
+    optimizer = kit.plan_optimizer(
         arguments.opt, _optimizer(arguments), rule, document.place("opt"), by_name=False
     )
     schedules = {"lr": rate, "weight_decay": constant(arguments.weight_decay)}
-    group = ParamGroup(schedules, optimizer, Role.DEFAULT)
-    kinds = {"norm": ClippingKind.NORM, "value": ClippingKind.VALUE}
+    group = kit.ParamGroup(schedules, optimizer, kit.Role.DEFAULT)
+    kinds = {"norm": kit.ClippingKind.NORM, "value": kit.ClippingKind.VALUE}
     is_clipped = arguments.clip_grad is not None and arguments.clip_mode in kinds
-    on_epochs = Clock(Unit.EPOCH, is_stepped=True)
+    on_epochs = kit.Clock(kit.Unit.EPOCH, is_stepped=True)
     return reading.recipe(
         [group, *([group.without_decay()] if arguments.weight_decay else [])],
-        clock=Clock(Unit.UPDATE) if arguments.sched_on_updates else on_epochs,
+        clock=kit.Clock(kit.Unit.UPDATE) if arguments.sched_on_updates else on_epochs,
         horizon=plan.length,
-        clipping=Clipping(arguments.clip_grad, kinds[arguments.clip_mode]) if is_clipped else None,
+        clipping=kit.Clipping(arguments.clip_grad, kinds[arguments.clip_mode])
+        if is_clipped
+        else None,
         accumulation=max(1, arguments.grad_accum_steps),
         values=(arguments,),
         derived={"weight_decay": arguments.weight_decay},

@@ -15,18 +15,7 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, floor_mod, t
-from closedform.recipes import checks
-from closedform.recipes.cycles import cycles
-from closedform.recipes.entries import (
-    REQUIRED,
-    Arguments,
-    Context,
-    Parameter,
-    ScheduleBuilder,
-    ScheduleEntry,
-)
-from closedform.recipes.group_values import base_value
-from closedform.recipes.plateau import metric_entry, timm_plateau
+from closedform.recipes import kit
 from closedform.schedules import multi_step, step_decay
 from closedform.schedules.plateau import MODES
 
@@ -106,18 +95,18 @@ def noisy(value: sp.Expr, amount: sp.Expr, steps: tuple[int, int | None]) -> sp.
     return sp.Piecewise(*branches, (noisy_value, t < stop), (value, True))
 
 
-Fall = Callable[[Arguments, sp.Expr], sp.Expr]
+Fall = Callable[[kit.Arguments, sp.Expr], sp.Expr]
 
 
-def _build_cycles(fall: Fall) -> ScheduleBuilder:
+def _build_cycles(fall: Fall) -> kit.ScheduleBuilder:
     """Cycles from a peak that decays to ``lr_min``, which is constant after the last one."""
 
-    def build(arguments: Arguments, context: Context) -> Schedule:
-        base, low, limit = base_value(context), arguments["lr_min"], arguments["cycle_limit"]
+    def build(arguments: kit.Arguments, context: kit.Context) -> Schedule:
+        base, low, limit = kit.base_value(context), arguments["lr_min"], arguments["cycle_limit"]
         growth, decay = arguments["cycle_mul"], arguments["cycle_decay"]
         if limit == 0:
             return _with_warmup(Schedule(low, name="timm"), base, arguments, context)
-        place = cycles(arguments["t_initial"], growth, decay, limit, context.where)
+        place = kit.cycles(arguments["t_initial"], growth, decay, limit, context.where)
         curve = low + (base * place.decay - low) * fall(arguments, place.progress)
         expr = sp.Piecewise((curve, t < place.end), (low, True))
         schedule = Schedule(expr, name="timm", length=sp.ceiling(place.end))
@@ -129,18 +118,18 @@ def _build_cycles(fall: Fall) -> ScheduleBuilder:
     return build
 
 
-def _cosine(arguments: Arguments, progress: sp.Expr) -> sp.Expr:
+def _cosine(arguments: kit.Arguments, progress: sp.Expr) -> sp.Expr:
     k = arguments["k_decay"]
     return (1 + sp.cos(sp.pi * _power_of_progress(progress, k))) / 2
 
 
-def _tanh(arguments: Arguments, progress: sp.Expr) -> sp.Expr:
+def _tanh(arguments: kit.Arguments, progress: sp.Expr) -> sp.Expr:
     """(1 - tanh x)/2 is 1/(1 + exp 2x)."""
     x = arguments["lb"] * (1 - progress) + arguments["ub"] * progress
     return 1 / (1 + sp.exp(2 * x))
 
 
-def _polynomial(arguments: Arguments, progress: sp.Expr) -> sp.Expr:
+def _polynomial(arguments: kit.Arguments, progress: sp.Expr) -> sp.Expr:
     k = arguments["k_decay"]
     return (1 - _power_of_progress(progress, k)) ** arguments["power"]
 
@@ -150,24 +139,24 @@ def _power_of_progress(progress: sp.Expr, k: sp.Expr) -> sp.Expr:
     return progress if k == 1 else sp.Min(progress, 1) ** k
 
 
-def _steps(arguments: Arguments, context: Context) -> Schedule:
-    base = base_value(context)
+def _steps(arguments: kit.Arguments, context: kit.Context) -> Schedule:
+    base = kit.base_value(context)
     schedule = step_decay(base, arguments["decay_rate"], arguments["decay_t"])
     return _with_warmup(schedule, base, arguments, context)
 
 
-def _milestones(arguments: Arguments, context: Context) -> Schedule:
+def _milestones(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     """A milestone m applies at t = m - 1, as in timm."""
-    base = base_value(context)
+    base = kit.base_value(context)
     schedule = multi_step(
         base, arguments["decay_rate"], [mark - 1 for mark in arguments["decay_t"]]
     )
     return _with_warmup(schedule, base, arguments, context)
 
 
-def _wsd(arguments: Arguments, context: Context) -> Schedule:
+def _wsd(arguments: kit.Arguments, context: kit.Context) -> Schedule:
     """A flat or slowly falling stretch, whose last ``decay_t`` steps decay to ``lr_min``."""
-    base, low = base_value(context), arguments["lr_min"]
+    base, low = kit.base_value(context), arguments["lr_min"]
     length, decay, warmup = arguments["t_initial"], arguments["decay_t"], arguments["warmup_t"]
     if decay > length:
         raise DefinitionError(f"decay_t must be at most t_initial {length}, got {decay}")
@@ -187,7 +176,7 @@ def _wsd(arguments: Arguments, context: Context) -> Schedule:
     )
 
 
-def _stable(arguments: Arguments, context: Context) -> sp.Expr:
+def _stable(arguments: kit.Arguments, context: kit.Context) -> sp.Expr:
     if arguments["stable_fn"] == "constant":
         return sp.Integer(1)
     scale = arguments["stable_timescale"]
@@ -204,8 +193,8 @@ def _stable(arguments: Arguments, context: Context) -> sp.Expr:
 def _with_warmup(
     curve: Schedule,
     peak: sp.Expr,
-    arguments: Arguments,
-    context: Context,
+    arguments: kit.Arguments,
+    context: kit.Context,
     prefix: int | None = None,
 ) -> Schedule:
     """A line to ``peak`` before the curve, or, without ``warmup_prefix``, over its beginning."""
@@ -222,10 +211,10 @@ def _with_warmup(
     return Schedule(sp.Piecewise((rise, t < warmup), (later, True)), name=curve.name, length=length)
 
 
-def _for_group(build: ScheduleBuilder) -> ScheduleBuilder:
+def _for_group(build: kit.ScheduleBuilder) -> kit.ScheduleBuilder:
     """The builder, followed by noise and the group's ``lr_scale``."""
 
-    def build_grouped(arguments: Arguments, context: Context) -> Schedule:
+    def build_grouped(arguments: kit.Arguments, context: kit.Context) -> Schedule:
         schedule = build(arguments, context)
         if arguments["noise_range_t"] is not None:
             schedule = Schedule(
@@ -239,7 +228,7 @@ def _for_group(build: ScheduleBuilder) -> ScheduleBuilder:
     return build_grouped
 
 
-def _noisy(value: sp.Expr, arguments: Arguments, context: Context) -> sp.Expr:
+def _noisy(value: sp.Expr, arguments: kit.Arguments, context: kit.Context) -> sp.Expr:
     if context.as_implemented:
         raise DefinitionError(
             "noise has no value as implemented: timm draws it from torch's generator",
@@ -251,107 +240,109 @@ def _noisy(value: sp.Expr, arguments: Arguments, context: Context) -> sp.Expr:
 
 
 _WARMUP = (
-    Parameter("warmup_t", 0, checks.count(0)),
-    Parameter("warmup_lr_init", 0.0, checks.number),
+    kit.Parameter("warmup_t", 0, kit.checks.count(0)),
+    kit.Parameter("warmup_lr_init", 0.0, kit.checks.number),
 )
 _NOISE = (
-    Parameter("noise_range_t", None, noise_range),
-    Parameter("noise_type", "normal", checks.choice(*KINDS)),
-    Parameter("noise_pct", 0.67, checks.positive),
-    Parameter("noise_std", 1.0, checks.positive),
-    Parameter("noise_seed", None, checks.count(0)),
+    kit.Parameter("noise_range_t", None, noise_range),
+    kit.Parameter("noise_type", "normal", kit.checks.choice(*KINDS)),
+    kit.Parameter("noise_pct", 0.67, kit.checks.positive),
+    kit.Parameter("noise_std", 1.0, kit.checks.positive),
+    kit.Parameter("noise_seed", None, kit.checks.count(0)),
 )
-_REST = (Parameter("t_in_epochs", True, checks.flag), *_NOISE)
-_LOW = Parameter("lr_min", 0.0, checks.at_least(0))
-_LENGTH = Parameter("t_initial", REQUIRED, checks.count(1))
+_REST = (kit.Parameter("t_in_epochs", True, kit.checks.flag), *_NOISE)
+_LOW = kit.Parameter("lr_min", 0.0, kit.checks.at_least(0))
+_LENGTH = kit.Parameter("t_initial", kit.REQUIRED, kit.checks.count(1))
 _CYCLES = (
     _LOW,
-    Parameter("cycle_mul", 1.0, checks.at_least(1)),
-    Parameter("cycle_decay", 1.0, checks.number),
-    Parameter("cycle_limit", 1, checks.count(0)),
+    kit.Parameter("cycle_mul", 1.0, kit.checks.at_least(1)),
+    kit.Parameter("cycle_decay", 1.0, kit.checks.number),
+    kit.Parameter("cycle_limit", 1, kit.checks.count(0)),
     *_WARMUP,
-    Parameter("warmup_prefix", False, checks.flag),
+    kit.Parameter("warmup_prefix", False, kit.checks.flag),
     *_REST,
 )
 _DECAYS = (
-    Parameter("decay_rate", 1.0, checks.number),
+    kit.Parameter("decay_rate", 1.0, kit.checks.number),
     *_WARMUP,
-    Parameter("warmup_prefix", True, checks.flag),
+    kit.Parameter("warmup_prefix", True, kit.checks.flag),
     *_REST,
 )
-_K = Parameter("k_decay", 1.0, checks.steps)
+_K = kit.Parameter("k_decay", 1.0, kit.checks.steps)
 _ENTRIES = (
-    ScheduleEntry(
+    kit.ScheduleEntry(
         "CosineLRScheduler",
         ("cosine_k_decay", "warm_restarts"),
         (_LENGTH, *_CYCLES, _K),
         _build_cycles(_cosine),
     ),
-    ScheduleEntry(
+    kit.ScheduleEntry(
         "TanhLRScheduler",
         ("tanh_decay",),
         (
             _LENGTH,
-            Parameter("lb", -7.0, checks.number),
-            Parameter("ub", 3.0, checks.number),
+            kit.Parameter("lb", -7.0, kit.checks.number),
+            kit.Parameter("ub", 3.0, kit.checks.number),
             *_CYCLES,
         ),
         _build_cycles(_tanh),
     ),
-    ScheduleEntry(
+    kit.ScheduleEntry(
         "PolyLRScheduler",
         ("polynomial",),
-        (_LENGTH, Parameter("power", 0.5, checks.steps), *_CYCLES, _K),
+        (_LENGTH, kit.Parameter("power", 0.5, kit.checks.steps), *_CYCLES, _K),
         _build_cycles(_polynomial),
     ),
-    ScheduleEntry(
+    kit.ScheduleEntry(
         "StepLRScheduler",
         ("step_decay",),
-        (Parameter("decay_t", REQUIRED, checks.steps), *_DECAYS),
+        (kit.Parameter("decay_t", kit.REQUIRED, kit.checks.steps), *_DECAYS),
         _steps,
     ),
-    ScheduleEntry(
+    kit.ScheduleEntry(
         "MultiStepLRScheduler",
         ("multi_step",),
-        (Parameter("decay_t", REQUIRED, checks.milestones), *_DECAYS),
+        (kit.Parameter("decay_t", kit.REQUIRED, kit.checks.milestones), *_DECAYS),
         _milestones,
     ),
-    metric_entry(
+    kit.metric_entry(
         "PlateauLRScheduler",
         (
-            Parameter("decay_rate", 0.1, checks.in_range(0, 1)),
-            Parameter("patience_t", 10, checks.count(0)),
-            Parameter("threshold", 1e-4, checks.number),
-            Parameter("cooldown_t", 0, checks.count(0)),
+            kit.Parameter("decay_rate", 0.1, kit.checks.in_range(0, 1)),
+            kit.Parameter("patience_t", 10, kit.checks.count(0)),
+            kit.Parameter("threshold", 1e-4, kit.checks.number),
+            kit.Parameter("cooldown_t", 0, kit.checks.count(0)),
             *_WARMUP,
             _LOW,
-            Parameter("mode", "max", checks.choice(*MODES)),
+            kit.Parameter("mode", "max", kit.checks.choice(*MODES)),
             *_NOISE,
         ),
-        timm_plateau,
+        kit.timm_plateau,
     ),
-    ScheduleEntry(
+    kit.ScheduleEntry(
         "WSDLRScheduler",
         ("wsd",),
         (
             _LENGTH,
-            Parameter("decay_t", REQUIRED, checks.count(1)),
+            kit.Parameter("decay_t", kit.REQUIRED, kit.checks.count(1)),
             _LOW,
-            Parameter("stable_fn", "constant", checks.choice("constant", "rsqrt", "power")),
-            Parameter("stable_timescale", None, checks.number),
-            Parameter("stable_power", 0.5, checks.steps),
-            Parameter(
-                "decay_fn", "1-sqrt", checks.choice("linear", "1-sqrt", "cosine", "power", "exp")
+            kit.Parameter("stable_fn", "constant", kit.checks.choice("constant", "rsqrt", "power")),
+            kit.Parameter("stable_timescale", None, kit.checks.number),
+            kit.Parameter("stable_power", 0.5, kit.checks.steps),
+            kit.Parameter(
+                "decay_fn",
+                "1-sqrt",
+                kit.checks.choice("linear", "1-sqrt", "cosine", "power", "exp"),
             ),
-            Parameter("decay_power", 0.5, checks.steps),
-            Parameter("decay_ratio", 0.1, checks.in_range(0, 1, is_open_below=True)),
+            kit.Parameter("decay_power", 0.5, kit.checks.steps),
+            kit.Parameter("decay_ratio", 0.1, kit.checks.in_range(0, 1, is_open_below=True)),
             *_WARMUP,
             *_REST,
         ),
         _wsd,
     ),
 )
-SCHEDULES: Mapping[str, ScheduleEntry] = {
+SCHEDULES: Mapping[str, kit.ScheduleEntry] = {
     entry.name: entry if entry.rule else replace(entry, build=_for_group(entry.build))
     for entry in _ENTRIES
 }

@@ -2,16 +2,15 @@
 
 from closedform.frameworks.torch.optimizers import OPTIMIZERS
 from closedform.frameworks.torch.schedules import SCHEDULES
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.framework import Framework
+from closedform.recipes import kit
 
 __all__ = ["FRAMEWORK"]
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "torch",
     SCHEDULES,
     OPTIMIZERS,
     upstream="torch/optim/lr_scheduler.py",
-    clock=Clock(Unit.UPDATE),
+    clock=kit.Clock(kit.Unit.UPDATE),
     defects={},
 )

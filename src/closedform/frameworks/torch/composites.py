@@ -17,16 +17,7 @@ from closedform.errors import DefinitionError
 from closedform.frameworks.torch.products import factor_of
 from closedform.language import Schedule, sequential, t
 from closedform.language.exact import value_at
-from closedform.recipes import checks
-from closedform.recipes.entries import (
-    Arguments,
-    Context,
-    build_schedule,
-    check_joints,
-    sub_schedule,
-    sub_schedules,
-)
-from closedform.recipes.group_values import base_value, number_of_group
+from closedform.recipes import kit
 
 Spec = tuple[Any, Mapping[str, Any]]
 
@@ -35,17 +26,17 @@ _COMPOSITES = ("SequentialLR", "ChainedScheduler")
 _OVERWRITING = ("LambdaLR", "CyclicLR", "OneCycleLR", "CosineAnnealingWarmRestarts")
 
 
-def sequence(given: Arguments, context: Context) -> Schedule:
+def sequence(given: kit.Arguments, context: kit.Context) -> Schedule:
     """Each member from the base value, in its own local time; a milestone may occur twice.
 
     As implemented, a OneCycleLR changes the value that a first member starts from, a
     MultiplicativeLR goes on from the rate that it finds, times its factor at step 0, a first
     composite runs one step ahead, and milestones need not be sorted.
     """
-    specs = sub_schedules(given["schedulers"], "schedulers")
+    specs = kit.sub_schedules(given["schedulers"], "schedulers")
     marks = given["milestones"]
-    check_joints(marks, specs)
-    parsed = [sub_schedule(spec) for spec in specs]
+    kit.check_joints(marks, specs)
+    parsed = [kit.sub_schedule(spec) for spec in specs]
     if context.as_implemented:
         return _sequence_as_implemented(parsed, marks, context)
     for earlier, later in pairwise((sp.Integer(0), *marks)):
@@ -54,12 +45,12 @@ def sequence(given: Arguments, context: Context) -> Schedule:
                 f"milestones must be >= 0 and must not decrease, got {later} after {earlier}",
                 hint="sort them",
             )
-    members = [build_schedule(name, kwargs, context) for name, kwargs in parsed]
+    members = [kit.build_schedule(name, kwargs, context) for name, kwargs in parsed]
     return _in_a_row(members, _active(marks))
 
 
 def _sequence_as_implemented(
-    parsed: Sequence[Spec], marks: Sequence[sp.Integer], context: Context
+    parsed: Sequence[Spec], marks: Sequence[sp.Integer], context: kit.Context
 ) -> Schedule:
     active = _active(marks)
     for start, index in active:
@@ -76,7 +67,7 @@ def _sequence_as_implemented(
             )
     bases = _bases(parsed, context)
     members = [
-        build_schedule(name, kwargs, replace(context, base=base))
+        kit.build_schedule(name, kwargs, replace(context, base=base))
         for (name, kwargs), base in zip(parsed, bases, strict=True)
     ]
     if parsed[0][0] in _COMPOSITES:
@@ -87,18 +78,18 @@ def _sequence_as_implemented(
             # torch 2.13: get_lr multiplies unless the scheduler is being constructed.
             first = value_at(factor_of(kwargs, context), {t: sp.S.Zero})
             base = members[before].exact(start - begin - 1) * first
-            members[index] = build_schedule(name, kwargs, replace(context, base=base))
+            members[index] = kit.build_schedule(name, kwargs, replace(context, base=base))
     return _in_a_row(members, active)
 
 
-def _bases(parsed: Sequence[Spec], context: Context) -> list[sp.Expr]:
+def _bases(parsed: Sequence[Spec], context: kit.Context) -> list[sp.Expr]:
     """The base value of each member: a OneCycleLR sets that of those made after it.
 
     The first one continues from the value that the last OneCycleLR set, unless it computes the rate
     anew.
     """
     bases = []
-    base = base_value(context)
+    base = kit.base_value(context)
     for name, kwargs in parsed:
         bases.append(base)
         if name == "OneCycleLR":
@@ -108,10 +99,10 @@ def _bases(parsed: Sequence[Spec], context: Context) -> list[sp.Expr]:
     return bases
 
 
-def _one_cycle_start(kwargs: Mapping[str, Any], context: Context) -> sp.Expr:
+def _one_cycle_start(kwargs: Mapping[str, Any], context: kit.Context) -> sp.Expr:
     """The rate that a OneCycleLR writes into its group as the one to start from."""
-    peak = number_of_group(kwargs, "max_lr", context)
-    return peak / checks.divisor(kwargs.get("div_factor", 25.0), "div_factor", context.where)
+    peak = kit.number_of_group(kwargs, "max_lr", context)
+    return peak / kit.checks.divisor(kwargs.get("div_factor", 25.0), "div_factor", context.where)
 
 
 def _active(marks: Sequence[sp.Integer]) -> list[tuple[int, int]]:
@@ -129,16 +120,16 @@ def _in_a_row(members: Sequence[Schedule], active: Sequence[tuple[int, int]]) ->
     return sequential([members[index] for _, index in active], [start for start, _ in active[1:]])
 
 
-def product(given: Arguments, context: Context) -> Schedule:
+def product(given: kit.Arguments, context: kit.Context) -> Schedule:
     """The base value times the factor of each member: its value over the base.
 
     As implemented, members that compute the rate anew overwrite what came before them, and those
     after the last such one apply only their factor of the present step.
     """
-    specs = sub_schedules(given["schedulers"], "schedulers")
-    parsed = [sub_schedule(spec) for spec in specs]
-    base = base_value(context)
-    members = [build_schedule(name, kwargs, context) for name, kwargs in parsed]
+    specs = kit.sub_schedules(given["schedulers"], "schedulers")
+    parsed = [kit.sub_schedule(spec) for spec in specs]
+    base = kit.base_value(context)
+    members = [kit.build_schedule(name, kwargs, context) for name, kwargs in parsed]
     if len(members) == 1:
         return members[0]
     if base == 0:
@@ -161,7 +152,7 @@ def _present_factor(member: Schedule, base: sp.Expr) -> sp.Expr:
     return sp.Piecewise((member.bound / base, t < 1), (member.bound / before, True))
 
 
-def _refuse_recursion(parsed: Sequence[Spec], context: Context) -> None:
+def _refuse_recursion(parsed: Sequence[Spec], context: kit.Context) -> None:
     for name, kwargs in parsed:
         if name in _COMPOSITES or (name == "CosineAnnealingLR" and kwargs.get("eta_min", 0) != 0):
             what = (

@@ -25,24 +25,17 @@ from closedform.optimizers import (
     rprop,
     sgd,
 )
-from closedform.recipes import checks
-from closedform.recipes.entries import (
-    OptimizerEntry,
-    Parameter,
-    RuleOfArguments,
-    parameters,
-    parameters_of,
-)
+from closedform.recipes import kit
 
 
-def _passed_to(make: Callable[..., UpdateRule]) -> RuleOfArguments:
+def _passed_to(make: Callable[..., UpdateRule]) -> kit.RuleOfArguments:
     """The builder that passes the arguments of the formula on to a rule of the library."""
     return lambda given: make(**_mathematics(given))
 
 
 def _adam(given: Mapping[str, Any]) -> UpdateRule:
     arguments = _mathematics(given)
-    decoupled = checks.flag(
+    decoupled = kit.checks.flag(
         arguments.pop("decoupled_weight_decay"), "decoupled_weight_decay", "torch > Adam"
     )
     return (adamw if decoupled else adam)(**arguments)
@@ -51,7 +44,7 @@ def _adam(given: Mapping[str, Any]) -> UpdateRule:
 def _adafactor(given: Mapping[str, Any]) -> UpdateRule:
     arguments = _mathematics(given)
     arguments["clip_threshold"] = arguments.pop("d")
-    arguments["decay_rate"] = -checks.number(
+    arguments["decay_rate"] = -kit.checks.number(
         arguments.pop("beta2_decay"), "beta2_decay", "torch > Adafactor"
     )
     return adafactor(**arguments, floor="clamped", decay="plain")
@@ -70,26 +63,26 @@ def _mathematics(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _EXECUTION = ("foreach", "capturable", "differentiable", "fused")
-_CAPTURABLE = Parameter("capturable", False, checks.flag)
+_CAPTURABLE = kit.Parameter("capturable", False, kit.checks.flag)
 _UNFUSED = (
-    Parameter("maximize", False),
-    Parameter("foreach", None, checks.flag),
-    Parameter("differentiable", False, checks.flag),
+    kit.Parameter("maximize", False),
+    kit.Parameter("foreach", None, kit.checks.flag),
+    kit.Parameter("differentiable", False, kit.checks.flag),
 )
-_SWITCHES = (*_UNFUSED, Parameter("fused", None, checks.flag))
-_DECOUPLED = Parameter("decoupled_weight_decay", False)
+_SWITCHES = (*_UNFUSED, kit.Parameter("fused", None, kit.checks.flag))
+_DECOUPLED = kit.Parameter("decoupled_weight_decay", False)
 
 
 def _entry(
     name: str,
     make: Callable[..., UpdateRule],
-    *switches: Parameter,
-    build: RuleOfArguments | None = None,
+    *switches: kit.Parameter,
+    build: kit.RuleOfArguments | None = None,
     group_entries: Mapping[str, Any] = MappingProxyType({}),
-) -> OptimizerEntry:
+) -> kit.OptimizerEntry:
     """A class whose arguments are those of the library's rule, and switches."""
-    return OptimizerEntry(
-        name, (*parameters_of(make), *switches), build or _passed_to(make), group_entries
+    return kit.OptimizerEntry(
+        name, (*kit.parameters_of(make), *switches), build or _passed_to(make), group_entries
     )
 
 
@@ -105,18 +98,18 @@ _ENTRIES = (
     _entry("Adadelta", adadelta, *_UNFUSED, _CAPTURABLE),
     _entry("Rprop", rprop, _CAPTURABLE, *_UNFUSED),
     _entry("ASGD", asgd, *_UNFUSED, _CAPTURABLE),
-    OptimizerEntry(
+    kit.OptimizerEntry(
         "Adafactor",
         (
-            *parameters(lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0),
-            Parameter("foreach", None, checks.flag),
-            Parameter("maximize", False),
+            *kit.parameters(lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0),
+            kit.Parameter("foreach", None, kit.checks.flag),
+            kit.Parameter("maximize", False),
         ),
         _adafactor,
     ),
-    OptimizerEntry(
+    kit.OptimizerEntry(
         "Muon",
-        parameters(
+        kit.parameters(
             lr=1e-3,
             weight_decay=0.1,
             momentum=0.95,

@@ -10,14 +10,13 @@ import sympy as sp
 from closedform.errors import nearest
 from closedform.frameworks.torch.schedules import SCHEDULES
 from closedform.language import Schedule
-from closedform.recipes.build import class_schedule
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 
 PACKAGES = ("torch.optim.lr_scheduler", "torch.optim")
 """The modules that have the classes."""
 
 
-def class_of(origin: Section, key: str) -> str:
+def class_of(origin: kit.Section, key: str) -> str:
     """Returns the class of an import path of torch.
 
     Raises:
@@ -37,7 +36,11 @@ def class_of(origin: Section, key: str) -> str:
 
 
 def of_class(
-    origin: Section, name: str, arguments: Mapping[str, Any], rate: sp.Expr, as_implemented: bool
+    origin: kit.Section,
+    name: str,
+    arguments: Mapping[str, Any],
+    rate: sp.Expr,
+    as_implemented: bool,
 ) -> Schedule:
     """Returns the schedule of a class of torch, with an error's place.
 
@@ -45,6 +48,6 @@ def of_class(
         ConfigError: An argument is missing, unknown or not valid.
     """
     with origin.locate_errors():
-        return class_schedule(
+        return kit.class_schedule(
             "torch", SCHEDULES, name, arguments, base=rate, as_implemented=as_implemented
         )

@@ -18,9 +18,7 @@ from closedform.errors import DefinitionError
 from closedform.language import t
 from closedform.language.exact import value_at
 from closedform.language.integers import FloorDiv, FloorMod
-from closedform.recipes.entries import Context
-from closedform.recipes.expressions import parse_function
-from closedform.recipes.group_values import of_group
+from closedform.recipes import kit
 
 _LONGEST_SHIFT = 64
 _LONGEST_PERIOD = 64
@@ -30,14 +28,14 @@ _HINT = (
 )
 
 
-def factor_of(given: Mapping[str, Any], context: Context) -> sp.Expr:
+def factor_of(given: Mapping[str, Any], context: kit.Context) -> sp.Expr:
     """Returns the function ``lr_lambda`` of the param group as an expression in the clock.
 
     Raises:
         DefinitionError: It is not a function in the language of expressions.
     """
-    function = of_group(given["lr_lambda"], "lr_lambda", context)
-    return parse_function(function, f"lr_lambda of {context.where}")
+    function = kit.of_group(given["lr_lambda"], "lr_lambda", context)
+    return kit.parse_function(function, f"lr_lambda of {context.where}")
 
 
 def running_product(factor: sp.Expr, where: str) -> sp.Expr:

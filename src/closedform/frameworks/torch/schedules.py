@@ -15,20 +15,7 @@ from closedform.errors import DefinitionError, DomainError
 from closedform.frameworks.torch import composites
 from closedform.frameworks.torch.products import factor_of, running_product
 from closedform.language import Schedule, t
-from closedform.recipes import checks
-from closedform.recipes.entries import (
-    REQUIRED,
-    Arguments,
-    Context,
-    Parameter,
-    ScheduleBuilder,
-    ScheduleEntry,
-    Touches,
-    touches_all,
-)
-from closedform.recipes.expressions import parse_function
-from closedform.recipes.group_values import base_value, number_of_group, of_base
-from closedform.recipes.plateau import TORCH_ARGUMENTS, metric_entry, torch_plateau
+from closedform.recipes import kit
 from closedform.schedules import (
     constant,
     cosine_annealing,
@@ -48,25 +35,25 @@ from closedform.schedules.cyclic import MODES, SCALE_MODES
 from closedform.schedules.one_cycle import ANNEALS, cycle_phases
 
 
-def _total(given: Arguments, context: Context) -> sp.Rational:
+def _total(given: kit.Arguments, context: kit.Context) -> sp.Rational:
     """The number of steps, above 0 by default; as implemented it may be anything."""
     if context.as_implemented:
-        return checks.number(given["total_iters"], "total_iters", context.where)
-    return checks.steps(given["total_iters"], "total_iters", context.where)
+        return kit.checks.number(given["total_iters"], "total_iters", context.where)
+    return kit.checks.steps(given["total_iters"], "total_iters", context.where)
 
 
-def constant_factor(given: Arguments, context: Context) -> Schedule:
+def constant_factor(given: kit.Arguments, context: kit.Context) -> Schedule:
     """A factor until ``total_iters``, then none."""
-    base, total = base_value(context), _total(given, context)
+    base, total = kit.base_value(context), _total(given, context)
     low = base * given["factor"]
     if context.as_implemented and not (total.is_Integer and total > 0):
         return constant(low)  # step() undoes the factor at t == total_iters only
     return piecewise_constant([low, base], [sp.ceiling(total)])
 
 
-def line(given: Arguments, context: Context) -> Schedule:
+def line(given: kit.Arguments, context: kit.Context) -> Schedule:
     """A line between two factors."""
-    base, total = base_value(context), _total(given, context)
+    base, total = kit.base_value(context), _total(given, context)
     start, end = base * given["start_factor"], base * given["end_factor"]
     if not context.as_implemented or (total > 0 and total.is_Integer):
         return linear(start, end, total)
@@ -76,9 +63,9 @@ def line(given: Arguments, context: Context) -> Schedule:
     return Schedule(start + (end - start) * sp.Min(t, last) / total, name="linear", length=last)
 
 
-def power_of_rest(given: Arguments, context: Context) -> Schedule:
+def power_of_rest(given: kit.Arguments, context: kit.Context) -> Schedule:
     """A power of the remaining time, to 0."""
-    base, total, power = base_value(context), _total(given, context), given["power"]
+    base, total, power = kit.base_value(context), _total(given, context), given["power"]
     if power < 0:
         raise DomainError(
             f"power must be >= 0, got {power}: the value at t = total_iters would be infinite"
@@ -91,42 +78,42 @@ def power_of_rest(given: Arguments, context: Context) -> Schedule:
     return Schedule(base * (1 - sp.Min(t, last) / total) ** power, name="polynomial", length=last)
 
 
-def milestones_down(given: Arguments, context: Context) -> Schedule:
+def milestones_down(given: kit.Arguments, context: kit.Context) -> Schedule:
     """As implemented, step() only sees a milestone that t equals: others are lost."""
     marks = given["milestones"]
     if context.as_implemented:
         marks = tuple(mark for mark in marks if mark.is_Integer and mark >= 0)
-    return multi_step(base_value(context), given["gamma"], marks)
+    return multi_step(kit.base_value(context), given["gamma"], marks)
 
 
-def function_of_step(given: Arguments, context: Context) -> Schedule:
+def function_of_step(given: kit.Arguments, context: kit.Context) -> Schedule:
     """The base value times a function."""
-    return function(base_value(context) * factor_of(given, context), name="lambda")
+    return function(kit.base_value(context) * factor_of(given, context), name="lambda")
 
 
-def running_factors(given: Arguments, context: Context) -> Schedule:
+def running_factors(given: kit.Arguments, context: kit.Context) -> Schedule:
     """The base value times the function at every step from 1 on; that at step 0 is not used."""
     factor = factor_of(given, context)
     product = running_product(factor, f"lr_lambda of {context.where}")
-    return Schedule(base_value(context) * product, name="multiplicative")
+    return Schedule(kit.base_value(context) * product, name="multiplicative")
 
 
-def steps_down(given: Arguments, context: Context) -> Schedule:
+def steps_down(given: kit.Arguments, context: kit.Context) -> Schedule:
     """As implemented, step() misses multiples of a fractional size that are not integers."""
     size = given["step_size"]
     seen = sp.Integer(size.p) if context.as_implemented else size
-    return step_decay(base_value(context), given["gamma"], seen)
+    return step_decay(kit.base_value(context), given["gamma"], seen)
 
 
-def triangles(given: Arguments, context: Context) -> Schedule:
+def triangles(given: kit.Arguments, context: kit.Context) -> Schedule:
     """The rate between ``base_lr`` and ``max_lr``; the momentum moves against it."""
     bounds = ("base_lr", "max_lr")
     if context.key == "momentum":
         bounds = ("max_momentum", "base_momentum")
-    low, high = (number_of_group(given, name, context) for name in bounds)
+    low, high = (kit.number_of_group(given, name, context) for name in bounds)
     scale = given["scale_fn"]
     if scale is not None:
-        scale = parse_function(scale, f"scale_fn of {context.where}", "x")
+        scale = kit.parse_function(scale, f"scale_fn of {context.where}", "x")
     return cyclic(
         low,
         high,
@@ -143,10 +130,10 @@ def _pct_start(value: object, name: str, where: str) -> sp.Expr:
     """A float in [0, 1]: torch refuses an int."""
     if isinstance(value, int):
         raise DefinitionError(f"{name} must be a float in [0, 1], got {value!r}", where=where)
-    return checks.in_range(0, 1)(value, name, where)
+    return kit.checks.in_range(0, 1)(value, name, where)
 
 
-def one_cycle_policy(given: Arguments, context: Context) -> Schedule:
+def one_cycle_policy(given: kit.Arguments, context: kit.Context) -> Schedule:
     """At t = total_steps the last phase goes on; torch raises beyond, where it goes on here.
 
     Before a last phase without steps it ends: there torch divides by its length
@@ -170,20 +157,20 @@ def one_cycle_policy(given: Arguments, context: Context) -> Schedule:
     }
     if context.key == "momentum":
         high, low = (
-            number_of_group(given, name, context) for name in ("max_momentum", "base_momentum")
+            kit.number_of_group(given, name, context) for name in ("max_momentum", "base_momentum")
         )
         return one_cycle_momentum(high, low, **arguments)
-    peak = number_of_group(given, "max_lr", context)
+    peak = kit.number_of_group(given, "max_lr", context)
     start = peak / given["div_factor"]
     return one_cycle(start, peak, start / given["final_div_factor"], **arguments)
 
 
-def is_cycled(given: Arguments, key: str) -> bool:
+def is_cycled(given: kit.Arguments, key: str) -> bool:
     """Returns whether a cycle moves the key: the momentum only with ``cycle_momentum``."""
     return key != "momentum" or bool(given["cycle_momentum"])
 
 
-def _total_steps(given: Arguments, context: Context) -> sp.Expr:
+def _total_steps(given: kit.Arguments, context: kit.Context) -> sp.Expr:
     """The length, given itself or as epochs times steps per epoch."""
     if given["total_steps"] is not None:
         return given["total_steps"]
@@ -194,20 +181,20 @@ def _total_steps(given: Arguments, context: Context) -> sp.Expr:
     return given["epochs"] * given["steps_per_epoch"]
 
 
-_TOTAL = Parameter("total_iters", 5)
-_FRACTION = checks.in_range(0, 1)
-_GAMMA = Parameter("gamma", 0.1, checks.number)
-_LAMBDA = Parameter("lr_lambda")
-_LAST_EPOCH = Parameter("last_epoch", -1, checks.last_epoch)
-_LOW = Parameter("eta_min", 0.0, checks.number)
-_MEMBERS = Parameter("schedulers")
-_COUNT = checks.count(1)
+_TOTAL = kit.Parameter("total_iters", 5)
+_FRACTION = kit.checks.in_range(0, 1)
+_GAMMA = kit.Parameter("gamma", 0.1, kit.checks.number)
+_LAMBDA = kit.Parameter("lr_lambda")
+_LAST_EPOCH = kit.Parameter("last_epoch", -1, kit.checks.last_epoch)
+_LOW = kit.Parameter("eta_min", 0.0, kit.checks.number)
+_MEMBERS = kit.Parameter("schedulers")
+_COUNT = kit.checks.count(1)
 
 
-def _resumed(build: ScheduleBuilder) -> ScheduleBuilder:
+def _resumed(build: kit.ScheduleBuilder) -> kit.ScheduleBuilder:
     """The builder of a scheduler that is made in mid-run: it begins at last_epoch + 1."""
 
-    def build_resumed(given: Mapping[str, Any], context: Context) -> Schedule:
+    def build_resumed(given: Mapping[str, Any], context: kit.Context) -> Schedule:
         done = given["last_epoch"] + 1
         schedule = build(given, context)
         return schedule if done == 0 else schedule.shift(done)
@@ -218,14 +205,16 @@ def _resumed(build: ScheduleBuilder) -> ScheduleBuilder:
 def _entry(
     name: str,
     builds: tuple[str, ...],
-    build: ScheduleBuilder,
-    *parameters: Parameter,
+    build: kit.ScheduleBuilder,
+    *parameters: kit.Parameter,
     children: str | None = None,
-    touches: Touches = touches_all,
-) -> ScheduleEntry:
+    touches: kit.Touches = kit.touches_all,
+) -> kit.ScheduleEntry:
     """A class whose last argument is ``last_epoch``."""
     given = (*parameters, _LAST_EPOCH)
-    return ScheduleEntry(name, builds, given, _resumed(build), children=children, touches=touches)
+    return kit.ScheduleEntry(
+        name, builds, given, _resumed(build), children=children, touches=touches
+    )
 
 
 _ENTRIES = (
@@ -235,43 +224,45 @@ _ENTRIES = (
         "StepLR",
         ("step_decay",),
         steps_down,
-        Parameter("step_size", REQUIRED, checks.steps),
+        kit.Parameter("step_size", kit.REQUIRED, kit.checks.steps),
         _GAMMA,
     ),
     _entry(
         "MultiStepLR",
         ("multi_step",),
         milestones_down,
-        Parameter("milestones", REQUIRED, checks.milestones),
+        kit.Parameter("milestones", kit.REQUIRED, kit.checks.milestones),
         _GAMMA,
     ),
     _entry(
         "ConstantLR",
         ("piecewise_constant",),
         constant_factor,
-        Parameter("factor", sp.Rational(1, 3), _FRACTION),
+        kit.Parameter("factor", sp.Rational(1, 3), _FRACTION),
         _TOTAL,
     ),
     _entry(
         "LinearLR",
         ("linear",),
         line,
-        Parameter("start_factor", sp.Rational(1, 3), checks.in_range(0, 1, is_open_below=True)),
-        Parameter("end_factor", 1.0, _FRACTION),
+        kit.Parameter(
+            "start_factor", sp.Rational(1, 3), kit.checks.in_range(0, 1, is_open_below=True)
+        ),
+        kit.Parameter("end_factor", 1.0, _FRACTION),
         _TOTAL,
     ),
     _entry(
         "ExponentialLR",
         ("multiplicative",),
-        of_base(multiplicative, "gamma"),
-        Parameter("gamma", REQUIRED, checks.number),
+        kit.of_base(multiplicative, "gamma"),
+        kit.Parameter("gamma", kit.REQUIRED, kit.checks.number),
     ),
     _entry(
         "SequentialLR",
         ("sequential",),
         composites.sequence,
         _MEMBERS,
-        Parameter("milestones", REQUIRED, checks.integer_milestones),
+        kit.Parameter("milestones", kit.REQUIRED, kit.checks.integer_milestones),
         children="schedulers",
     ),
     _entry(
@@ -279,60 +270,60 @@ _ENTRIES = (
         ("polynomial",),
         power_of_rest,
         _TOTAL,
-        Parameter("power", 1.0, checks.number),
+        kit.Parameter("power", 1.0, kit.checks.number),
     ),
     _entry(
         "CosineAnnealingLR",
         ("cosine_annealing",),
-        of_base(cosine_annealing, "eta_min", "T_max"),
-        Parameter("T_max", REQUIRED, checks.steps),
+        kit.of_base(cosine_annealing, "eta_min", "T_max"),
+        kit.Parameter("T_max", kit.REQUIRED, kit.checks.steps),
         _LOW,
     ),
-    ScheduleEntry(
+    kit.ScheduleEntry(
         "ChainedScheduler", ("chained",), (_MEMBERS,), composites.product, children="schedulers"
     ),
-    metric_entry("ReduceLROnPlateau", TORCH_ARGUMENTS, torch_plateau),
+    kit.metric_entry("ReduceLROnPlateau", kit.TORCH_ARGUMENTS, kit.torch_plateau),
     _entry(
         "CyclicLR",
         ("cyclic",),
         triangles,
-        Parameter("base_lr"),
-        Parameter("max_lr"),
-        Parameter("step_size_up", 2000, checks.steps),
-        Parameter("step_size_down", None, checks.at_least(0)),
-        Parameter("mode", "triangular", checks.choice(*MODES)),
-        Parameter("gamma", 1.0, checks.number),
-        Parameter("scale_fn", None),
-        Parameter("scale_mode", "cycle", checks.choice(*SCALE_MODES)),
-        Parameter("cycle_momentum", True, checks.flag),
-        Parameter("base_momentum", 0.8),
-        Parameter("max_momentum", 0.9),
+        kit.Parameter("base_lr"),
+        kit.Parameter("max_lr"),
+        kit.Parameter("step_size_up", 2000, kit.checks.steps),
+        kit.Parameter("step_size_down", None, kit.checks.at_least(0)),
+        kit.Parameter("mode", "triangular", kit.checks.choice(*MODES)),
+        kit.Parameter("gamma", 1.0, kit.checks.number),
+        kit.Parameter("scale_fn", None),
+        kit.Parameter("scale_mode", "cycle", kit.checks.choice(*SCALE_MODES)),
+        kit.Parameter("cycle_momentum", True, kit.checks.flag),
+        kit.Parameter("base_momentum", 0.8),
+        kit.Parameter("max_momentum", 0.9),
         touches=is_cycled,
     ),
     _entry(
         "CosineAnnealingWarmRestarts",
         ("warm_restarts",),
-        of_base(warm_restarts, "eta_min", "T_0", "T_mult"),
-        Parameter("T_0", REQUIRED, _COUNT),
-        Parameter("T_mult", 1, _COUNT),
+        kit.of_base(warm_restarts, "eta_min", "T_0", "T_mult"),
+        kit.Parameter("T_0", kit.REQUIRED, _COUNT),
+        kit.Parameter("T_mult", 1, _COUNT),
         _LOW,
     ),
     _entry(
         "OneCycleLR",
         ("one_cycle", "one_cycle_momentum"),
         one_cycle_policy,
-        Parameter("max_lr"),
-        Parameter("total_steps", None, _COUNT),
-        Parameter("epochs", None, _COUNT),
-        Parameter("steps_per_epoch", None, _COUNT),
-        Parameter("pct_start", 0.3, _pct_start),
-        Parameter("anneal_strategy", "cos", checks.choice(*ANNEALS)),
-        Parameter("cycle_momentum", True, checks.flag),
-        Parameter("base_momentum", 0.85),
-        Parameter("max_momentum", 0.95),
-        Parameter("div_factor", 25.0, checks.divisor),
-        Parameter("final_div_factor", 1e4, checks.divisor),
-        Parameter("three_phase", False, checks.flag),
+        kit.Parameter("max_lr"),
+        kit.Parameter("total_steps", None, _COUNT),
+        kit.Parameter("epochs", None, _COUNT),
+        kit.Parameter("steps_per_epoch", None, _COUNT),
+        kit.Parameter("pct_start", 0.3, _pct_start),
+        kit.Parameter("anneal_strategy", "cos", kit.checks.choice(*ANNEALS)),
+        kit.Parameter("cycle_momentum", True, kit.checks.flag),
+        kit.Parameter("base_momentum", 0.85),
+        kit.Parameter("max_momentum", 0.95),
+        kit.Parameter("div_factor", 25.0, kit.checks.divisor),
+        kit.Parameter("final_div_factor", 1e4, kit.checks.divisor),
+        kit.Parameter("three_phase", False, kit.checks.flag),
         touches=is_cycled,
     ),
 )

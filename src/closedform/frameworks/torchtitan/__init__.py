@@ -18,43 +18,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import Schedule, exact_number
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document
-from closedform.recipes.documents.python_text import literal
-from closedform.recipes.documents.values import ConfigCall, Unresolved
-from closedform.recipes.entries import Context
-from closedform.recipes.forms import (
-    Config,
-    CurveName,
-    GroupDifference,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    native,
-    whole,
-)
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import UndefinedError, by_intervals, power_quotient, quotient
-from closedform.recipes.keys import (
-    ClassKeys,
-    Keys,
-    OpenKeys,
-    Values,
-    anything,
-    choice,
-    integer,
-    irrelevant,
-    number,
-    section,
-    section_entries,
-    sections,
-    text,
-)
-from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, Recipe
-from closedform.recipes.section import Section, calls
+from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_line
 
 VERSIONS = ("b5bcd76c6", "f7084fc78", "3b85aa31f", "0da8901b1", "e846b6946", "1ec2ece51")
@@ -62,50 +26,54 @@ VERSIONS = ("b5bcd76c6", "f7084fc78", "3b85aa31f", "0da8901b1", "e846b6946", "1e
 NEWEST, WITH_LR_MIN, WITH_BATCH_SIZE, _, WITHOUT_SECTION, _ = VERSIONS
 _RECENT, _EARLY, _FIRST = VERSIONS[:2], VERSIONS[2:4], VERSIONS[4:]
 # offset=1: the warmup is (t + 1) / W.
-CLOCK = Clock(Unit.UPDATE, offset=1)
+CLOCK = kit.Clock(kit.Unit.UPDATE, offset=1)
 
 _DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr], sp.Expr]] = {
-    "linear": lambda done, length: 1 - quotient(done, length),
-    "sqrt": lambda done, length: 1 - power_quotient(done, length, sp.S.Half),
-    "cosine": lambda done, length: along_cosine(sp.S.One, sp.S.Zero, quotient(done, length)),
+    "linear": lambda done, length: 1 - kit.quotient(done, length),
+    "sqrt": lambda done, length: 1 - kit.power_quotient(done, length, sp.S.Half),
+    "cosine": lambda done, length: along_cosine(sp.S.One, sp.S.Zero, kit.quotient(done, length)),
 }
 
-SCHEDULER = Keys(
-    warmup_steps=number(200),
-    total_steps=integer(None),
-    decay_ratio=number(None),
-    decay_type=choice(*_DECAYS, default="linear"),
-    lr_min=number(None),  # The name of min_lr_factor until July 2025.
-    min_lr_factor=number(None),
+SCHEDULER = kit.Keys(
+    warmup_steps=kit.number(200),
+    total_steps=kit.integer(None),
+    decay_ratio=kit.number(None),
+    decay_type=kit.choice(*_DECAYS, default="linear"),
+    lr_min=kit.number(None),  # The name of min_lr_factor until July 2025.
+    min_lr_factor=kit.number(None),
 )
-TRAINING = OpenKeys(
-    steps=integer(10_000),
-    max_norm=number(1.0),
-    batch_size=irrelevant(),
-    global_batch_size=integer(None),
-    num_tokens_per_train_step=integer(None),
-    warmup_steps=number(200),
+TRAINING = kit.OpenKeys(
+    steps=kit.integer(10_000),
+    max_norm=kit.number(1.0),
+    batch_size=kit.irrelevant(),
+    global_batch_size=kit.integer(None),
+    num_tokens_per_train_step=kit.integer(None),
+    warmup_steps=kit.number(200),
 )
 ADAM: Mapping[str, Any] = {"lr": 8e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
-_EXECUTION = {"implementation": irrelevant(), "early_step_in_backward": irrelevant()}
-OPTIMIZER = Keys(
-    name=choice("AdamW", "Adam", default="AdamW"),
-    lr=irrelevant(),
-    beta1=number(ADAM["betas"][0]),
-    beta2=number(ADAM["betas"][1]),
-    eps=irrelevant(),
-    weight_decay=irrelevant(),
-    fused=irrelevant(),
+_EXECUTION = {"implementation": kit.irrelevant(), "early_step_in_backward": kit.irrelevant()}
+OPTIMIZER = kit.Keys(
+    name=kit.choice("AdamW", "Adam", default="AdamW"),
+    lr=kit.irrelevant(),
+    beta1=kit.number(ADAM["betas"][0]),
+    beta2=kit.number(ADAM["betas"][1]),
+    eps=kit.irrelevant(),
+    weight_decay=kit.irrelevant(),
+    fused=kit.irrelevant(),
     **_EXECUTION,
 )
 """The optimizer before param groups; the ignored ones are arguments of its class."""
-GROUP = Keys(pattern=text(), optimizer_name=text(), optimizer_kwargs=section(ClassKeys()))
-CONTAINER = Keys(
-    param_groups=sections(GROUP),
-    implementation=irrelevant(),
-    optimizer_factory_kwargs_by_name=irrelevant(),
+GROUP = kit.Keys(
+    pattern=kit.text(), optimizer_name=kit.text(), optimizer_kwargs=kit.section(kit.ClassKeys())
 )
-CONFIG = OpenKeys(optimizer=anything(), lr_scheduler=section(SCHEDULER), training=section(TRAINING))
+CONTAINER = kit.Keys(
+    param_groups=kit.sections(GROUP),
+    implementation=kit.irrelevant(),
+    optimizer_factory_kwargs_by_name=kit.irrelevant(),
+)
+CONFIG = kit.OpenKeys(
+    optimizer=kit.anything(), lr_scheduler=kit.section(SCHEDULER), training=kit.section(TRAINING)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +91,7 @@ class Phases:
     decay: int
 
 
-def _phases(scheduler: Values, total: int, version: str) -> Phases:
+def _phases(scheduler: kit.Values, total: int, version: str) -> Phases:
     warmup = int(scheduler.warmup_steps)
     if warmup < 0 or total <= 0:
         raise scheduler.error(
@@ -148,7 +116,9 @@ def _phases(scheduler: Values, total: int, version: str) -> Phases:
     return Phases(warmup, total - decay if is_early else total + 1 - decay, decay)
 
 
-def _scheduled(context: Context, scheduler: Values, phases: Phases, rate: sp.Expr) -> Schedule:
+def _scheduled(
+    context: kit.Context, scheduler: kit.Values, phases: Phases, rate: sp.Expr
+) -> Schedule:
     count = CLOCK.count(context.numbers)
     low = scheduler.lr_min if scheduler.min_lr_factor is None else scheduler.min_lr_factor
     kind = scheduler.decay_type
@@ -164,10 +134,10 @@ def _scheduled(context: Context, scheduler: Values, phases: Phases, rate: sp.Exp
 
     def fall() -> sp.Expr:
         if length == 0:
-            raise UndefinedError("AssertionError: decay_steps is 0")
+            raise kit.UndefinedError("AssertionError: decay_steps is 0")
         return rate * along_line(low or sp.S.Zero, sp.S.One, _DECAYS[kind](done, length))
 
-    return by_intervals(
+    return kit.by_intervals(
         f"lr_scheduler-{kind}",
         (lambda: rate * count.n / rise, phases.warmup),
         (lambda: rate, phases.begin),
@@ -175,7 +145,7 @@ def _scheduled(context: Context, scheduler: Values, phases: Phases, rate: sp.Exp
     )
 
 
-def _rate(context: Context, scheduler: Values) -> Schedule:
+def _rate(context: kit.Context, scheduler: kit.Values) -> Schedule:
     total = scheduler.total_steps
     total = context.fact("training_steps") if total is None else total
     rate = context.of_group("lr", context.fact("optimizer_lr"))
@@ -183,21 +153,21 @@ def _rate(context: Context, scheduler: Values) -> Schedule:
 
 
 DEFECTS = {
-    "last-update-above-minimum": Defect(
+    "last-update-above-minimum": kit.Defect(
         "the last update of the run stops one step short of the minimum",
         "torchtitan/components/optimizer/lr_scheduler.py:125",
         lambda scheduler, phases: phases.decay > 0,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         versions=_RECENT,
     ),
-    "decay-over-no-update": Defect(
+    "decay-over-no-update": kit.Defect(
         "a decay over 0 updates raises AssertionError in the second update after the run",
         "torchtitan/components/optimizer/lr_scheduler.py:168",
         lambda scheduler, phases: phases.decay == 0,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         versions=_RECENT,
     ),
-    "one-update-more": Defect(
+    "one-update-more": kit.Defect(
         "until June 2025, the divisor of the warmup is one update longer than it: the peak is "
         "reached only in a stable phase",
         "torchtitan/components/lr_scheduler.py:149",
@@ -205,7 +175,7 @@ DEFECTS = {
         documented="the rate rises to the peak in warmup_steps updates",
         versions=VERSIONS[2:],
     ),
-    "one-update-more-of-decay": Defect(
+    "one-update-more-of-decay": kit.Defect(
         "until June 2025, the divisor of the decay is one update longer than it: the minimum is "
         "not reached in the run",
         "torchtitan/components/lr_scheduler.py:155",
@@ -216,7 +186,7 @@ DEFECTS = {
 }
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     if document.python is not None:
         return any(_trainers(document)) or "config.optimizer" in document.content
     training = document.content.get("training")
@@ -224,7 +194,7 @@ def _matches(document: Document) -> bool:
     return has_keys and bool({"optimizer", "lr_scheduler"} & set(document.content))
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     config = CONFIG.read_whole(_as_toml(reading.document))
     scheduler, training = config.lr_scheduler, config.training
     reading = replace(reading, version=_version(training, scheduler, reading.version))
@@ -243,14 +213,14 @@ def _read(reading: Reading) -> Recipe:
         groups,
         clock=CLOCK,
         horizon=training.steps,
-        clipping=Clipping(training.max_norm),
+        clipping=kit.Clipping(training.max_norm),
         accumulation=_accumulation(training, reading),
         values=(scheduler, phases),
         derived={"total_updates": training.steps},
     )
 
 
-def _version(training: Values, scheduler: Values, version: str) -> str:
+def _version(training: kit.Values, scheduler: kit.Values, version: str) -> str:
     """The version that has the keys of a config; the one that is asked for where it has them."""
     if version != NEWEST:
         return version
@@ -261,22 +231,22 @@ def _version(training: Values, scheduler: Values, version: str) -> str:
     return WITH_LR_MIN if "lr_min" in scheduler else NEWEST
 
 
-def _accumulation(training: Values, reading: Reading) -> int | None:
+def _accumulation(training: kit.Values, reading: kit.Reading) -> int | None:
     """1 unless the config asks for a size of all micro-batches of an update."""
     sizes = (training.global_batch_size, training.num_tokens_per_train_step)
     is_asked_for = any(size is not None and size >= 0 for size in sizes)
     return reading.facts.gradient_accumulation if is_asked_for else 1
 
 
-def _trainers(document: Document) -> list[ConfigCall]:
+def _trainers(document: kit.Document) -> list[kit.ConfigCall]:
     return [
         call
-        for call in calls(document.values)
+        for call in kit.calls(document.values)
         if call.name.endswith("Config") and {"optimizer", "lr_scheduler"} & set(call.kwargs)
     ]
 
 
-def _as_toml(document: Document) -> Document:
+def _as_toml(document: kit.Document) -> kit.Document:
     """The arguments of the ``Trainer.Config(…)`` of a Python file; a TOML config as it is.
 
     Raises:
@@ -298,16 +268,16 @@ def _as_toml(document: Document) -> Document:
     return replace(document, content=content)
 
 
-def _attribute(value: Any, document: Document) -> Any:
+def _attribute(value: Any, document: kit.Document) -> Any:
     """A call whose arguments may be the ``.param_groups`` of another call."""
-    if not isinstance(value, ConfigCall):
+    if not isinstance(value, kit.ConfigCall):
         return value
     kwargs = dict(value.kwargs)
     groups = kwargs.get("param_groups")
-    if isinstance(groups, Unresolved) and groups.text.endswith(".param_groups"):
+    if isinstance(groups, kit.Unresolved) and groups.text.endswith(".param_groups"):
         source = groups.text.removesuffix(".param_groups")
         try:
-            kwargs["param_groups"] = literal(
+            kwargs["param_groups"] = kit.python_text.literal(
                 ast.parse(source, mode="eval").body, document.content, document.source
             )
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -315,15 +285,17 @@ def _attribute(value: Any, document: Document) -> Any:
     return replace(value, kwargs=kwargs)
 
 
-def _groups(config: Values) -> list[tuple[ClassOptimizer, dict[str, Any]]]:
+def _groups(config: kit.Values) -> list[tuple[kit.ClassOptimizer, dict[str, Any]]]:
     """The optimizers of the param groups with their names, that of all other parameters first."""
     call = config.optimizer
-    if isinstance(call, ConfigCall) and isinstance(call.kwargs.get("param_groups"), ConfigCall):
+    if isinstance(call, kit.ConfigCall) and isinstance(
+        call.kwargs.get("param_groups"), kit.ConfigCall
+    ):
         call = call.kwargs["param_groups"]
-    if isinstance(call, ConfigCall) and call.name.endswith("default_adamw"):
+    if isinstance(call, kit.ConfigCall) and call.name.endswith("default_adamw"):
         arguments = {**({"lr": call.args[0]} if call.args else {}), **call.kwargs}
-        place = Section(config.origin.document, arguments, "optimizer")
-        return [(class_optimizer(place, "AdamW", (), ADAM), {})]
+        place = kit.Section(config.origin.document, arguments, "optimizer")
+        return [(kit.class_optimizer(place, "AdamW", (), ADAM), {})]
     place = config.origin.section("optimizer")
     if "param_groups" not in place:
         # The container of a file in Python has these keys, but not param groups.
@@ -336,57 +308,63 @@ def _groups(config: Values) -> list[tuple[ClassOptimizer, dict[str, Any]]]:
             "patterns": (group.pattern,),
         }
         arguments = group.optimizer_kwargs.origin
-        optimizers.append((class_optimizer(arguments, group.optimizer_name), names))
+        optimizers.append((kit.class_optimizer(arguments, group.optimizer_name), names))
     return sorted(optimizers, key=lambda optimizer: optimizer[1]["name"] != "")
 
 
-def _former(place: Section) -> ClassOptimizer:
+def _former(place: kit.Section) -> kit.ClassOptimizer:
     """The optimizer by the fields of the time before param groups."""
     optimizer = OPTIMIZER.read(place)
     defaults = {**ADAM, "betas": (optimizer.beta1, optimizer.beta2)}
     left_out = ("name", "beta1", "beta2", *_EXECUTION)
-    return class_optimizer(place, optimizer.name, left_out, defaults)
+    return kit.class_optimizer(place, optimizer.name, left_out, defaults)
 
 
 _MINIMUM = dict.fromkeys(VERSIONS[1:4], "lr_min")
-_TYPES = {CurveName.LINEAR: "linear", CurveName.COSINE: "cosine", CurveName.CONSTANT: "linear"}
+_TYPES = {
+    kit.CurveName.LINEAR: "linear",
+    kit.CurveName.COSINE: "cosine",
+    kit.CurveName.CONSTANT: "linear",
+}
 
 
-def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     del facts
     if form.curve not in _TYPES:
         return
     # The rise counts t + 1: its value is 0 one update before the first.
-    warmup = whole(form.warmup(CLOCK.offset)) if form.rise is not None else 0
+    warmup = kit.nearest_integer(form.warmup(CLOCK.offset)) if form.rise is not None else 0
     section: dict[str, Any] = {
         "warmup_steps": warmup,
         "decay_type": _TYPES[form.curve],
-        "min_lr_factor": native(form.low / form.peak) if form.peak != 0 else 0.0,
+        "min_lr_factor": kit.native(form.low / form.peak) if form.peak != 0 else 0.0,
     }
     end = form.total
-    if form.curve is CurveName.CONSTANT:
+    if form.curve is kit.CurveName.CONSTANT:
         section["decay_ratio"] = 0.0
     else:
-        end = whole(form.end)
-        decay = whole(form.end - form.begin)
+        end = kit.nearest_integer(form.end)
+        decay = kit.nearest_integer(form.end - form.begin)
         if decay != end - warmup:
             section["decay_ratio"] = decay / end
     if end != form.total:
         section["total_steps"] = end
     optimizer: dict[str, Any] = {
         "name": "Adam" if made.name == "adam" else "AdamW",
-        "lr": native(form.peak),
-        "weight_decay": native(made.weight_decay or 0),
-        "eps": native(made.values.get("eps", 1e-8)),
+        "lr": kit.native(form.peak),
+        "weight_decay": kit.native(made.weight_decay or 0),
+        "eps": kit.native(made.values.get("eps", 1e-8)),
     }
     for index, beta in enumerate(made.values.get("betas", ()), 1):
-        optimizer[f"beta{index}"] = native(beta)
+        optimizer[f"beta{index}"] = kit.native(beta)
     groups = [group for group in made.groups if _NAMES.issuperset("".join(group.patterns))]
     if groups and made.version not in VERSIONS[1:]:
         yield from _with_groups(form, made, groups, section)
     training: dict[str, Any] = {"steps": form.total}
     if made.clipping is not None:
-        training["max_norm"] = native(made.clipping)
+        training["max_norm"] = kit.native(made.clipping)
     shared = {"optimizer": optimizer, "training": training}
     if made.version in VERSIONS[1:]:
         yield from _formerly(form, shared, section, made.version)
@@ -399,14 +377,14 @@ _NAMES = frozenset("._" + string.ascii_letters + string.digits)
 
 
 def _with_groups(
-    form: WarmupDecayForm,
-    made: Optimizer,
-    groups: Sequence[GroupDifference],
+    form: kit.WarmupDecayForm,
+    made: kit.Optimizer,
+    groups: Sequence[kit.GroupDifference],
     section: Mapping[str, Any],
-) -> Iterator[Config]:
+) -> Iterator[kit.Config]:
     """The config with param groups, of which a parameter has the first that its name matches."""
     name = "Adam" if made.name == "adam" else "AdamW"
-    common: dict[str, Any] = {"eps": native(made.values.get("eps", 1e-8))}
+    common: dict[str, Any] = {"eps": kit.native(made.values.get("eps", 1e-8))}
     if "betas" in made.values:
         common["betas"] = made.betas()
     entries = []
@@ -420,14 +398,14 @@ def _with_groups(
     entries.append((".*", form.peak, made.weight_decay))
     training: dict[str, Any] = {"steps": form.total}
     if made.clipping is not None:
-        training["max_norm"] = native(made.clipping)
+        training["max_norm"] = kit.native(made.clipping)
     param_groups = [
         {
             "pattern": pattern,
             "optimizer_name": name,
             "optimizer_kwargs": {
-                "lr": native(peak),
-                "weight_decay": native(decay or 0),
+                "lr": kit.native(peak),
+                "weight_decay": kit.native(decay or 0),
                 **common,
             },
         }
@@ -441,17 +419,21 @@ def _with_groups(
 
 
 def _formerly(
-    form: WarmupDecayForm, shared: Mapping[str, Any], section: Mapping[str, Any], version: str
-) -> Iterator[Config]:
+    form: kit.WarmupDecayForm, shared: Mapping[str, Any], section: Mapping[str, Any], version: str
+) -> Iterator[kit.Config]:
     """The configs of a version before June 2025, whose divisors differ by one update."""
     low = section["min_lr_factor"]
     optimizer = dict(shared["optimizer"])
     if form.rise is not None and not form.has_plateau and form.rise.start > 0:
         # The peak is not reached.
-        optimizer["lr"] = native(form.rise.start * (form.rise.end + 1))
+        optimizer["lr"] = kit.native(form.rise.start * (form.rise.end + 1))
     for warmup, shift in itertools.product((0, 1), (0, -1, 1)):
         length = form.rise.end - warmup if form.rise is not None else 0
-        end = form.total if form.curve is CurveName.CONSTANT else whole(form.end) + shift
+        end = (
+            form.total
+            if form.curve is kit.CurveName.CONSTANT
+            else kit.nearest_integer(form.end) + shift
+        )
         if end < 1:
             continue
         training = {**shared["training"], "steps": end}
@@ -461,13 +443,13 @@ def _formerly(
         else:
             scheduler |= {"warmup_steps": length, _MINIMUM[version]: low}
             if form.has_plateau:
-                scheduler["decay_ratio"] = whole(form.end - form.begin + shift) / end
+                scheduler["decay_ratio"] = kit.nearest_integer(form.end - form.begin + shift) / end
         yield {"optimizer": optimizer, "training": training, "lr_scheduler": scheduler}
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "torchtitan",
-    section_entries(
+    kit.section_entries(
         {f"lr_scheduler-{decay}": _rate for decay in _DECAYS},
         {"": SCHEDULER},
         style=lambda scheduler: f"lr_scheduler-{scheduler.decay_type}",
@@ -476,6 +458,6 @@ FRAMEWORK = Framework(
     upstream="torchtitan/components/optimizer/lr_scheduler.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
-    writer=Writer(".toml", _configs, {}, ("adam", "adamw")),
+    reader=kit.Reader(_read, _matches),
+    writer=kit.Writer(".toml", _configs, {}, ("adam", "adamw")),
 )

@@ -11,45 +11,15 @@ import sympy as sp
 from closedform.errors import nearest
 from closedform.frameworks.transformers.schedules import ScheduleNumbers, cosine
 from closedform.language import Schedule, exact_number
-from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, interpolate
-from closedform.recipes.entries import Context
-from closedform.recipes.forms import (
-    RUN,
-    Config,
-    CurveName,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    native,
-    whole,
-)
-from closedform.recipes.framework import Framework
-from closedform.recipes.keys import (
-    Key,
-    Keys,
-    OpenKeys,
-    Values,
-    integer,
-    irrelevant,
-    mapping,
-    number,
-    section,
-    section_entries,
-)
-from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, Recipe
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 COSINE = "get_cosine_schedule_with_warmup"
 PACKAGES = ("torchtune.training.lr_schedulers", "torchtune.training", "torchtune.modules")
 """The modules that have had the schedule; the last one until 2024."""
 
 
-def _component(scheduler: Section, key: str, default: object) -> str:
+def _component(scheduler: kit.Section, key: str, default: object) -> str:
     """The schedule, by its dotted path."""
     component = str(scheduler.text(key, default))
     package, _, name = component.rpartition(".")
@@ -63,44 +33,44 @@ def _component(scheduler: Section, key: str, default: object) -> str:
     return component
 
 
-_SHARED = {"num_warmup_steps": integer(), "num_cycles": number(0.5)}
-ARGUMENTS = Keys(num_training_steps=integer(), **_SHARED)
-SCHEDULER = Keys(_component_=Key(_component), last_epoch=irrelevant(), **_SHARED)
-CONFIG = OpenKeys(
-    optimizer=mapping(),
-    optimizer_in_bwd=irrelevant(),
-    lr_scheduler=section(SCHEDULER, is_optional=True),
-    clip_grad_norm=number(None),
-    gradient_accumulation_steps=integer(None),
-    epochs=integer(None),
-    max_steps_per_epoch=integer(None),
+_SHARED = {"num_warmup_steps": kit.integer(), "num_cycles": kit.number(0.5)}
+ARGUMENTS = kit.Keys(num_training_steps=kit.integer(), **_SHARED)
+SCHEDULER = kit.Keys(_component_=kit.Key(_component), last_epoch=kit.irrelevant(), **_SHARED)
+CONFIG = kit.OpenKeys(
+    optimizer=kit.mapping(),
+    optimizer_in_bwd=kit.irrelevant(),
+    lr_scheduler=kit.section(SCHEDULER, is_optional=True),
+    clip_grad_norm=kit.number(None),
+    gradient_accumulation_steps=kit.integer(None),
+    epochs=kit.integer(None),
+    max_steps_per_epoch=kit.integer(None),
 )
 
 DEFECTS = {
-    "cosine-climbs": Defect(
+    "cosine-climbs": kit.Defect(
         "the cosine rises again after the run",
         "torchtune/training/lr_schedulers.py:80",
         lambda config: config.lr_scheduler is not None,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
 
-def _rate(context: Context, scheduler: Values) -> Schedule:
+def _rate(context: kit.Context, scheduler: kit.Values) -> Schedule:
     rate = exact_number(context.base, "lr")
     warmup, total = sp.Integer(scheduler.num_warmup_steps), sp.Integer(scheduler.num_training_steps)
     run = ScheduleNumbers(rate, rate, warmup, total, context.where)
     return cosine(run, scheduler)
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     optimizer = document.content.get("optimizer")
     return isinstance(optimizer, dict) and "_component_" in optimizer
 
 
-def _read(reading: Reading) -> Recipe:
-    config = CONFIG.read_whole(interpolate(reading.document))
-    optimizer = class_optimizer(
+def _read(reading: kit.Reading) -> kit.Recipe:
+    config = CONFIG.read_whole(kit.interpolate(reading.document))
+    optimizer = kit.class_optimizer(
         config.optimizer, config.optimizer.text("_component_"), ("_component_",)
     )
     total = _length(config, reading.facts)
@@ -111,14 +81,14 @@ def _read(reading: Reading) -> Recipe:
         [optimizer.group(rate)],
         clock=CLOCK,
         horizon=total,
-        clipping=None if threshold is None else Clipping(threshold),
+        clipping=None if threshold is None else kit.Clipping(threshold),
         accumulation=config.gradient_accumulation_steps,
         values=(config,),
     )
 
 
 def _build_schedule(
-    reading: Reading, scheduler: Values, optimizer: ClassOptimizer, total: int | None
+    reading: kit.Reading, scheduler: kit.Values, optimizer: kit.ClassOptimizer, total: int | None
 ) -> Schedule:
     length = reading.value_or_fact(total, "total_updates")
     with scheduler.origin.locate_errors():
@@ -126,7 +96,7 @@ def _build_schedule(
         return _rate(context, scheduler.replace(num_training_steps=length))
 
 
-def _length(config: Values, facts: Facts) -> int | None:
+def _length(config: kit.Values, facts: kit.Facts) -> int | None:
     """The updates of the run: those of the facts, or epochs times their updates, at most a cap."""
     if facts.total_updates is not None:
         return facts.total_updates
@@ -137,11 +107,11 @@ def _length(config: Values, facts: Facts) -> int | None:
 
 
 def _configs(
-    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
-) -> Iterator[Config]:
+    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     """Its one schedule is a cosine over the run."""
     del facts
-    if form.curve not in (CurveName.COSINE, CurveName.CONSTANT) or form.has_plateau:
+    if form.curve not in (kit.CurveName.COSINE, kit.CurveName.CONSTANT) or form.has_plateau:
         return
     component = {"_component_": f"torch.optim.{optimizer.class_name}"}
     config: dict[str, Any] = {
@@ -149,27 +119,27 @@ def _configs(
         "epochs": 1,
     }
     if optimizer.clipping is not None:
-        config["clip_grad_norm"] = native(optimizer.clipping)
-    if form.curve is CurveName.CONSTANT and form.rise is None:
+        config["clip_grad_norm"] = kit.native(optimizer.clipping)
+    if form.curve is kit.CurveName.CONSTANT and form.rise is None:
         yield config
         return
-    warmup = whole(form.warmup())
+    warmup = kit.nearest_integer(form.warmup())
     scheduler: dict[str, Any] = {
         "_component_": f"{PACKAGES[0]}.{COSINE}",
         "num_warmup_steps": warmup,
     }
-    if form.curve is CurveName.COSINE and whole(form.end) != form.total:
-        scheduler["num_cycles"] = native((form.total - warmup) / (2 * (form.end - form.begin)))
+    if form.curve is kit.CurveName.COSINE and kit.nearest_integer(form.end) != form.total:
+        scheduler["num_cycles"] = kit.native((form.total - warmup) / (2 * (form.end - form.begin)))
     yield {**config, "lr_scheduler": scheduler}
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "torchtune",
-    section_entries({COSINE: _rate}, {"": ARGUMENTS}),
+    kit.section_entries({COSINE: _rate}, {"": ARGUMENTS}),
     versions=("bd2a0fc7c",),
     upstream="torchtune/training/lr_schedulers.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
-    writer=Writer(".yaml", _configs, {"total_updates": RUN}, ("adam", "adamw", "sgd")),
+    reader=kit.Reader(_read, _matches),
+    writer=kit.Writer(".yaml", _configs, {"total_updates": kit.RUN}, ("adam", "adamw", "sgd")),
 )

@@ -12,9 +12,9 @@ from closedform.frameworks.transformers.arguments import (
 )
 from closedform.frameworks.transformers.schedules import CLOCK, DEFECTS, SCHEDULES
 from closedform.frameworks.transformers.writer import WRITER
-from closedform.recipes.framework import Framework
+from closedform.recipes import kit
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "transformers",
     SCHEDULES,
     versions=VERSIONS,

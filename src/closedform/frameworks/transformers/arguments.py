@@ -18,14 +18,7 @@ from closedform.frameworks.transformers.optimizers import OPTIMIZER, optimizer_p
 from closedform.frameworks.transformers.schedules import CLOCK, DEFECTS, OF_LOSS, SCHEDULER, V4
 from closedform.frameworks.transformers.writer import WRITER
 from closedform.language import Schedule, exact_number
-from closedform.recipes.clock import Facts
-from closedform.recipes.document import Document, Syntax
-from closedform.recipes.framework import Framework
-from closedform.recipes.keys import Key, OpenKeys, Values, integer, irrelevant, number, where_needed
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
-from closedform.recipes.section import Section, calls, is_open, whole
+from closedform.recipes import kit
 from closedform.schedules import constant
 
 VERSIONS = ("5.23.0", V4)
@@ -43,22 +36,22 @@ NO_DECAY = (
 """The patterns of the Trainer on names of parameters without weight decay; LayerNorms as well."""
 
 
-def _micro_batches(section: Section, key: str, default: int) -> int | None:
+def _micro_batches(section: kit.Section, key: str, default: int) -> int | None:
     """The micro-batches of an update, None where they are not determined, such as "auto"."""
     value = section.content.get(key)
-    is_determined = not is_open(value) and value != "auto"
+    is_determined = not kit.is_open(value) and value != "auto"
     return int(section.integer(key, default)) if is_determined else None
 
 
-ACCUMULATION = Key(_micro_batches, 1)
-ARGUMENTS = OpenKeys(
+ACCUMULATION = kit.Key(_micro_batches, 1)
+ARGUMENTS = kit.OpenKeys(
     **SCHEDULER,
     **OPTIMIZER,
     gradient_accumulation_steps=ACCUMULATION,
-    max_grad_norm=number(1),
-    num_train_epochs=where_needed(number(3)),
-    per_device_train_batch_size=where_needed(integer(8)),
-    **dict.fromkeys(("beta", "deepspeed", "optim_args", "optim_target_modules"), irrelevant()),
+    max_grad_norm=kit.number(1),
+    num_train_epochs=kit.where_needed(kit.number(3)),
+    per_device_train_batch_size=kit.where_needed(kit.integer(8)),
+    **dict.fromkeys(("beta", "deepspeed", "optim_args", "optim_target_modules"), kit.irrelevant()),
 )
 """The keys of TrainingArguments that decide the schedules, and others that are like them."""
 
@@ -80,31 +73,31 @@ class TrainerProgram:
     """
 
     name: str
-    matches: Callable[[Section], bool]
-    keys: OpenKeys
-    rate: Callable[[Section, str], float | None] = lambda section, class_name: None
+    matches: Callable[[kit.Section], bool]
+    keys: kit.OpenKeys
+    rate: Callable[[kit.Section, str], float | None] = lambda section, class_name: None
     group_rates: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
 
 
-def keys_with(**changes: Key) -> OpenKeys:
+def keys_with(**changes: kit.Key) -> kit.OpenKeys:
     """Returns the keys of TrainingArguments with some added or changed."""
-    return OpenKeys(**{**ARGUMENTS, **changes})
+    return kit.OpenKeys(**{**ARGUMENTS, **changes})
 
 
-def is_plain(section: Section) -> bool:
+def is_plain(section: kit.Section) -> bool:
     """Returns whether the schedule is the same for each program that takes these arguments.
 
     The programs have defaults of their own: the rate has to be given, and on a command line, which
     ms-swift has as well, the scheduler.
     """
-    is_line = section.document.syntax is Syntax.ARGUMENTS
+    is_line = section.document.syntax is kit.Syntax.ARGUMENTS
     return "learning_rate" in section and (not is_line or "lr_scheduler_type" in section)
 
 
-def framework_of(program: TrainerProgram) -> Framework:
+def framework_of(program: TrainerProgram) -> kit.Framework:
     """Returns the framework of a program whose configs differ from the Trainer's by their keys."""
-    return Framework(
+    return kit.Framework(
         program.name,
         {},
         versions=VERSIONS,
@@ -116,39 +109,39 @@ def framework_of(program: TrainerProgram) -> Framework:
     )
 
 
-def reader_of(program: TrainerProgram, *, is_general: bool = False) -> Reader:
+def reader_of(program: TrainerProgram, *, is_general: bool = False) -> kit.Reader:
     """Returns the reader of a program."""
 
-    def matches(document: Document) -> bool:
+    def matches(document: kit.Document) -> bool:
         section, class_name = arguments_of(document)
         is_typical = class_name or any(key in section for key in _TYPICAL)
         return bool(is_typical) and program.matches(section)
 
-    return Reader(lambda reading: read_arguments(reading, program), matches, is_general)
+    return kit.Reader(lambda reading: read_arguments(reading, program), matches, is_general)
 
 
-def arguments_of(document: Document) -> tuple[Section, str]:
+def arguments_of(document: kit.Document) -> tuple[kit.Section, str]:
     """Returns the section with the arguments, and the class that a Python file constructs.
 
     In a Python file it is the call of a class ``…Config`` or ``…Arguments`` with the most
     arguments that are known.
     """
-    if document.syntax is not Syntax.PYTHON or document.python is None:
-        return whole(document), ""
+    if document.syntax is not kit.Syntax.PYTHON or document.python is None:
+        return kit.document_section(document), ""
     values = (*document.python.expressions, *document.content.values())
     constructions = [
         call
         for value in values
-        for call in calls(value)
+        for call in kit.calls(value)
         if call.name.endswith(("Config", "Arguments"))
     ]
     if not constructions:
-        return whole(document), ""
+        return kit.document_section(document), ""
     best = max(constructions, key=lambda call: len(ARGUMENTS.keys() & call.kwargs.keys()))
-    return Section(document, best.kwargs, best.name), best.name.rpartition(".")[2]
+    return kit.Section(document, best.kwargs, best.name), best.name.rpartition(".")[2]
 
 
-def read_arguments(reading: Reading, program: TrainerProgram) -> Recipe:
+def read_arguments(reading: kit.Reading, program: TrainerProgram) -> kit.Recipe:
     """Returns the recipe of TrainingArguments.
 
     Raises:
@@ -186,14 +179,14 @@ def read_arguments(reading: Reading, program: TrainerProgram) -> Recipe:
     for part, rate in rates.items():
         if rate is not None:
             values = {"lr": schedule(rate), "weight_decay": constant(arguments.weight_decay)}
-            group = ParamGroup(values, plan, Role.of(part), part)
+            group = kit.ParamGroup(values, plan, kit.Role.of(part), part)
             groups += [group, group.without_decay(NO_DECAY)]
     norm = arguments.max_grad_norm
     return reading.recipe(
         groups,
         clock=CLOCK,
         horizon=total,
-        clipping=Clipping(norm) if norm > 0 else None,
+        clipping=kit.Clipping(norm) if norm > 0 else None,
         accumulation=arguments.gradient_accumulation_steps,
         values=(arguments,),
         derived={
@@ -204,7 +197,7 @@ def read_arguments(reading: Reading, program: TrainerProgram) -> Recipe:
     )
 
 
-def base_rate(arguments: Values, facts: Facts, default: float | None) -> sp.Expr:
+def base_rate(arguments: kit.Values, facts: kit.Facts, default: float | None) -> sp.Expr:
     """Returns the learning rate: that of the config, of the facts, or a default.
 
     Raises:
@@ -224,8 +217,8 @@ def base_rate(arguments: Values, facts: Facts, default: float | None) -> sp.Expr
 
 
 def horizon(
-    section: Section,
-    facts: Facts,
+    section: kit.Section,
+    facts: kit.Facts,
     steps: int | None,
     epochs: Callable[[], sp.Expr],
     micro_batch: Callable[[], int],
@@ -268,9 +261,9 @@ def horizon(
     return math.ceil(float(epochs()) * max(1, -(-batches // per_update)))
 
 
-def _plan(arguments: Values, program: TrainerProgram) -> OptimizerPlan:
+def _plan(arguments: kit.Values, program: TrainerProgram) -> kit.OptimizerPlan:
     for key in program.switches:
         if getattr(arguments, key):
             where = arguments.origin.document.place(arguments.origin.at(key))
-            return plan_optimizer(key.removeprefix("use_"), {}, None, where, by_name=False)
+            return kit.plan_optimizer(key.removeprefix("use_"), {}, None, where, by_name=False)
     return optimizer_plan(arguments)

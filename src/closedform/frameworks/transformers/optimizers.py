@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from closedform.recipes.keys import Keys, Values, flag, number, text
-from closedform.recipes.recipe import OptimizerPlan
-from closedform.recipes.rules import plan_optimizer
+from closedform.recipes import kit
 
 _ADAM = ("betas", "eps", "weight_decay")
 
@@ -35,18 +33,18 @@ RULES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """``optim`` -> the rule of the library, and the arguments that it takes."""
 
 
-OPTIMIZER = Keys(
-    adafactor=flag(False),
-    adam_beta1=number(0.9),
-    adam_beta2=number(0.999),
-    adam_epsilon=number(1e-8),
-    optim=text("adamw_torch"),
-    weight_decay=number(0),
+OPTIMIZER = kit.Keys(
+    adafactor=kit.flag(False),
+    adam_beta1=kit.number(0.9),
+    adam_beta2=kit.number(0.999),
+    adam_epsilon=kit.number(1e-8),
+    optim=kit.text("adamw_torch"),
+    weight_decay=kit.number(0),
 )
 """The keys of TrainingArguments that decide the optimizer."""
 
 
-def optimizer_plan(arguments: Values, key: str = "optim") -> OptimizerPlan:
+def optimizer_plan(arguments: kit.Values, key: str = "optim") -> kit.OptimizerPlan:
     """Returns the optimizer of values with the keys of ``OPTIMIZER``.
 
     Of one whose states have few bits, or that the library does not have, the plan has the name
@@ -64,6 +62,6 @@ def optimizer_plan(arguments: Values, key: str = "optim") -> OptimizerPlan:
         "weight_decay": arguments.weight_decay,
     }
     where = arguments.origin.document.place(arguments.origin.at(key))
-    return plan_optimizer(
+    return kit.plan_optimizer(
         name, {entry: values[entry] for entry in names}, rule, where, by_name=False
     )

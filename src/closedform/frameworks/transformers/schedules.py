@@ -12,25 +12,10 @@ from dataclasses import dataclass, field
 import sympy as sp
 
 from closedform.language import Schedule, exact_number, floor_mod
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Count, Facts, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.entries import Context
-from closedform.recipes.intervals import by_intervals, power_quotient
-from closedform.recipes.keys import (
-    ClassKeys,
-    Keys,
-    Values,
-    choice,
-    integer,
-    number,
-    section,
-    section_entries,
-)
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 from closedform.schedules.blends import along_inverse_root, along_line
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 V4 = "4.57.1"
 
 
@@ -53,7 +38,7 @@ class ScheduleNumbers:
     warmup: sp.Expr
     total: sp.Expr
     where: str
-    count: Count = field(default_factory=lambda: CLOCK.count(Facts()))
+    count: kit.Count = field(default_factory=lambda: CLOCK.count(kit.Facts()))
     as_implemented: bool = True
 
     @property
@@ -74,7 +59,7 @@ class ScheduleNumbers:
         return (lambda: line), self.count.first_from(self.warmup)
 
 
-ScheduleBuilder = Callable[[ScheduleNumbers, Values], Schedule]
+ScheduleBuilder = Callable[[ScheduleNumbers, kit.Values], Schedule]
 
 
 def cosine_wave(cycles: sp.Expr, progress: sp.Expr) -> sp.Expr:
@@ -83,24 +68,24 @@ def cosine_wave(cycles: sp.Expr, progress: sp.Expr) -> sp.Expr:
 
 
 def _after_warmup(name: str, run: ScheduleNumbers, factor: sp.Expr) -> Schedule:
-    return by_intervals(name, run.rise(), (lambda: run.base * factor, None))
+    return kit.by_intervals(name, run.rise(), (lambda: run.base * factor, None))
 
 
-def linear(run: ScheduleNumbers, arguments: Values) -> Schedule:
+def linear(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
     """The line to 0."""
     del arguments
     return _after_warmup("linear", run, sp.Max(0, (run.total - run.count.n) / run.rest))
 
 
-def cosine(run: ScheduleNumbers, arguments: Values) -> Schedule:
+def cosine(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
     """The cosine, which rises again after the run."""
     return _after_warmup("cosine", run, cosine_wave(arguments.num_cycles, run.progress))
 
 
-def _restarts(run: ScheduleNumbers, arguments: Values) -> Schedule:
+def _restarts(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
     # floor_mod of integers: (c·progress) % 1.0 of upstream in exact numbers.
     part = floor_mod(arguments.num_cycles * (run.count.n - run.warmup), run.rest) / run.rest
-    return by_intervals(
+    return kit.by_intervals(
         "cosine_with_restarts",
         run.rise(),
         (
@@ -113,9 +98,9 @@ def _restarts(run: ScheduleNumbers, arguments: Values) -> Schedule:
     )
 
 
-def _polynomial(run: ScheduleNumbers, arguments: Values) -> Schedule:
+def _polynomial(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
     end = arguments.lr_end
-    refuse_unless(
+    kit.refuse_unless(
         end < run.default, f"lr_end must be below the rate {run.default}, got {end}", run.where
     )
     # No max(1, ·) here: a warmup of the whole run divides by zero when the scheduler steps after
@@ -123,10 +108,10 @@ def _polynomial(run: ScheduleNumbers, arguments: Values) -> Schedule:
     length = run.total - run.warmup
 
     def fall() -> sp.Expr:
-        rest = power_quotient(run.total - run.count.n, length, arguments.power)
+        rest = kit.power_quotient(run.total - run.count.n, length, arguments.power)
         return run.base * along_line(end, run.default, rest) / run.default
 
-    return by_intervals(
+    return kit.by_intervals(
         "polynomial",
         run.rise(),
         # current_step > num_training_steps, so that update T is still on the curve.
@@ -135,27 +120,27 @@ def _polynomial(run: ScheduleNumbers, arguments: Values) -> Schedule:
     )
 
 
-def _constant(run: ScheduleNumbers, arguments: Values) -> Schedule:
+def _constant(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
     del arguments
-    return by_intervals("constant", (lambda: run.base, None))
+    return kit.by_intervals("constant", (lambda: run.base, None))
 
 
-def _constant_with_warmup(run: ScheduleNumbers, arguments: Values) -> Schedule:
+def _constant_with_warmup(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
     del arguments
     return _after_warmup("constant_with_warmup", run, sp.S.One)
 
 
-def _inverse_root(run: ScheduleNumbers, arguments: Values) -> Schedule:
+def _inverse_root(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
     # num_warmup_steps or 10_000: transformers 5.23.0, optimization.py, get_inverse_sqrt_schedule.
     scale = (run.warmup or 10_000) if arguments.timescale is None else arguments.timescale
     fall = along_inverse_root(sp.S.One, sp.S.Zero, run.count.n - run.warmup, sp.Integer(scale))
     return _after_warmup("inverse_sqrt", run, fall)
 
 
-def _minimum(run: ScheduleNumbers, arguments: Values) -> sp.Expr:
+def _minimum(run: ScheduleNumbers, arguments: kit.Values) -> sp.Expr:
     """The minimum as a part of the rate."""
     rate, value = arguments.min_lr_rate, arguments.min_lr
-    refuse_unless(
+    kit.refuse_unless(
         (rate is None) != (value is None),
         "exactly one of min_lr and min_lr_rate must be given",
         run.where,
@@ -163,14 +148,14 @@ def _minimum(run: ScheduleNumbers, arguments: Values) -> sp.Expr:
     return value / run.default if rate is None else rate
 
 
-def _cosine_to_minimum(run: ScheduleNumbers, arguments: Values) -> Schedule:
+def _cosine_to_minimum(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
     wave = along_line(
         _minimum(run, arguments), sp.S.One, cosine_wave(arguments.num_cycles, run.progress)
     )
     return _after_warmup("cosine_with_min_lr", run, sp.Max(0, wave))
 
 
-def _cosine_one_ahead(run: ScheduleNumbers, arguments: Values) -> Schedule:
+def _cosine_one_ahead(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
     """The warmup from its first step on, and the cosine one step ahead.
 
     The peak of the warmup is that of its last update in both cases: the docstring leaves the warmup
@@ -184,7 +169,7 @@ def _cosine_one_ahead(run: ScheduleNumbers, arguments: Values) -> Schedule:
         rise = along_line(first, sp.S.One, n / max(sp.S.One, run.warmup - 1))
     ahead = 1 if run.as_implemented else 0
     wave = cosine_wave(arguments.num_cycles, (n + ahead - run.warmup) / run.rest)
-    return by_intervals(
+    return kit.by_intervals(
         "cosine_warmup_with_min_lr",
         (lambda: run.base * rise, run.count.first_from(run.warmup)),
         (lambda: run.base * sp.Max(0, along_line(_minimum(run, arguments), sp.S.One, wave)), None),
@@ -196,7 +181,7 @@ def _rising(kind: str, steps: sp.Expr, length: sp.Expr) -> sp.Expr:
         return steps / length
     if kind == "cosine":
         return (1 - sp.cos(sp.pi * steps / length)) / 2
-    return 1 - power_quotient(length - steps, length, sp.S.Half)
+    return 1 - kit.power_quotient(length - steps, length, sp.S.Half)
 
 
 def _falling(kind: str, steps: sp.Expr, length: sp.Expr, cycles: sp.Expr) -> sp.Expr:
@@ -204,10 +189,10 @@ def _falling(kind: str, steps: sp.Expr, length: sp.Expr, cycles: sp.Expr) -> sp.
         return 1 - steps / length
     if kind == "cosine":
         return cosine_wave(cycles, steps / length)
-    return 1 - power_quotient(steps, length, sp.S.Half)
+    return 1 - kit.power_quotient(steps, length, sp.S.Half)
 
 
-def _wsd(run: ScheduleNumbers, arguments: Values) -> Schedule:
+def _wsd(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
     n, low, decay, flat = (
         run.count.n,
         arguments.min_lr_ratio,
@@ -224,7 +209,7 @@ def _wsd(run: ScheduleNumbers, arguments: Values) -> Schedule:
         # min_lr_ratio is mixed into the warmup, too: it starts at that part of the rate.
         return run.base * sp.Max(0, along_line(low, sp.S.One, factor))
 
-    return by_intervals(
+    return kit.by_intervals(
         "warmup_stable_decay",
         (lambda: above_minimum(rise), run.count.first_from(run.warmup)),
         (lambda: run.base, run.count.first_from(begin)),
@@ -233,31 +218,31 @@ def _wsd(run: ScheduleNumbers, arguments: Values) -> Schedule:
     )
 
 
-_CYCLES = {"num_cycles": number(0.5)}
-_MINIMUM = {**_CYCLES, "min_lr": number(None), "min_lr_rate": number(None)}
+_CYCLES = {"num_cycles": kit.number(0.5)}
+_MINIMUM = {**_CYCLES, "min_lr": kit.number(None), "min_lr_rate": kit.number(None)}
 _SHAPE = ("linear", "cosine", "1-sqrt")
-CURVES: Mapping[str, tuple[ScheduleBuilder, Keys]] = {
-    "linear": (linear, Keys()),
-    "cosine": (cosine, Keys(**_CYCLES)),
-    "cosine_with_restarts": (_restarts, Keys(num_cycles=number(1))),
-    "polynomial": (_polynomial, Keys(lr_end=number(1e-7), power=number(1))),
-    "constant": (_constant, ClassKeys()),
-    "constant_with_warmup": (_constant_with_warmup, ClassKeys()),
-    "inverse_sqrt": (_inverse_root, Keys(timescale=integer(None))),
-    "cosine_with_min_lr": (_cosine_to_minimum, Keys(**_MINIMUM)),
+CURVES: Mapping[str, tuple[ScheduleBuilder, kit.Keys]] = {
+    "linear": (linear, kit.Keys()),
+    "cosine": (cosine, kit.Keys(**_CYCLES)),
+    "cosine_with_restarts": (_restarts, kit.Keys(num_cycles=kit.number(1))),
+    "polynomial": (_polynomial, kit.Keys(lr_end=kit.number(1e-7), power=kit.number(1))),
+    "constant": (_constant, kit.ClassKeys()),
+    "constant_with_warmup": (_constant_with_warmup, kit.ClassKeys()),
+    "inverse_sqrt": (_inverse_root, kit.Keys(timescale=kit.integer(None))),
+    "cosine_with_min_lr": (_cosine_to_minimum, kit.Keys(**_MINIMUM)),
     "cosine_warmup_with_min_lr": (
         _cosine_one_ahead,
-        Keys(**_MINIMUM, warmup_lr_rate=number(None)),
+        kit.Keys(**_MINIMUM, warmup_lr_rate=kit.number(None)),
     ),
     "warmup_stable_decay": (
         _wsd,
-        Keys(
+        kit.Keys(
             **_CYCLES,
-            num_decay_steps=number(),
-            num_stable_steps=number(None),
-            warmup_type=choice(*_SHAPE, default="linear"),
-            decay_type=choice(*_SHAPE, default="cosine"),
-            min_lr_ratio=number(0),
+            num_decay_steps=kit.number(),
+            num_stable_steps=kit.number(None),
+            warmup_type=kit.choice(*_SHAPE, default="linear"),
+            decay_type=kit.choice(*_SHAPE, default="cosine"),
+            min_lr_ratio=kit.number(0),
         ),
     ),
 }
@@ -266,13 +251,13 @@ CURVES: Mapping[str, tuple[ScheduleBuilder, Keys]] = {
 OF_LOSS = ("reduce_lr_on_plateau", "greedy")
 """Schedulers that are functions of the loss."""
 
-SCHEDULER = Keys(
-    learning_rate=number(5e-5),
-    max_steps=integer(-1),
-    warmup_steps=number(0),
-    warmup_ratio=number(None),
-    lr_scheduler_type=choice(*CURVES, *OF_LOSS, default="linear"),
-    lr_scheduler_kwargs=section(ClassKeys()),
+SCHEDULER = kit.Keys(
+    learning_rate=kit.number(5e-5),
+    max_steps=kit.integer(-1),
+    warmup_steps=kit.number(0),
+    warmup_ratio=kit.number(None),
+    lr_scheduler_type=kit.choice(*CURVES, *OF_LOSS, default="linear"),
+    lr_scheduler_kwargs=kit.section(kit.ClassKeys()),
 )
 """The keys of TrainingArguments that decide the schedule."""
 
@@ -280,12 +265,12 @@ _OPTIMIZATION = "src/transformers/optimization.py"
 _AHEAD = "cosine_warmup_with_min_lr"
 
 
-def _rises_again(name: str, line: int) -> Defect:
-    return Defect(
+def _rises_again(name: str, line: int) -> kit.Defect:
+    return kit.Defect(
         f"{name} rises again after the run",
         f"{_OPTIMIZATION}:{line}",
         lambda arguments: arguments.lr_scheduler_type == name,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(name,),
     )
 
@@ -293,7 +278,7 @@ def _rises_again(name: str, line: int) -> Defect:
 DEFECTS = {
     "cosine-1": _rises_again("cosine", 140),
     "cosine_with_min_lr-1": _rises_again("cosine_with_min_lr", 332),
-    f"{_AHEAD}-1": Defect(
+    f"{_AHEAD}-1": kit.Defect(
         f"the cosine of {_AHEAD} is one step ahead: it does not begin at the peak",
         f"{_OPTIMIZATION}:408",
         lambda arguments: arguments.lr_scheduler_type == _AHEAD,
@@ -301,7 +286,7 @@ DEFECTS = {
         classes=(_AHEAD,),
     ),
     f"{_AHEAD}-2": _rises_again(_AHEAD, 409),
-    "inverse_sqrt-1": Defect(
+    "inverse_sqrt-1": kit.Defect(
         "4.57.1 ignores the timescale of inverse_sqrt",
         f"{_OPTIMIZATION} (get_scheduler)",
         lambda arguments: (
@@ -312,46 +297,46 @@ DEFECTS = {
         classes=("inverse_sqrt",),
         versions=(V4,),
     ),
-    "constant-1": Defect(
+    "constant-1": kit.Defect(
         "lr_scheduler_kwargs and the warmup have no effect on constant",
         f"{_OPTIMIZATION}:1014",
         lambda arguments: (
             arguments.lr_scheduler_type == "constant"
             and bool(arguments.warmup_steps or arguments.lr_scheduler_kwargs.origin.content)
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("constant",),
     ),
-    "polynomial-1": Defect(
+    "polynomial-1": kit.Defect(
         "a polynomial whose warmup is as long as the run divides by zero after the last update",
         f"{_OPTIMIZATION}:237",
         lambda arguments: (
             arguments.lr_scheduler_type == "polynomial"
             and arguments.warmup_steps == arguments.max_steps
         ),
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("polynomial",),
     ),
-    "warmup-ratio": Defect(
+    "warmup-ratio": kit.Defect(
         "transformers 5 replaces warmup_ratio by a warmup_steps below 1; read as before",
         "src/transformers/training_args.py:2154",
         lambda arguments: "warmup_ratio" in arguments,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
         versions=("5.23.0",),
     ),
-    "deepspeed-scheduler": Defect(
+    "deepspeed-scheduler": kit.Defect(
         "a scheduler or optimizer in the DeepSpeed config takes the place of this one",
         "src/transformers/trainer.py:1730",
         lambda arguments: "deepspeed" in arguments,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }
 
 
 def schedule_by_name(
-    name: str, kwargs: Section, run: ScheduleNumbers, version: str = ""
+    name: str, kwargs: kit.Section, run: ScheduleNumbers, version: str = ""
 ) -> Schedule:
     """Returns the schedule of ``get_scheduler``.
 
@@ -361,7 +346,7 @@ def schedule_by_name(
     """
     curve, keys = CURVES[name]
     if run.as_implemented and version == V4 and name == "inverse_sqrt":
-        kwargs = Section(kwargs.document, {}, kwargs.path)
+        kwargs = kit.Section(kwargs.document, {}, kwargs.path)
     return curve(run, keys.read(kwargs))
 
 
@@ -378,7 +363,7 @@ def warmup_updates(steps: sp.Expr, ratio: sp.Expr | None, total: int) -> sp.Inte
     return sp.Integer(math.ceil(total * float(steps if steps > 0 else ratio or 0)))
 
 
-def warmup(arguments: Values, total: int, version: str) -> sp.Expr:
+def warmup(arguments: kit.Values, total: int, version: str) -> sp.Expr:
     """Returns the updates of the warmup of arguments.
 
     Raises:
@@ -396,12 +381,12 @@ def warmup(arguments: Values, total: int, version: str) -> sp.Expr:
     return steps if version == V4 and steps > 0 else warmup_updates(steps, ratio, total)
 
 
-def _group_rate(context: Context, default: sp.Expr) -> sp.Expr:
+def _group_rate(context: kit.Context, default: sp.Expr) -> sp.Expr:
     """The rate of the param group: its ``lr``, or else that of the optimizer."""
     groups, index = context.facts.get("param_groups"), context.facts.get("group_index", 0)
     if groups is None:
         return default
-    refuse_unless(
+    kit.refuse_unless(
         0 <= index < len(groups),
         f"group_index must be in 0..{len(groups) - 1}, got {index}",
         context.where,
@@ -409,7 +394,7 @@ def _group_rate(context: Context, default: sp.Expr) -> sp.Expr:
     return exact_number(groups[index].get("lr", default))
 
 
-def rate(context: Context, arguments: Values) -> Schedule:
+def rate(context: kit.Context, arguments: kit.Values) -> Schedule:
     """Returns the rate of a param group.
 
     Raises:
@@ -417,7 +402,7 @@ def rate(context: Context, arguments: Values) -> Schedule:
         DefinitionError: The number of updates is not determined, or not above 0.
     """
     total = context.facts.get("num_training_steps", arguments.max_steps)
-    refuse_unless(
+    kit.refuse_unless(
         isinstance(total, int) and total > 0,
         f"the run must have a number of updates above 0, got {total!r}: give max_steps or the "
         "fact num_training_steps",
@@ -436,13 +421,13 @@ def rate(context: Context, arguments: Values) -> Schedule:
     return schedule_by_name(arguments.lr_scheduler_type, kwargs, run, context.version)
 
 
-def _class_rate(context: Context, arguments: Values) -> Schedule:
+def _class_rate(context: kit.Context, arguments: kit.Values) -> Schedule:
     if context.version != V4 and "warmup_ratio" in arguments:
         raise arguments.error("warmup_ratio is not an argument of transformers 5", "warmup_ratio")
     return rate(context, arguments)
 
 
-SCHEDULES = section_entries(
+SCHEDULES = kit.section_entries(
     dict.fromkeys(CURVES, _class_rate),
     {"": SCHEDULER},
     style=lambda arguments: str(arguments.lr_scheduler_type),

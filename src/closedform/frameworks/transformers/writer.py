@@ -5,78 +5,77 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from closedform.recipes.forms import (
-    Config,
-    CurveName,
-    Optimizer,
-    WarmupDecayForm,
-    Writer,
-    native,
-    whole,
-)
+from closedform.recipes import kit
 
 _SWITCHES = ("adam_mini", "apollo", "badam", "galore", "muon")
 """Optimizers that a flag of LLaMA-Factory or ms-swift chooses."""
 
 
-def kinds(form: WarmupDecayForm, warmup: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def kinds(form: kit.WarmupDecayForm, warmup: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the schedulers of a curve, with their arguments."""
-    ratio = native(form.low / form.peak) if form.peak != 0 else 0.0
-    if form.has_plateau and form.curve in (CurveName.LINEAR, CurveName.COSINE, CurveName.ROOT):
+    ratio = kit.native(form.low / form.peak) if form.peak != 0 else 0.0
+    if form.has_plateau and form.curve in (
+        kit.CurveName.LINEAR,
+        kit.CurveName.COSINE,
+        kit.CurveName.ROOT,
+    ):
         yield (
             "warmup_stable_decay",
             {
-                "num_decay_steps": whole(form.end - form.begin),
-                "num_stable_steps": whole(form.begin) - warmup,
-                "decay_type": "1-sqrt" if form.curve is CurveName.ROOT else form.curve.value,
+                "num_decay_steps": kit.nearest_integer(form.end - form.begin),
+                "num_stable_steps": kit.nearest_integer(form.begin) - warmup,
+                "decay_type": "1-sqrt" if form.curve is kit.CurveName.ROOT else form.curve.value,
                 "min_lr_ratio": ratio,
             },
         )
         return
     match form.curve:
-        case CurveName.CONSTANT:
+        case kit.CurveName.CONSTANT:
             yield ("constant_with_warmup" if warmup else "constant"), {}
-        case CurveName.LINEAR if form.low == 0:
+        case kit.CurveName.LINEAR if form.low == 0:
             yield "linear", {}
-        case CurveName.LINEAR | CurveName.POWER:
-            yield "polynomial", {"lr_end": native(form.low), "power": native(form.power)}
-        case CurveName.COSINE if form.cycles > 1 and form.low == 0:
+        case kit.CurveName.LINEAR | kit.CurveName.POWER:
+            yield "polynomial", {"lr_end": kit.native(form.low), "power": kit.native(form.power)}
+        case kit.CurveName.COSINE if form.cycles > 1 and form.low == 0:
             yield "cosine_with_restarts", {"num_cycles": form.cycles}
-        case CurveName.COSINE if form.low == 0:
+        case kit.CurveName.COSINE if form.low == 0:
             yield "cosine", {}
             length = form.end - form.begin
             if warmup < form.total and length > 0:
                 # A cosine that does not end with the run, by its number of cycles.
-                yield "cosine", {"num_cycles": native((form.total - warmup) / (2 * length))}
-        case CurveName.COSINE:
-            yield "cosine_with_min_lr", {"min_lr": native(form.low)}
-            yield "cosine_warmup_with_min_lr", {"min_lr": native(form.low)}
-        case CurveName.INVERSE_ROOT:
-            yield "inverse_sqrt", {"timescale": whole(form.end)}
+                yield "cosine", {"num_cycles": kit.native((form.total - warmup) / (2 * length))}
+        case kit.CurveName.COSINE:
+            yield "cosine_with_min_lr", {"min_lr": kit.native(form.low)}
+            yield "cosine_warmup_with_min_lr", {"min_lr": kit.native(form.low)}
+        case kit.CurveName.INVERSE_ROOT:
+            yield "inverse_sqrt", {"timescale": kit.nearest_integer(form.end)}
 
 
 def _configs(
-    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
-) -> Iterator[Config]:
+    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
+) -> Iterator[kit.Config]:
     del facts
-    warmup = whole(form.warmup()) if form.rise is not None else 0
+    warmup = kit.nearest_integer(form.warmup()) if form.rise is not None else 0
     end = form.total
-    if form.curve in (CurveName.LINEAR, CurveName.COSINE, CurveName.POWER) and form.cycles == 1:
-        end = whole(form.end)
+    if (
+        form.curve in (kit.CurveName.LINEAR, kit.CurveName.COSINE, kit.CurveName.POWER)
+        and form.cycles == 1
+    ):
+        end = kit.nearest_integer(form.end)
     fields: dict[str, Any] = {
         "optim": optimizer.argument("sgd" if optimizer.name == "sgd" else "adamw_torch"),
-        "weight_decay": native(optimizer.weight_decay or 0),
-        "max_grad_norm": native(optimizer.clipping or 0),
+        "weight_decay": kit.native(optimizer.weight_decay or 0),
+        "max_grad_norm": kit.native(optimizer.clipping or 0),
     }
     if optimizer.argument("") in _SWITCHES:
         fields = {**fields, "optim": "adamw_torch", f"use_{optimizer.argument('')}": True}
     for index, beta in enumerate(optimizer.values.get("betas", ()), 1):
-        fields[f"adam_beta{index}"] = native(beta)
+        fields[f"adam_beta{index}"] = kit.native(beta)
     if "eps" in optimizer.values:
-        fields["adam_epsilon"] = native(optimizer.values["eps"])
+        fields["adam_epsilon"] = kit.native(optimizer.values["eps"])
     for name, arguments in kinds(form, warmup):
         config: dict[str, Any] = {
-            "learning_rate": native(form.peak),
+            "learning_rate": kit.native(form.peak),
             "max_steps": end,
             "warmup_steps": warmup,
             "lr_scheduler_type": name,
@@ -89,8 +88,8 @@ def _configs(
         for key in ("aligner_lr", "vit_lr"):
             factors = [group.factor for group in optimizer.groups if group.name == key]
             if factors and factors[0] is not None:
-                config[key] = native(factors[0] * form.peak)
+                config[key] = kit.native(factors[0] * form.peak)
         yield config
 
 
-WRITER = Writer(".yaml", _configs, {}, ("adamw", "sgd"))
+WRITER = kit.Writer(".yaml", _configs, {}, ("adamw", "sgd"))

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from closedform.frameworks.transformers.arguments import TrainerProgram, framework_of, keys_with
-from closedform.recipes.document import Syntax
-from closedform.recipes.keys import irrelevant, number
-from closedform.recipes.section import Section
+from closedform.recipes import kit
 
 RATES: Mapping[str, float] = {
     "AsyncGRPOConfig": 1e-6,
@@ -36,17 +34,17 @@ RATES: Mapping[str, float] = {
 _OWN = ("trl", "beta1", "beta2", "use_peft", "loss_type", "num_generations", "model_name_or_path")
 
 
-def _rate(section: Section, class_name: str) -> float | None:
+def _rate(section: kit.Section, class_name: str) -> float | None:
     del section
     return RATES.get(class_name.removeprefix("RF"))
 
 
-def _matches(section: Section) -> bool:
+def _matches(section: kit.Section) -> bool:
     document = section.document
-    if document.syntax is Syntax.PYTHON:
+    if document.syntax is kit.Syntax.PYTHON:
         return section.path.rpartition(".")[2].removeprefix("RF") in RATES
-    return document.syntax is Syntax.ARGUMENTS and any(key in section for key in _OWN)
+    return document.syntax is kit.Syntax.ARGUMENTS and any(key in section for key in _OWN)
 
 
-_KEYS = keys_with(learning_rate=number(None), beta1=irrelevant(), beta2=irrelevant())
+_KEYS = keys_with(learning_rate=kit.number(None), beta1=kit.irrelevant(), beta2=kit.irrelevant())
 FRAMEWORK = framework_of(TrainerProgram("trl", _matches, _KEYS, _rate))

@@ -16,41 +16,24 @@ import sympy as sp
 
 from closedform.errors import DefinitionError, nearest
 from closedform.language import Schedule, exact_number, floor_div, t
-from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import by_intervals
-from closedform.recipes.keys import (
-    OpenKeys,
-    Values,
-    flag,
-    integer,
-    number,
-    section_entries,
-    text,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
+from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_line
 
-CLOCK = Clock(Unit.MICRO_BATCH)
-ARGUMENTS = OpenKeys(
-    epochs=integer(100),
-    batch=integer(16),
-    nbs=integer(64),
-    optimizer=text("auto"),
-    cos_lr=flag(False),
-    lr0=number(0.01),
-    lrf=number(0.01),
-    momentum=number(0.937),
-    weight_decay=number(0.0005),
-    warmup_epochs=number(3.0),
-    warmup_momentum=number(0.8),
-    warmup_bias_lr=number(0.1),
-    nc=integer(None),
+CLOCK = kit.Clock(kit.Unit.MICRO_BATCH)
+ARGUMENTS = kit.OpenKeys(
+    epochs=kit.integer(100),
+    batch=kit.integer(16),
+    nbs=kit.integer(64),
+    optimizer=kit.text("auto"),
+    cos_lr=kit.flag(False),
+    lr0=kit.number(0.01),
+    lrf=kit.number(0.01),
+    momentum=kit.number(0.937),
+    weight_decay=kit.number(0.0005),
+    warmup_epochs=kit.number(3.0),
+    warmup_momentum=kit.number(0.8),
+    warmup_bias_lr=kit.number(0.1),
+    nc=kit.integer(None),
 )
 """The keys that decide on schedules, with the defaults of ``default.yaml``."""
 
@@ -80,7 +63,7 @@ class UltralyticsRun:
         group: The param group.
     """
 
-    values: Values
+    values: kit.Values
     optimizer: str
     rate: sp.Expr
     momentum: sp.Expr
@@ -91,7 +74,7 @@ class UltralyticsRun:
     group: str
 
 
-def _run(context: Context, values: Values) -> UltralyticsRun:
+def _run(context: kit.Context, values: kit.Values) -> UltralyticsRun:
     for key in ("epochs", "batch", "nbs"):
         length = getattr(values, key)
         if length <= 0:
@@ -124,13 +107,13 @@ def _run(context: Context, values: Values) -> UltralyticsRun:
     )
 
 
-def _nominal_accumulation(values: Values) -> int:
+def _nominal_accumulation(values: kit.Values) -> int:
     """The micro-batches of an update that have the nominal batch size together."""
     steps: int = round(values.nbs / values.batch)
     return max(steps, 1)
 
 
-def _optimizer(values: Values) -> str:
+def _optimizer(values: kit.Values) -> str:
     """The optimizer under its own name; case does not matter."""
     names = {name.lower(): name for name in _OPTIMIZERS}
     name = values.optimizer
@@ -140,7 +123,7 @@ def _optimizer(values: Values) -> str:
     return names[name.lower()]
 
 
-def _auto(context: Context, values: Values) -> tuple[str, sp.Expr]:
+def _auto(context: kit.Context, values: kit.Values) -> tuple[str, sp.Expr]:
     """The choice of ``optimizer=auto``: by the number of updates and of classes."""
     images = context.facts.get("images")
     images = context.fact("dataset_size") if images is None else images
@@ -195,20 +178,20 @@ def _by_updates(run: UltralyticsRun, rise: FactorFunction, rest: FactorFunction)
     length = len(warmup.batches)
     if run.accumulate == 1:
         # With one micro-batch an update, update t is micro-batch t, and the line needs no table.
-        return by_intervals(name, (lambda: rise(t), length), (lambda: rest(t), None))
+        return kit.by_intervals(name, (lambda: rise(t), length), (lambda: rest(t), None))
     stages = [
         (_constant(rise(sp.Integer(batch))), index + 1)
         for index, batch in enumerate(warmup.batches)
     ]
     after = warmup.next_batch + run.accumulate * (t - length)
-    return by_intervals(name, *stages, (lambda: rest(after), None))
+    return kit.by_intervals(name, *stages, (lambda: rest(after), None))
 
 
 def _constant(value: sp.Expr) -> Callable[[], sp.Expr]:
     return lambda: value
 
 
-def _name(values: Values) -> str:
+def _name(values: kit.Values) -> str:
     return "cos_lr" if values.cos_lr else "linear"
 
 
@@ -246,7 +229,7 @@ def _momentum(run: UltralyticsRun) -> Schedule:
 def _first_beta(run: UltralyticsRun) -> Schedule:
     if run.optimizer not in _WITH_BETAS:
         raise run.values.error(f"{run.optimizer} has a momentum, no betas")
-    return by_intervals(_name(run.values), (lambda: run.momentum, None))
+    return kit.by_intervals(_name(run.values), (lambda: run.momentum, None))
 
 
 def _accumulation(run: UltralyticsRun) -> Schedule:
@@ -261,7 +244,7 @@ def _weight_decay(run: UltralyticsRun) -> Schedule:
     # Before the accumulation is cut to the length of the run.
     scaled = values.weight_decay * values.batch * _nominal_accumulation(values) / values.nbs
     decay = scaled if run.group in ("weight", "muon") else sp.S.Zero
-    return by_intervals(_name(values), (lambda: decay, None))
+    return kit.by_intervals(_name(values), (lambda: decay, None))
 
 
 _KEYS: Mapping[str, Callable[[UltralyticsRun], Schedule]] = {
@@ -273,7 +256,7 @@ _KEYS: Mapping[str, Callable[[UltralyticsRun], Schedule]] = {
 }
 
 
-def _schedule(context: Context, values: Values) -> Schedule:
+def _schedule(context: kit.Context, values: kit.Values) -> Schedule:
     """The schedule of the key and the param group of a context."""
     if context.key not in _KEYS:
         raise DefinitionError(
@@ -285,41 +268,45 @@ def _schedule(context: Context, values: Values) -> Schedule:
 
 
 DEFECTS = {
-    "warmup-to-current-epoch": Defect(
+    "warmup-to-current-epoch": kit.Defect(
         "the warmup rises to the rate of the current epoch, so it is not monotone",
         "ultralytics/engine/trainer.py:528",
         lambda run: run.warmup > 0,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "betas-without-warmup": Defect(
+    "betas-without-warmup": kit.Defect(
         "the warmup does not change the betas of an optimizer that has them",
         "ultralytics/engine/trainer.py:537",
         lambda run: run.warmup > 0 and run.optimizer in _WITH_BETAS,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "auto-ignores-lr0": Defect(
+    "auto-ignores-lr0": kit.Defect(
         "optimizer=auto ignores lr0, momentum and warmup_bias_lr",
         "ultralytics/engine/trainer.py:1180",
         lambda run: run.values.optimizer.lower() == "auto",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
-    "decay-scaled": Defect(
+    "decay-scaled": kit.Defect(
         "the weight decay is scaled by batch * accumulate / nbs",
         "ultralytics/engine/trainer.py:322",
         lambda run: True,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
     ),
 }
-_ROLES = (("weight", Role.DEFAULT, ""), ("bn", Role.NORM, "bn"), ("bias", Role.BIAS, "bias"))
+_ROLES = (
+    ("weight", kit.Role.DEFAULT, ""),
+    ("bn", kit.Role.NORM, "bn"),
+    ("bias", kit.Role.BIAS, "bias"),
+)
 """The groups of the trainer, their roles, and their names here."""
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     keys = ("lr0", "lrf", "warmup_epochs", "warmup_bias_lr", "nbs")
     return sum(key in document.content for key in keys) >= 2
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     values = ARGUMENTS.read_whole(reading.document)
     context = reading.context.with_facts(**_facts(reading.facts, values, reading.document.source))
     with values.origin.locate_errors():
@@ -330,19 +317,19 @@ def _read(reading: Reading) -> Recipe:
         for group, role, name in _ROLES:
             place = context.with_facts(param_group=group)
             schedules = {key: _schedule(replace(place, key=key), values) for key in keys}
-            groups.append(ParamGroup(schedules, plan, role, name))
+            groups.append(kit.ParamGroup(schedules, plan, role, name))
         needed = _accumulation(run)
     return reading.recipe(
         groups,
         clock=CLOCK,
         horizon=_updates(needed, run.batches * values.epochs),
-        clipping=Clipping(10.0),
+        clipping=kit.Clipping(10.0),
         accumulation=run.accumulate,
         values=(run,),
     )
 
 
-def _facts(facts: Facts, values: Values, where: str) -> dict[str, int]:
+def _facts(facts: kit.Facts, values: kit.Values, where: str) -> dict[str, int]:
     """The numbers of the run: the micro-batches of an epoch, and the images."""
     batches = facts.framework_facts.get("batches_per_epoch", facts.updates_per_epoch)
     images = facts.dataset_size
@@ -376,24 +363,26 @@ def _updates(needed: Schedule, batches: int) -> int:
     return updates
 
 
-def _plan(run: UltralyticsRun) -> OptimizerPlan:
+def _plan(run: UltralyticsRun) -> kit.OptimizerPlan:
     name, momentum, origin = run.optimizer, run.momentum, run.values.origin
     place = origin.document.place(origin.at("optimizer"))
     if name in ("SGD", "MuSGD"):
         rule = "sgd" if name == "SGD" else name
-        return plan_optimizer(rule, {"momentum": momentum, "nesterov": True}, where=place)
+        return kit.plan_optimizer(rule, {"momentum": momentum, "nesterov": True}, where=place)
     if name == "RMSprop":
-        return plan_optimizer("rmsprop", {"momentum": momentum}, where=place)
-    return plan_optimizer(name, {"betas": (momentum, 0.999)}, where=place)
+        return kit.plan_optimizer("rmsprop", {"momentum": momentum}, where=place)
+    return kit.plan_optimizer(name, {"betas": (momentum, 0.999)}, where=place)
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "ultralytics",
-    section_entries(dict.fromkeys(("linear", "cos_lr"), _schedule), {"": ARGUMENTS}, style=_name),
+    kit.section_entries(
+        dict.fromkeys(("linear", "cos_lr"), _schedule), {"": ARGUMENTS}, style=_name
+    ),
     versions=("8.4.190",),
     upstream="ultralytics/engine/trainer.py, ultralytics/cfg/default.yaml",
     clock=CLOCK,
     defects=DEFECTS,
     facts=("batches_per_epoch", "nc"),
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
 )

@@ -13,35 +13,11 @@ import sympy as sp
 from closedform.errors import MissingFactsError
 from closedform.frameworks.megatron.schedules import STYLES, MegatronNumbers, check, learning_rate
 from closedform.language import Schedule, exact_number, t
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document, in_sections, interpolate
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import LazyNumber, by_intervals
-from closedform.recipes.keys import (
-    Keys,
-    OpenKeys,
-    Values,
-    anything,
-    choice,
-    flag,
-    integer,
-    irrelevant,
-    number,
-    numbers,
-    section_entries,
-    text,
-)
-from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer, fused_adam
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, Recipe
-from closedform.recipes.section import Section, whole
+from closedform.recipes import kit
 
 # A training step of PPO has several updates, all with one rate (verl#3674).
-CLOCK = Clock(Unit.TRAINING_STEP, is_stepped=True)
-OF_UPDATES = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.TRAINING_STEP, is_stepped=True)
+OF_UPDATES = kit.Clock(kit.Unit.UPDATE)
 WITH_WARMUP_STYLE = "9d7cba4e1"
 """The version whose key was warmup_style."""
 
@@ -49,48 +25,48 @@ _STYLE_NAME = "inverse_square_root"
 """The name that the configuration file offers, and that Megatron does not know."""
 
 _OPTIMIZER = {
-    "_target_": irrelevant(),
-    "lr": number(1e-3),
-    "betas": numbers((0.9, 0.999)),
-    "clip_grad": number(1),
-    "grad_clip": number(None),
-    "lr_warmup_steps": integer(-1),
-    "override_optimizer_config": anything(),
-    "total_training_steps": irrelevant(),
-    "weight_decay": number(0.01),
+    "_target_": kit.irrelevant(),
+    "lr": kit.number(1e-3),
+    "betas": kit.numbers((0.9, 0.999)),
+    "clip_grad": kit.number(1),
+    "grad_clip": kit.number(None),
+    "lr_warmup_steps": kit.integer(-1),
+    "override_optimizer_config": kit.anything(),
+    "total_training_steps": kit.irrelevant(),
+    "weight_decay": kit.number(0.01),
 }
-FSDP = Keys(
+FSDP = kit.Keys(
     **_OPTIMIZER,
-    lr_scheduler_type=choice("constant", "cosine", default="constant"),
-    lr_warmup_steps_ratio=number(0),
-    min_lr_ratio=number(0),
-    num_cycles=number(0.5),
-    optimizer=text("AdamW"),
-    optimizer_impl=text("torch.optim"),
-    warmup_style=choice("constant", "cosine", default=None),
+    lr_scheduler_type=kit.choice("constant", "cosine", default="constant"),
+    lr_warmup_steps_ratio=kit.number(0),
+    min_lr_ratio=kit.number(0),
+    num_cycles=kit.number(0.5),
+    optimizer=kit.text("AdamW"),
+    optimizer_impl=kit.text("torch.optim"),
+    warmup_style=kit.choice("constant", "cosine", default=None),
 )
-MEGATRON = Keys(
+MEGATRON = kit.Keys(
     **_OPTIMIZER,
-    lr_decay_steps=integer(None),
-    lr_decay_style=text("constant"),
-    lr_warmup_init=number(0),
-    lr_warmup_steps_ratio=number(0),
-    lr_wsd_decay_steps=integer(None),
-    lr_wsd_decay_style=text("exponential"),
-    min_lr=number(0),
-    optimizer=text("adam"),
-    use_checkpoint_opt_param_scheduler=flag(False),
-    weight_decay_incr_style=irrelevant(),
+    lr_decay_steps=kit.integer(None),
+    lr_decay_style=kit.text("constant"),
+    lr_warmup_init=kit.number(0),
+    lr_warmup_steps_ratio=kit.number(0),
+    lr_wsd_decay_steps=kit.integer(None),
+    lr_wsd_decay_style=kit.text("exponential"),
+    min_lr=kit.number(0),
+    optimizer=kit.text("adam"),
+    use_checkpoint_opt_param_scheduler=kit.flag(False),
+    weight_decay_incr_style=kit.irrelevant(),
 )
-SFT = Keys(
-    **{**_OPTIMIZER, "lr": number(1e-5), "betas": numbers((0.9, 0.95))},
-    lr_scheduler=choice("cosine", "wsd", default="cosine"),
-    lr_warmup_steps_ratio=number(0.1),
-    optimizer=text("AdamW"),
-    optimizer_impl=text("torch.optim"),
+SFT = kit.Keys(
+    **{**_OPTIMIZER, "lr": kit.number(1e-5), "betas": kit.numbers((0.9, 0.95))},
+    lr_scheduler=kit.choice("cosine", "wsd", default="cosine"),
+    lr_warmup_steps_ratio=kit.number(0.1),
+    optimizer=kit.text("AdamW"),
+    optimizer_impl=kit.text("torch.optim"),
 )
-TRAINER = OpenKeys(total_epochs=integer(None), total_training_steps=integer(None))
-DATA = OpenKeys(train_batch_size=integer(None))
+TRAINER = kit.OpenKeys(total_epochs=kit.integer(None), total_training_steps=kit.integer(None))
+DATA = kit.OpenKeys(train_batch_size=kit.integer(None))
 
 EPOCHS, SFT_EPOCHS = 30, 4
 """The epochs of a run by default."""
@@ -122,7 +98,7 @@ class VerlRun:
 
 
 DEFECTS = {
-    "zero-warmup-steps": Defect(
+    "zero-warmup-steps": kit.Defect(
         "the FSDP workers take lr_warmup_steps of 0 as no warmup",
         "verl/workers/fsdp_workers.py:584",
         lambda optim, run: (
@@ -133,64 +109,64 @@ DEFECTS = {
         documented="a warmup of lr_warmup_steps_ratio of the run",
         classes=("fsdp-constant", "fsdp-cosine"),
     ),
-    "null-warmup-steps": Defect(
+    "null-warmup-steps": kit.Defect(
         f"lr_warmup_steps of null is refused, though {_COMMENT} delegates it to the ratio",
         "verl/workers/engine/fsdp/transformer_impl.py:399",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("fsdp-constant", "fsdp-cosine"),
     ),
-    "first-step-without-rate": Defect(
+    "first-step-without-rate": kit.Defect(
         "with a warmup the whole first training step, all of its updates, has rate 0",
         "verl/workers/fsdp_workers.py:592",
         lambda optim, run: run.part in _FSDP and _warmup(run, optim) > 0,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("fsdp-constant", "fsdp-cosine"),
     ),
-    "without-horizon": Defect(
+    "without-horizon": kit.Defect(
         "a run of -1 training steps, which were never set, lets the cosine alternate between the "
         "rate and its minimum",
         "verl/utils/torch_functional.py:746",
         lambda optim, run: run.part in _FSDP and run.length < 0,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("fsdp-cosine",),
     ),
-    "rises-again": Defect(
+    "rises-again": kit.Defect(
         "the cosine rises again after the run",
         "verl/utils/torch_functional.py:747",
         lambda optim, run: run.part in _FSDP and _style(optim) == "cosine",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("fsdp-cosine", "sft-cosine"),
     ),
-    "warmup-style-wins": Defect(
+    "warmup-style-wins": kit.Defect(
         "the deprecated warmup_style replaces lr_scheduler_type",
         "verl/workers/config/optimizer.py:96",
         lambda optim, run: run.part in _FSDP and optim.warmup_style is not None,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("fsdp-constant", "fsdp-cosine"),
         versions=("b178a3cd56f5",),
     ),
-    "type-without-effect": Defect(
+    "type-without-effect": kit.Defect(
         "lr_scheduler_type has no effect, and the warmup begins at min_lr_ratio",
         "verl/workers/fsdp_workers.py, verl/utils/torch_functional.py:545",
         lambda optim, run: run.part in _FSDP,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("fsdp-constant", "fsdp-cosine"),
         versions=(WITH_WARMUP_STYLE,),
     ),
-    "style-name": Defect(
+    "style-name": kit.Defect(
         f"{_STYLE_NAME}, which the configuration file offers, is refused after the warmup",
         "verl/trainer/config/optim/megatron.yaml:32",
         lambda optim, run: run.part == "megatron" and optim.lr_decay_style == _STYLE_NAME,
         classes=(f"megatron-{_STYLE_NAME}",),
     ),
-    "betas-of-megatron": Defect(
+    "betas-of-megatron": kit.Defect(
         "betas do not reach the Megatron optimizer",
         "verl/utils/megatron/optimizer.py:25",
         lambda optim, run: run.part == "megatron" and "betas" in optim,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "horizon-of-epochs": Defect(
+    "horizon-of-epochs": kit.Defect(
         "the SFT trainer's schedule has the length of all epochs, also where total_training_steps "
         "ends the run before",
         "verl/trainer/fsdp_sft_trainer.py:351",
@@ -201,11 +177,11 @@ DEFECTS = {
 }
 
 
-def _style(optim: Values) -> str:
+def _style(optim: kit.Values) -> str:
     return str(optim.warmup_style or optim.lr_scheduler_type)
 
 
-def _warmup(run: VerlRun, optim: Values, is_documented: bool = False) -> int:
+def _warmup(run: VerlRun, optim: kit.Values, is_documented: bool = False) -> int:
     """The training steps of the warmup of the FSDP workers, or of the engine."""
     steps = optim.lr_warmup_steps
     # The workers delegate below 0 only, the engine from 0 on (verl-fsdp-cosine-016, -017).
@@ -214,28 +190,32 @@ def _warmup(run: VerlRun, optim: Values, is_documented: bool = False) -> int:
 
 
 def _factor(
-    name: str, rate: sp.Expr, warmup: int, first: sp.Expr, *stages: tuple[LazyNumber, int | None]
+    name: str,
+    rate: sp.Expr,
+    warmup: int,
+    first: sp.Expr,
+    *stages: tuple[kit.LazyNumber, int | None],
 ) -> Schedule:
     """A warmup from a part of the rate, and the stages of a factor after it."""
     # max(1, W) as in verl/utils/torch_functional.py: without a warmup its interval is empty.
     rise = first + (1 - first) * t / sp.Integer(max(1, warmup))
     factors = ((lambda value=value: rate * value(), end) for value, end in stages)
-    return by_intervals(name, (lambda: rate * rise, warmup), *factors)
+    return kit.by_intervals(name, (lambda: rate * rise, warmup), *factors)
 
 
-def _wave(optim: Values, low: sp.Expr, progress: sp.Expr) -> sp.Expr:
+def _wave(optim: kit.Values, low: sp.Expr, progress: sp.Expr) -> sp.Expr:
     wave = sp.cos(2 * sp.pi * optim.num_cycles * progress)
     # (1 - r)/2·cos + (1 + r)/2, cut at r: for num_cycles 0.5 it is at r at the end, and climbs
     # later.
     return sp.Max(low, (1 - low) / 2 * wave + (1 + low) / 2)
 
 
-def _of_fsdp(context: Context, optim: Values, run: VerlRun) -> Schedule:
+def _of_fsdp(context: kit.Context, optim: kit.Values, run: VerlRun) -> Schedule:
     where, low = context.where, optim.min_lr_ratio
     is_old, rate = context.version == WITH_WARMUP_STYLE, optim.lr
     has_null = optim.origin.content.get("lr_warmup_steps", -1) is None
     # null cannot be compared with 0: the workers raise.
-    refuse_unless(
+    kit.refuse_unless(
         not has_null or not context.as_implemented, "lr_warmup_steps must be an integer", where
     )
     # At 9d7cba4e1 warmup_style was the key, and lr_scheduler_type had no effect.
@@ -243,7 +223,7 @@ def _of_fsdp(context: Context, optim: Values, run: VerlRun) -> Schedule:
     warmup = _warmup(run, optim, not context.as_implemented)
     if style == "constant":
         return _factor(style, rate, warmup, sp.S.Zero, (lambda: sp.S.One, None))
-    refuse_unless(0 <= low <= 1, f"min_lr_ratio must be in [0, 1], got {low}", where)
+    kit.refuse_unless(0 <= low <= 1, f"min_lr_ratio must be in [0, 1], got {low}", where)
     length = sp.Integer(max(1, run.length - warmup))
     # That version's warmup starts at min_lr_ratio of the rate.
     first = low if is_old else sp.S.Zero
@@ -252,14 +232,14 @@ def _of_fsdp(context: Context, optim: Values, run: VerlRun) -> Schedule:
     )
 
 
-def _of_megatron(context: Context, optim: Values, run: VerlRun) -> Schedule:
+def _of_megatron(context: kit.Context, optim: kit.Values, run: VerlRun) -> Schedule:
     # The decay is the run by default, in training steps: the scheduler gets increment 1, not
     # samples.
     decay = run.length if optim.lr_decay_steps is None else optim.lr_decay_steps
     content, steps = optim.origin.content, optim.lr_warmup_steps
     is_absent = content.get("lr_warmup_steps", -1) is None
     has_ratio = content.get("lr_warmup_steps_ratio", 0) is not None
-    refuse_unless(has_ratio or not is_absent, "lr_warmup_steps is missing", context.where)
+    kit.refuse_unless(has_ratio or not is_absent, "lr_warmup_steps is missing", context.where)
     if has_ratio and (is_absent or steps <= 0):
         steps = int(float(optim.lr_warmup_steps_ratio) * decay)
     tail = optim.lr_wsd_decay_steps
@@ -277,7 +257,7 @@ def _of_megatron(context: Context, optim: Values, run: VerlRun) -> Schedule:
     return learning_rate(plan)
 
 
-def _of_sft(context: Context, optim: Values, run: VerlRun) -> Schedule:
+def _of_sft(context: kit.Context, optim: kit.Values, run: VerlRun) -> Schedule:
     # total_training_steps ends the run and not the schedule.
     total = run.length if context.as_implemented else run.end
     warmup = int(total * float(optim.lr_warmup_steps_ratio))
@@ -286,7 +266,7 @@ def _of_sft(context: Context, optim: Values, run: VerlRun) -> Schedule:
     flat = int(rest * 0.9) if optim.lr_scheduler == "wsd" else 0
     begin, length = warmup + flat, sp.Integer(max(1, rest - flat))
     wave = (1 + sp.cos(sp.pi * (t - begin) / length)) / 2
-    stages: tuple[tuple[LazyNumber, int | None], ...] = ((lambda: wave, None),)
+    stages: tuple[tuple[kit.LazyNumber, int | None], ...] = ((lambda: wave, None),)
     if optim.lr_scheduler == "wsd":
         stages = ((lambda: sp.S.One, begin), (lambda: wave, total), (lambda: sp.S.Zero, None))
     return _factor(optim.lr_scheduler, optim.lr, warmup, sp.S.Zero, *stages)
@@ -299,24 +279,24 @@ _CURVES = {
 }
 
 
-def _of_class(context: Context, optim: Values) -> Schedule:
+def _of_class(context: kit.Context, optim: kit.Values) -> Schedule:
     default = "megatron" if context.path[-1].startswith("megatron") else "actor"
     part = context.facts.get("part", default)
-    refuse_unless(part in (*_FSDP, "megatron"), f"there is no part {part!r:.40}", context.where)
+    kit.refuse_unless(part in (*_FSDP, "megatron"), f"there is no part {part!r:.40}", context.where)
     return _CURVES[part][1](context, optim, VerlRun(part, context.fact("total_training_steps")))
 
 
-def _of_trainer(context: Context, optim: Values, trainer: Values) -> Schedule:
+def _of_trainer(context: kit.Context, optim: kit.Values, trainer: kit.Values) -> Schedule:
     (batches,) = context.numbers.require("updates_per_epoch", where=context.where)
     length = int(batches) * (trainer.total_epochs or SFT_EPOCHS)
     return _of_sft(context, optim, VerlRun("sft", length, trainer.total_training_steps))
 
 
-def _sections(document: Document) -> Section:
-    return whole(interpolate(in_sections(document)))
+def _sections(document: kit.Document) -> kit.Section:
+    return kit.document_section(kit.interpolate(kit.in_sections(document)))
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     names = {str(key) for key in document.content}
     if document.python is not None:
         return False
@@ -335,7 +315,7 @@ def _matches(document: Document) -> bool:
     )
 
 
-def _place(reading: Reading, config: Section) -> tuple[str, Section]:
+def _place(reading: kit.Reading, config: kit.Section) -> tuple[str, kit.Section]:
     """The part that is read, and the section of its worker, with ``optim``."""
     part = reading.facts.framework_facts.get("part")
     actor = config.section("actor_rollout_ref").section("actor")
@@ -367,7 +347,7 @@ def _place(reading: Reading, config: Section) -> tuple[str, Section]:
 _RATES = {"actor": 1e-6, "critic": 1e-5, "megatron": 1e-6}
 
 
-def _length(reading: Reading, part: str, config: Section) -> VerlRun:
+def _length(reading: kit.Reading, part: str, config: kit.Section) -> VerlRun:
     facts, trainer = reading.facts, TRAINER.read(config.section("trainer"))
     total = facts.framework_facts.get("total_training_steps")
     if total is None and facts.total_updates is not None:
@@ -394,7 +374,7 @@ def _length(reading: Reading, part: str, config: Section) -> VerlRun:
     return VerlRun(part, int(length), most)
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     config = _sections(reading.document)
     part, worker = _place(reading, config)
     run = _length(reading, part, config)
@@ -415,38 +395,38 @@ def _read(reading: Reading) -> Recipe:
         ],
         clock=OF_UPDATES if part == "sft" else CLOCK,
         horizon=run.end,
-        clipping=Clipping(clipping),
+        clipping=kit.Clipping(clipping),
         accumulation=None,
         values=(optim, run),
     )
 
 
-def _optimizer(part: str, optim: Values) -> ClassOptimizer:
+def _optimizer(part: str, optim: kit.Values) -> kit.ClassOptimizer:
     further = optim.origin.section("override_optimizer_config")
     content = {"lr": optim.lr, "weight_decay": optim.weight_decay}
     if part == "megatron":
         # Its betas do not come to Megatron's optimizer.
-        rules = {"adam": fused_adam}
-        return class_optimizer(
-            Section(further.document, content, further.path), optim.optimizer, rules=rules
+        rules = {"adam": kit.fused_adam}
+        return kit.class_optimizer(
+            kit.Section(further.document, content, further.path), optim.optimizer, rules=rules
         )
     if "adam" in optim.optimizer.lower():
         content["betas"] = list(optim.betas)
     path = f"{optim.optimizer_impl}.{optim.optimizer}"
     content |= further.content
-    return class_optimizer(Section(further.document, content, further.path), path)
+    return kit.class_optimizer(kit.Section(further.document, content, further.path), path)
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "verl",
     {
-        **section_entries(
+        **kit.section_entries(
             {f"fsdp-{name}": _of_class for name in ("constant", "cosine")}, {"optim": FSDP}
         ),
-        **section_entries(
+        **kit.section_entries(
             {f"megatron-{name}": _of_class for name in (*STYLES, _STYLE_NAME)}, {"optim": MEGATRON}
         ),
-        **section_entries(
+        **kit.section_entries(
             {f"sft-{name}": _of_trainer for name in ("cosine", "wsd")},
             {"optim": SFT, "trainer": TRAINER},
             lambda optim, trainer: f"sft-{optim.lr_scheduler}",
@@ -456,6 +436,6 @@ FRAMEWORK = Framework(
     upstream="verl/utils/torch_functional.py, verl/utils/megatron/optimizer.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
     facts=("part", "total_training_steps"),
 )

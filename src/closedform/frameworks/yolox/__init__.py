@@ -9,48 +9,29 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import Schedule, t
-from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, DefectKind
-from closedform.recipes.document import Document
-from closedform.recipes.documents.python_text import defined_names, imported_modules, run_function
-from closedform.recipes.entries import Context
-from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import LazyNumber, by_intervals, first_after, first_from, quotient
-from closedform.recipes.keys import (
-    OpenKeys,
-    Values,
-    choice,
-    integer,
-    number,
-    numbers,
-    section_entries,
-)
-from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import ParamGroup, Recipe, Role
-from closedform.recipes.rules import plan_optimizer
+from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
 
-CLOCK = Clock(Unit.UPDATE)
+CLOCK = kit.Clock(kit.Unit.UPDATE)
 
 KINDS = ("yoloxwarmcos", "warmcos", "cos", "multistep")
-EXPERIMENT = OpenKeys(
-    basic_lr_per_img=number(sp.Rational(1, 6400)),
-    gamma=number(0.1),
-    max_epoch=integer(300, least=1),
-    milestones=numbers(None),
-    min_lr_ratio=number(0.05),
-    momentum=number(0.9),
-    no_aug_epochs=number(15),
-    scheduler=choice(*KINDS, default="yoloxwarmcos"),
-    warmup_epochs=number(5),
-    warmup_lr=number(0),
-    weight_decay=number(5e-4),
+EXPERIMENT = kit.OpenKeys(
+    basic_lr_per_img=kit.number(sp.Rational(1, 6400)),
+    gamma=kit.number(0.1),
+    max_epoch=kit.integer(300, least=1),
+    milestones=kit.numbers(None),
+    min_lr_ratio=kit.number(0.05),
+    momentum=kit.number(0.9),
+    no_aug_epochs=kit.number(15),
+    scheduler=kit.choice(*KINDS, default="yoloxwarmcos"),
+    warmup_epochs=kit.number(5),
+    warmup_lr=kit.number(0),
+    weight_decay=kit.number(5e-4),
 )
 
 DEFECTS = {
-    "first-rate-of-the-optimizer": Defect(
+    "first-rate-of-the-optimizer": kit.Defect(
         "update 0 has the rate that the optimizer is made with, which is warmup_lr where there is "
         "a warmup_epochs, also for schedules without a warmup",
         "yolox/exp/yolox_base.py:258",
@@ -60,25 +41,25 @@ DEFECTS = {
         documented="the schedule at update 0 as well",
         classes=("cos", "multistep"),
     ),
-    "minimum-without-effect": Defect(
+    "minimum-without-effect": kit.Defect(
         "min_lr_ratio and no_aug_epochs have an effect with yoloxwarmcos only",
         "yolox/utils/lr_scheduler.py:37",
         lambda experiment: experiment.scheduler != "yoloxwarmcos" and "min_lr_ratio" in experiment,
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("cos", "warmcos", "multistep"),
     ),
-    "milestones-of-a-class": Defect(
+    "milestones-of-a-class": kit.Defect(
         "the experiment does not pass milestones to the scheduler: get_lr_scheduler must be its "
         "own",
         "yolox/exp/yolox_base.py:287",
         lambda experiment: experiment.scheduler == "multistep",
-        kind=DefectKind.CONVENTION,
+        kind=kit.DefectKind.CONVENTION,
         classes=("multistep",),
     ),
 }
 
 
-def _rate(context: Context, experiment: Values) -> Schedule:
+def _rate(context: kit.Context, experiment: kit.Values) -> Schedule:
     updates, samples = context.numbers.require(
         "updates_per_epoch", "global_batch_size", where=context.where
     )
@@ -91,47 +72,49 @@ def _rate(context: Context, experiment: Values) -> Schedule:
     low = peak * experiment.min_lr_ratio if is_quick else sp.S.Zero
     flat = updates * experiment.no_aug_epochs if is_quick else sp.S.Zero
     # The rate is set after each update, for the next one.
-    stages: list[tuple[LazyNumber, int]] = []
+    stages: list[tuple[kit.LazyNumber, int]] = []
     if context.as_implemented or has_warmup:
         stages.append((lambda: first, 1))
     if kind == "multistep":
         message = "multistep needs milestones"
-        refuse_unless(experiment.milestones is not None, message, context.where)
+        kit.refuse_unless(experiment.milestones is not None, message, context.where)
         # int(total * milestone / epochs), in floats.
         marks = [
             int(int(total) * _float(mark) / experiment.max_epoch) for mark in experiment.milestones
         ]
 
-        def rate_after(count: int) -> LazyNumber:
+        def rate_after(count: int) -> kit.LazyNumber:
             return lambda: peak * experiment.gamma**count
 
         stages += [(rate_after(count), mark) for count, mark in enumerate(sorted(marks))]
-        return by_intervals(kind, *stages, (rate_after(len(marks)), None))
+        return kit.by_intervals(kind, *stages, (rate_after(len(marks)), None))
     if has_warmup:
 
         def rise() -> sp.Expr:
-            progress = quotient(t, warmup)
+            progress = kit.quotient(t, warmup)
             return along_line(start, peak, progress**2 if is_quick else progress)
 
-        stages.append((rise, first_after(warmup) if warmup > 0 else 0))
+        stages.append((rise, kit.first_after(warmup) if warmup > 0 else 0))
 
     def fall() -> sp.Expr:
-        return along_cosine(peak, low, quotient(t - warmup, total - warmup - flat))
+        return along_cosine(peak, low, kit.quotient(t - warmup, total - warmup - flat))
 
     if is_quick:
-        return by_intervals(kind, *stages, (fall, first_from(total - flat)), (lambda: low, None))
-    return by_intervals(kind, *stages, (fall, None))
+        return kit.by_intervals(
+            kind, *stages, (fall, kit.first_from(total - flat)), (lambda: low, None)
+        )
+    return kit.by_intervals(kind, *stages, (fall, None))
 
 
 def _float(value: sp.Expr) -> float | int:
     return int(value) if value.is_Integer else float(value)
 
 
-def _attributes(document: Document) -> Mapping[str, Any] | None:
+def _attributes(document: kit.Document) -> Mapping[str, Any] | None:
     """The attributes that the constructor of an experiment sets; None for another document."""
     if document.python is None:
         return document.content
-    constructor = run_function(document.python, "Exp.__init__", document.source)
+    constructor = kit.python_text.run_function(document.python, "Exp.__init__", document.source)
     if constructor is None:
         return None
     attributes = (name.partition(".") for name in constructor.names if name.startswith("self."))
@@ -141,38 +124,38 @@ def _attributes(document: Document) -> Mapping[str, Any] | None:
 _TYPICAL = {"basic_lr_per_img", "no_aug_epochs"}
 
 
-def _matches(document: Document) -> bool:
+def _matches(document: kit.Document) -> bool:
     if document.python is None:
         return not _TYPICAL.isdisjoint(document.content)
     is_imported = not {"yolox.exp", "yolox.exp.yolox_base"}.isdisjoint(
-        imported_modules(document.python)
+        kit.python_text.imported_modules(document.python)
     )
-    return is_imported and bool(defined_names(document.python, "Exp"))
+    return is_imported and bool(kit.python_text.defined_names(document.python, "Exp"))
 
 
-def _read(reading: Reading) -> Recipe:
+def _read(reading: kit.Reading) -> kit.Recipe:
     document = reading.document
     attributes = _attributes(document)
     if attributes is None:
         raise document.error("there is no class Exp with a constructor", "")
     if document.python is not None:
         for name in ("get_lr_scheduler", "get_optimizer"):
-            if name in defined_names(document.python, "Exp"):
+            if name in kit.python_text.defined_names(document.python, "Exp"):
                 raise document.error(f"{name} is the experiment's own, and is not run", "Exp")
     experiment = EXPERIMENT.read_whole(replace(document, content=dict(attributes)))
     with experiment.origin.locate_errors():
         rate = _rate(reading.context, experiment)
-    plan = plan_optimizer(
+    plan = kit.plan_optimizer(
         "SGD",
         {"momentum": experiment.momentum, "nesterov": True},
         "sgd",
         document.place("momentum"),
     )
     decay = constant(experiment.weight_decay)
-    group = ParamGroup({"lr": rate, "weight_decay": decay}, plan, Role.DEFAULT)
+    group = kit.ParamGroup({"lr": rate, "weight_decay": decay}, plan, kit.Role.DEFAULT)
     plain = group.without_decay()
     return reading.recipe(
-        [group, *(replace(plain, role=role, name=role) for role in (Role.NORM, Role.BIAS))],
+        [group, *(replace(plain, role=role, name=role) for role in (kit.Role.NORM, kit.Role.BIAS))],
         clock=CLOCK,
         horizon=experiment.max_epoch * int(reading.facts.require("updates_per_epoch")[0]),
         clipping=None,
@@ -182,9 +165,9 @@ def _read(reading: Reading) -> Recipe:
     )
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = kit.Framework(
     "yolox",
-    section_entries(
+    kit.section_entries(
         dict.fromkeys(KINDS, _rate),
         {"": EXPERIMENT},
         style=lambda experiment: str(experiment.scheduler),
@@ -194,5 +177,5 @@ FRAMEWORK = Framework(
     upstream="yolox/utils/lr_scheduler.py, yolox/exp/yolox_base.py, yolox/core/trainer.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=kit.Reader(_read, _matches),
 )

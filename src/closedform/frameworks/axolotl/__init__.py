@@ -464,6 +464,8 @@ FRAMEWORK = kit.Framework(
         **kit.section_entries({"InterpolatingLogScheduler": _interpolated}, {"": INTERPOLATION}),
     },
     versions=("067b021c8b87",),
+    repository="https://github.com/axolotl-ai-cloud/axolotl",
+    tier=kit.Tier.OFFICIAL,
     upstream="src/axolotl/utils/schedulers.py, src/axolotl/core/trainers/mixins/scheduler.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -284,6 +284,8 @@ FRAMEWORK = kit.Framework(
     "dinov2",
     kit.section_entries(dict.fromkeys(KINDS, _of_class), {"": CONFIG}, defects=DEFECTS),
     versions=("b8931f7bf915",),
+    repository="https://github.com/facebookresearch/dinov2",
+    tier=kit.Tier.OFFICIAL,
     upstream="dinov2/utils/utils.py, dinov2/train/train.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -284,6 +284,8 @@ FRAMEWORK = kit.Framework(
     {entry.name: entry for entry in _ENTRIES},
     {"Adafactor": kit.OptimizerEntry("Adafactor", _ADAFACTOR, _adafactor)},
     versions=("5.23.0",),
+    repository="https://github.com/huggingface/transformers",
+    tier=kit.Tier.OFFICIAL,
     upstream="src/transformers/optimization.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -378,6 +378,8 @@ FRAMEWORK = kit.Framework(
     "kohya",
     kit.section_entries(dict.fromkeys(_NAMES, _class_rate), {"": ARGUMENTS}),
     versions=("48d368fa5577",),
+    repository="https://github.com/kohya-ss/sd-scripts",
+    tier=kit.Tier.OFFICIAL,
     upstream=f"{_FIX} (get_scheduler_fix)",
     clock=CLOCK,
     defects=DEFECTS,

@@ -525,6 +525,8 @@ FRAMEWORK = kit.Framework(
         defects=DEFECTS,
     ),
     versions=("9263f81e8b45",),
+    repository="https://github.com/stanford-crfm/levanter",
+    tier=kit.Tier.FROZEN,
     upstream="src/levanter/optim/config.py",
     clock=CLOCK,
     defects=DEFECTS,

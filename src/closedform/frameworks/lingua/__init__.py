@@ -210,6 +210,8 @@ FRAMEWORK = kit.Framework(
         defects=DEFECTS,
     ),
     versions=("437d680e5218",),
+    repository="https://github.com/facebookresearch/lingua",
+    tier=kit.Tier.OFFICIAL,
     upstream="lingua/optim.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -334,6 +334,8 @@ FRAMEWORK = kit.Framework(
     "litgpt",
     kit.section_entries({"pretrain": _pretrain, "finetune": _finetune}, ARGUMENTS),
     versions=("26857050fe3f",),
+    repository="https://github.com/Lightning-AI/litgpt",
+    tier=kit.Tier.OFFICIAL,
     upstream="litgpt/pretrain.py, litgpt/finetune/full.py, litgpt/args.py",
     clock=CLOCKS["pretrain"],
     defects=DEFECTS,

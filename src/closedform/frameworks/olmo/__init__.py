@@ -464,6 +464,8 @@ FRAMEWORK = kit.Framework(
         **kit.section_entries({"bolt_on_warmup": _bolt_on_warmup}, _LAYOUT),
     },
     versions=("59a53e3f68e5",),
+    repository="https://github.com/allenai/OLMo",
+    tier=kit.Tier.FROZEN,
     upstream="olmo/optim.py, olmo/train.py",
     clock=CLOCKS["steps"],
     defects=DEFECTS,

@@ -564,6 +564,8 @@ FRAMEWORK = kit.Framework(
         {"optimizer": kit.Keys(lr=kit.number()), "lr_annealing": kit.ClassKeys()},
     ),
     versions=("9c826ef3937b",),
+    repository="https://github.com/speechbrain/speechbrain",
+    tier=kit.Tier.OFFICIAL,
     upstream=_FILE,
     clock=CLOCK,
     defects=DEFECTS,

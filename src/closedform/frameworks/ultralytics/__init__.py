@@ -380,6 +380,8 @@ FRAMEWORK = kit.Framework(
         dict.fromkeys(("linear", "cos_lr"), _schedule), {"": ARGUMENTS}, style=_name
     ),
     versions=("8.4.190",),
+    repository="https://github.com/ultralytics/ultralytics",
+    tier=kit.Tier.OFFICIAL,
     upstream="ultralytics/engine/trainer.py, ultralytics/cfg/default.yaml",
     clock=CLOCK,
     defects=DEFECTS,

@@ -27,7 +27,7 @@ from closedform.recipes.entries import (
     own_schedule,
 )
 from closedform.recipes.formulas import FORMULAS
-from closedform.recipes.framework import Framework
+from closedform.recipes.framework import Framework, Tier
 from closedform.recipes.registry import FRAMEWORKS, known_version, unknown_framework
 from closedform.recipes.tags import matching_groups, read_tags
 
@@ -35,6 +35,7 @@ __all__ = [
     "FRAMEWORKS",
     "REQUIRED",
     "Names",
+    "Tier",
     "known_as",
     "metric_rule",
     "names",

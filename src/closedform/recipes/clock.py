@@ -82,7 +82,7 @@ CHECKED = ("lr", "total_updates", "warmup_updates", "weight_decay")
 # Composer and Ultralytics count batches of their dataloader: with accumulation several make an
 # update.
 _BATCHES = ("batches_per_epoch", "dataloader_len_batches")
-"""Names of ``updates_per_epoch`` that count batches, of which an update takes several."""
+"""Names of ``updates_per_epoch`` that count batches of the dataloader instead of updates."""
 
 _NOT_NUMBERS = ("group", "defaults", "framework_facts")
 _MAY_BE_ZERO = ("warmup_updates", "lr", "weight_decay")

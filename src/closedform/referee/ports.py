@@ -456,8 +456,7 @@ class _Use:
             return fitting[1:] if type_.shape else fitting
         order = list(self.inputs)
         later = [name for name in fitting if order.index(name) > order.index(passed)]
-        is_state = passed not in fitting
-        return later if later and not is_state else [name for name in fitting if name == passed]
+        return (later or [passed]) if passed in fitting else []
 
     def _fits(self, output: str, name: str) -> bool:
         place = self.output_places[output]

@@ -515,7 +515,7 @@ def _stable(tail: _Tail) -> Iterator[Proposal]:
         inside = (y - low > 2 * e) & (x < length)
         if not inside.any():
             continue
-        # Between the two values that an interval has, the begin is monotone in the part done.
+        # The begin is a monotone function of the progress: the bounds of one bound the other.
         parts = [progress((y[inside] + side * e[inside] - low) / (1 - low)) for side in (1, -1)]
         sides = [(x[inside] - part * length) / (1 - part) for part in parts]
         bounds = _bounds(np.minimum(*sides), np.maximum(*sides))

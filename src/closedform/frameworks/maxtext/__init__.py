@@ -108,7 +108,7 @@ def _phases(config: kit.Values) -> tuple[int, int]:
 
 
 def _with_lengths(context: kit.Context, config: kit.Values) -> kit.Values:
-    """The options with the lengths of the run and of the schedule, of which -1 is the other one."""
+    """The options with the lengths of the run and of the schedule: -1 stands for the other one."""
     steps, total = config.steps, config.learning_rate_schedule_steps
     if steps is None:
         run = context.facts.get("steps")

@@ -160,7 +160,10 @@ def chained(name: str, base: sp.Expr, actions: Sequence[Action]) -> Schedule:
 def _spans(
     name: str, actions: Sequence[Action], end: int | None
 ) -> list[tuple[range | None, list[_Active]]]:
-    """Updates in which the same schedulers act, and those; None from the last mark on."""
+    """The ranges of updates in which the same schedulers act, with these schedulers.
+
+    The range from the last mark on is None.
+    """
     spans: list[tuple[range | None, list[_Active]]] = []
     for begin, mark in pairwise((*_marks(actions), None)):
         if begin is None or (end is not None and begin >= end):

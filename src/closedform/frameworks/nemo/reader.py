@@ -124,7 +124,7 @@ _LIGHTNING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "WarmupPolicy": {"warmup_steps": 750, "min_lr": 0.0},
     }
 )
-"""The defaults of the scheduler modules of ``nemo.lightning``, where they are those of no class."""
+"""The defaults of the scheduler modules of ``nemo.lightning`` that differ from the classes'."""
 
 
 def _matches(document: kit.Document) -> bool:

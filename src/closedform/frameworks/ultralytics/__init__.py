@@ -145,7 +145,7 @@ class _Warmup:
 
 
 def _accumulated(run: UltralyticsRun, batch: int) -> int:
-    """The micro-batches that an update needs at one of them."""
+    """The number of micro-batches that make an update at micro-batch ``batch``."""
     if not run.warmup or batch > run.warmup:
         return run.accumulate
     if batch == run.warmup:

@@ -328,7 +328,7 @@ def _place(reading: kit.Reading, config: kit.Section) -> tuple[str, kit.Section]
             raise MissingFactsError(
                 "missing facts: part",
                 where=config.document.source,
-                hint="give sft for the FSDP SFT trainer, engine for the one of engines",
+                hint="give sft for the SFT trainer of FSDP, engine for the SFT trainer of engines",
             )
     program = f"{config.text('config-name', '')} {actor.text('strategy', '')}"
     is_megatron = "megatron" in program

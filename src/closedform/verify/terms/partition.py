@@ -255,6 +255,11 @@ class _Partition(Generic[Place]):
     def _apply(
         self, node: Term, first: Place, end: Place, values: Sequence[SegmentValue]
     ) -> Iterator[Segment[Place]]:
+        """The segments of an operation on values of its operands.
+
+        ``decide`` splits a place into parts; a part whose value is None is not decided, so that
+        its value is the operation itself.
+        """
         values = [
             self.fix_clock(value, first, end) if isinstance(value, LinearForm) else value
             for value in values

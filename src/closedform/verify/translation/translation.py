@@ -389,7 +389,7 @@ def _pairs(
     for output in expected:
         sides = output.term, terms[output.name]
         key = tuple(_without_name(side, output.param) for side in sides) if has_several else sides
-        # Fifty layers of one rule are one proof.
+        # Outputs with equal terms share a proof: fifty layers of one rule need one.
         pairs.setdefault(key, Pair(output.name, *sides, floats, segments[output.term]))
     return list(pairs.values())
 

@@ -92,7 +92,7 @@ golden: $(STAMP) ## rewrite tests/golden from what the code says now
 framework: $(STAMP) ## every test of one framework: make framework NAME=litgpt
 	@$(PYTEST) -q tests/recipes tests/test_writing.py tests/test_frameworks_page.py -k "$(NAME)"
 
-compare: $(STAMP) $(COMPARE_STAMP) ## the suites whose stored result is not fresh; make compare SUITES="zoo optax"
+compare: $(STAMP) $(COMPARE_STAMP) ## the suites whose stored result is not fresh; make compare SUITES="training/zoo jax"
 	@$(SUITES_OF) run --workers $(WORKERS) $(SUITES)
 
 compare-status: $(STAMP) ## the stored results of all suites: fresh, stale, failed or never run

@@ -63,6 +63,9 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line("markers", "exhaustive: run with --exhaustive only")
     config.addinivalue_line("markers", "needs(module, …): skipped where a module is not installed")
+    config.addinivalue_line(
+        "markers", "packages(NAME=value, …): make compare runs it in .venv-compare, with variables"
+    )
     if config.getoption("--exhaustive"):
         # Before any test module is imported: their settings read the profile.
         hypothesis.settings.load_profile("exhaustive")

@@ -9,16 +9,54 @@ import pytest
 
 from tests.support import suites
 from tests.support.inputs import ROOT, digest
-from tests.support.suites import SUITES, Records, State, Suite, command_of, main, run, selected
+from tests.support.suites import (
+    SUITES,
+    Records,
+    State,
+    Suite,
+    command_of,
+    comparisons,
+    main,
+    run,
+    selected,
+)
 
 NAMES = [suite.name for suite in SUITES]
 
 
-def test_every_comparison_is_in_a_suite() -> None:
-    files = {file for suite in SUITES for file in suite.files}
-    comparisons = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("tests/**/compare_*.py")}
-    assert comparisons - files == set()
+def test_every_comparison_is_in_one_suite() -> None:
+    files = [file for suite in SUITES for file in suite.files if "compare_" in file]
+    paths = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("tests/**/compare_*.py")]
+    assert sorted(files) == sorted(paths)
     assert len(set(NAMES)) == len(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("mark", "is_compared", "variables"),
+    [
+        ("", False, {}),
+        ("pytestmark = pytest.mark.filterwarnings('ignore')", False, {}),
+        ("pytestmark = pytest.mark.packages()", True, {}),
+        ("pytestmark = [a, pytest.mark.packages(A='1', B='x')]", True, {"A": "1", "B": "x"}),
+    ],
+)
+def test_a_comparison_says_its_title_and_its_environment(
+    tmp_path: Path, mark: str, is_compared: bool, variables: dict[str, str]
+) -> None:
+    path = tmp_path / "tests" / "a" / "compare_two_words.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(f'"""Words beside words.\n\nMore.\n"""\n\n{mark}\n', encoding="utf-8")
+    assert comparisons((), tmp_path) == (
+        Suite(
+            "a/two_words",
+            "Words beside words",
+            ("tests/a/compare_two_words.py",),
+            is_compared=is_compared,
+            variables=variables,
+        ),
+    )
+    special = Suite("b", "", ("tests/a/compare_two_words.py::test_a",))
+    assert comparisons((special,), tmp_path) == ()
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=NAMES)

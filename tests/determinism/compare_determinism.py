@@ -15,7 +15,8 @@ import pytest
 from tests.determinism.contract import MEANINGS, PAGE, cells, promises
 from tests.determinism.runs import CHECKS, ENGINES, RULES
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of torch's compiler
+# The warnings are of torch's compiler.
+pytestmark = [pytest.mark.packages(), pytest.mark.filterwarnings("ignore")]
 
 ROOT = Path(__file__).parents[2]
 TEXT = PAGE.read_text(encoding="utf-8")

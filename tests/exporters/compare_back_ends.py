@@ -32,6 +32,7 @@ from tests.exporters.drawn_schedules import (
 from tests.support.c_programs import compiled
 from tests.support.graph_kinds import KINDS
 
+pytestmark = pytest.mark.packages(KERAS_BACKEND="jax")
 os.environ.setdefault("KERAS_BACKEND", "torch")
 BLOCK = 20
 BLOCKS = [range(first, first + BLOCK) for first in range(0, 1000, BLOCK)]

@@ -26,6 +26,7 @@ from tests.recipes.compare_packages import BASE, HUGGINGFACE, OPTAX, TIMM
 from tests.recipes.installed import timm_scheduler
 from tests.support.trajectories import trajectory
 
+pytestmark = pytest.mark.packages()
 Row = tuple[str, float, str]
 
 ROUNDED = {

@@ -35,6 +35,7 @@ from closedform.importers.optax.hypers import variables_of
 from closedform.importers.optax.jaxprs import double_precision
 from closedform.importers.tensors.check import without_rounding
 
+pytestmark = pytest.mark.packages()
 STEPS = 50
 SHAPES: dict[str, tuple[int, ...]] = {"wide": (4, 6), "tall": (7, 5), "vector": (5,)}
 RATE = 1e-2

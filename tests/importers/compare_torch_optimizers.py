@@ -31,6 +31,7 @@ from closedform.importers.tensors.check import without_rounding
 from closedform.importers.torch_optimizer.subject import InDouble
 from tests.support.torch_draws import Recorder
 
+pytestmark = pytest.mark.packages()
 STEPS = 50
 SHAPES: dict[str, tuple[int, ...]] = {"first": (6, 4), "second": (5, 7)}
 TALL: dict[str, tuple[int, ...]] = {"first": (7, 5), "second": (6, 4)}

@@ -17,6 +17,7 @@ import transformers
 import closedform as cf
 from closedform.verify.translation.verdicts import KEY
 
+pytestmark = pytest.mark.packages()
 LENGTHS = ((100, 1000), (37, 1213), (0, 500), (1, 17), (2000, 150_000))
 MILLISECONDS = 100
 Case = tuple[str, Callable[..., Any], tuple[int, ...], dict[str, Any]]

@@ -15,6 +15,7 @@ import pytest
 from closedform import optimizers, schedules
 from tests.support.trajectories import trajectory
 
+pytestmark = pytest.mark.packages(JAX_ENABLE_X64="1")
 STEPS = 40
 # optax has no scalars in SM3: it looks for a first axis.
 SHAPES: dict[str, tuple[int, ...]] = {"vector": (5,), "matrix": (3, 4), "kernel": (2, 3, 2, 4)}

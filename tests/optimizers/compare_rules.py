@@ -16,6 +16,7 @@ from tests.optimizers.test_rules_of_packages import IN_FLOAT32, RULES
 from tests.reference import make_optimizers_rules as packages
 from tests.support.trajectories import trajectory
 
+pytestmark = pytest.mark.packages(JAX_ENABLE_X64="1")
 NAMES = [name for name in packages.RULES if name in RULES]
 
 

@@ -22,7 +22,8 @@ from closedform import frameworks
 from tests.recipes.installed import timm_scheduler
 from tests.support.metrics import run_metric_rule
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of the packages: deprecations, step order
+# The warnings are of the packages: deprecations, step order.
+pytestmark = [pytest.mark.packages(JAX_ENABLE_X64="1"), pytest.mark.filterwarnings("ignore")]
 
 TIMM_SCHEDULER = timm_scheduler()
 STEPS = 75

@@ -9,6 +9,7 @@ from tests.recipes.test_logs import check_agrees
 from tests.recovery.test_genuine_logs import check_is_recovered
 from tests.reference.logs import GenuineLog, genuine_logs, label
 
+pytestmark = pytest.mark.packages(JAX_ENABLE_X64="1")
 LOGS = [log for log in genuine_logs() if log.is_event_file]
 
 

@@ -14,6 +14,7 @@ import pytest
 from closedform import frameworks
 from tests.recipes.installed import timm_scheduler
 
+pytestmark = pytest.mark.packages(JAX_ENABLE_X64="1")
 BASE = 0.25
 STEPS = 70
 

@@ -16,6 +16,7 @@ from closedform.errors import ClosedFormError
 from closedform.recipes import load_recipe
 from tests.recipes.installed import timm_scheduler
 
+pytestmark = pytest.mark.packages(JAX_ENABLE_X64="1")
 DRAWN = 300
 LEAST_READ = 250
 """Drawn arguments that timm accepts, at least: the others are refused by both."""

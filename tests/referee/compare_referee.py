@@ -14,6 +14,8 @@ from closedform.errors import ClosedFormError
 from closedform.referee.judgement import judge_step
 from tests.referee import foreign
 
+pytestmark = pytest.mark.packages()
+
 
 @pytest.mark.parametrize("name", foreign.names())
 def test_no_edit_is_proved_equal(name: str) -> None:

@@ -17,6 +17,7 @@ from tests.referee.rewrites import COUNTERS, exported, rewritten
 from tests.referee.test_rewrites import PARAMS, RULES
 from tests.test_library import OPTIMIZERS
 
+pytestmark = pytest.mark.packages()
 HIDDEN = "its own floats may be infinite or NaN in front of a maximum or divisor"
 OPEN = {
     "adafactor": HIDDEN,

@@ -14,6 +14,8 @@ from closedform.language import UpdateRule
 from closedform.optimizers import adam, adamw, sgd
 from tests.scaling.models import CLASSES, FEATURES, VOCABULARY, Mlp, Transformer
 
+pytestmark = pytest.mark.packages()
+
 
 class Rectangular(nn.Module):
     """Widths that do not grow by one factor."""

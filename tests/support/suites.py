@@ -1,5 +1,9 @@
 """The suites of ``make compare``, and the stored result of each.
 
+Each ``compare_*.py`` is a suite: ``tests/training/compare_zoo.py`` is ``training/zoo``. One that is
+marked ``pytest.mark.packages()`` runs in .venv-compare, which has the packages of others, with the
+environment variables that the mark names. ``SPECIAL`` has the suites that need more.
+
 ``python -m tests.support.suites run [NAME …]`` runs suites one by one. Without names these are the
 suites of ``make compare`` whose stored result is not fresh, so an interrupted run goes on where it
 stopped. tools/results/suites.json has the results, each with the commit and a digest of its inputs:
@@ -10,6 +14,7 @@ there, are of the same commit. ``python -m tests.support.suites status`` lists t
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import re
@@ -94,7 +99,7 @@ def compared_suite(name: str, title: str, *arguments: str, **options: object) ->
     return Suite(name, title, arguments, is_compared=True, **options)  # type: ignore[arg-type]
 
 
-SUITES = (
+SPECIAL = (
     main_suite(
         "cases",
         "every case of the tests of which make test runs a part; the reference values",
@@ -102,55 +107,6 @@ SUITES = (
         "tests",
         "tests/optimizers/compare_accuracy.py",
         is_parallel=True,
-    ),
-    compared_suite(
-        "packages",
-        "torch, pytorch-accelerated, transformers, timm and optax as installed",
-        "tests/recipes/compare_packages.py",
-        "tests/recipes/compare_drawn.py",
-        "tests/recipes/compare_logs.py",
-        "tests/recipes/compare_timm_arguments.py",
-        "tests/optimizers/compare_packages.py",
-        "tests/optimizers/compare_rules.py",
-        variables={"JAX_ENABLE_X64": "1"},
-    ),
-    compared_suite(
-        "library",
-        "the library beside its sources: installed packages, traced and proved equal",
-        "tests/importers/compare_library.py",
-    ),
-    main_suite(
-        "generated-functions",
-        "5,000 generated Python functions, run beside their schedules",
-        "tests/importers/compare_generated.py",
-    ),
-    compared_suite(
-        "transformers",
-        "files of the schedules of transformers, proved",
-        "tests/importers/compare_transformers.py",
-    ),
-    compared_suite(
-        "torch-optimizers",
-        "optimizers of torch and pytorch_optimizer, traced and run beside the originals",
-        "tests/importers/compare_torch_optimizers.py",
-    ),
-    compared_suite(
-        "mup",
-        "factors of parametrizations by widths, next to the package of their authors",
-        "tests/scaling/compare_mup.py",
-    ),
-    main_suite(
-        "generated-optimizers",
-        "generated optimizers with guards on all that code can read, traced or refused",
-        "tests/importers/compare_generated_optimizers.py",
-    ),
-    compared_suite(
-        "optax",
-        "transformations and schedules of optax, traced and run beside the originals",
-        "tests/importers/compare_optax.py",
-        "tests/importers/test_optax.py",
-        "tests/test_readme.py::test_page_runs[docs/bring_your_own_schedule.md]",
-        "tests/test_readme.py::test_page_runs[docs/bring_your_own_optimizer.md]",
     ),
     compared_suite(
         "jax",
@@ -184,12 +140,6 @@ SUITES = (
         "tests/test_readme.py::test_page_runs[docs/mlx.md]",
     ),
     compared_suite(
-        "back-ends",
-        "1,000 drawn schedules in six kinds of graphs, as C, and in four libraries",
-        "tests/exporters/compare_back_ends.py",
-        variables={"KERAS_BACKEND": "jax"},
-    ),
-    compared_suite(
         "executorch",
         "rules as programs of ExecuTorch",
         "--exhaustive",
@@ -198,131 +148,18 @@ SUITES = (
         "tests/exporters/test_torch_rule.py",
     ),
     compared_suite(
-        "clients",
-        "training loops of other packages; published tests of pytorch-accelerated",
+        "pages",
+        "pages that use optax and other packages; what is read of optax",
+        "tests/importers/test_optax.py",
+        "tests/test_readme.py::test_page_runs[docs/bring_your_own_schedule.md]",
+        "tests/test_readme.py::test_page_runs[docs/bring_your_own_optimizer.md]",
         "tests/test_readme.py::test_page_runs[docs/adopt_torch.md]",
-        "tests/torch/compare_clients.py",
-        "tests/torch/compare_pytorch_accelerated.py",
-    ),
-    main_suite(
-        "torch-engines",
-        "every rule in eager, torch.compile and onnxruntime, 100 steps",
-        "tests/torch/compare_backends.py",
-        "tests/torch/compare_under_schedulers.py",
-        "tests/torch/compare_distributed.py",
-    ),
-    main_suite(
-        "zoo",
-        "a zoo of models and situations of training, beside torch",
-        "tests/training/compare_zoo.py",
-    ),
-    main_suite(
-        "threads",
-        "operators of exported steps with two threads and with all, 60 runs of each",
-        "tests/training/compare_threads.py",
-    ),
-    compared_suite(
-        "architectures",
-        "architectures and methods of training in three dtypes, beside torch; resumes",
-        "tests/training/compare_architectures.py",
-    ),
-    main_suite(
-        "operators",
-        "every differentiable operator of torch, in front of a loss, beside torch",
-        "tests/training/compare_op_samples.py",
-        "tests/training/compare_webgpu_operators.py",
-    ),
-    main_suite(
-        "gradient-faults",
-        "faults in the backwards of all rules whose gradient is proved",
-        "tests/proofs/compare_gradient_faults.py",
-    ),
-    compared_suite(
-        "onnx-models",
-        "ONNX inference models of torch and transformers, trained from the file",
-        "tests/training/compare_onnx_in.py",
-    ),
-    main_suite(
-        "onnx-files",
-        "ONNX files of packages of PyPI and npm, next to differences of onnxruntime; resumes",
-        "tests/training/compare_onnx_files.py",
-    ),
-    main_suite(
-        "prover",
-        "the prover: all goals, random goals and its lemmas",
-        "tests/verify/compare_goals.py",
-        "tests/verify/compare_claims.py",
-        "tests/verify/compare_soundness.py",
-        "tests/verify/compare_lemmas.py",
-    ),
-    compared_suite("solvers", "z3 beside cvc5", "tests/verify/compare_solvers.py"),
-    compared_suite(
-        "watch",
-        "training loops of accelerate, transformers and Lightning with planted causes, watched",
-        "tests/watching/compare_watch.py",
-    ),
-    main_suite(
-        "recovery",
-        "every schedule of the library, recovered from 20 drawn logs",
-        "tests/recovery/compare_recover.py",
     ),
     main_suite(
         "records",
         "translation validation of every record",
         "tests/verify/compare_records.py",
         is_parallel=True,
-    ),
-    main_suite(
-        "faults",
-        "translation validation of every fault that is planted",
-        "tests/verify/compare_faults.py",
-    ),
-    main_suite(
-        "extremes",
-        "3,000 inputs with extreme numbers over every entrance, under limits of memory and time",
-        "tests/properties/compare_extremes.py",
-    ),
-    main_suite(
-        "hostile",
-        "hostile files; 10,000 files that were tampered with",
-        "tests/verify/compare_hostile.py",
-        "tests/verify/compare_tampered.py",
-    ),
-    main_suite(
-        "verdicts",
-        "all verdicts twice, once beside two busy processes: byte for byte",
-        "tests/verify/compare_determinism.py",
-    ),
-    main_suite(
-        "library-faults",
-        "faults planted in the library, claimed to be none; the theorems, with their times",
-        "tests/verify/compare_library_faults.py",
-    ),
-    main_suite(
-        "floats",
-        "verdicts on floats of the library, all configs and 2,000 random formulas",
-        "tests/verify/compare_floats.py",
-    ),
-    main_suite(
-        "certificates",
-        "certificates of every step of every config, and of the double-float lowering",
-        "tests/verify/compare_certificates.py",
-    ),
-    compared_suite(
-        "jumps",
-        "2,000 schedules that jump, at 100,000 steps in onnxruntime, torch, C and JAX",
-        "tests/verify/certificates/compare_jumps.py",
-    ),
-    compared_suite(
-        "determinism",
-        "bits over runs, threads, resume and shards, in every engine",
-        "tests/determinism/compare_determinism.py",
-    ),
-    compared_suite(
-        "referee",
-        "edits of steps of optimizers that jax2onnx wrote, against the rules of optax",
-        "tests/referee/compare_referee.py",
-        "tests/referee/compare_rewrites.py",
     ),
     # Fifteen minutes on one core; the accelerated packages run on the CPU.
     compared_suite(
@@ -407,6 +244,33 @@ SUITES = (
         is_default=False,
     ),
 )
+
+
+def comparison(path: Path, root: Path = ROOT) -> Suite:
+    """The suite of a ``compare_*.py``: its docstring is the title, its mark the environment."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    file = path.relative_to(root).as_posix()
+    name = file.removeprefix("tests/").replace("compare_", "").removesuffix(".py")
+    title = (ast.get_docstring(tree) or name).partition("\n")[0].rstrip(".")
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Attribute(attr="mark"), attr="packages"),
+                keywords=keywords,
+            ):
+                variables = {str(each.arg): ast.literal_eval(each.value) for each in keywords}
+                return compared_suite(name, title, file, variables=variables)
+    return main_suite(name, title, file)
+
+
+def comparisons(special: Iterable[Suite], root: Path = ROOT) -> tuple[Suite, ...]:
+    """The suites of the comparisons that no special suite has."""
+    files = {root / file for suite in special for file in suite.files}
+    paths = sorted(root.glob("tests/**/compare_*.py"))
+    return tuple(comparison(path, root) for path in paths if path not in files)
+
+
+SUITES = (*SPECIAL, *comparisons(SPECIAL))
 
 
 @dataclass(frozen=True, slots=True)

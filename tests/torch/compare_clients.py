@@ -19,7 +19,8 @@ from closedform.torch import Optimizer, ParamScheduler, cerebras, pytorch_accele
 from tests.torch.test_clients import model
 from tests.torch.training import largest_difference
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # what these packages say of each other
+# The warnings are what these packages say of each other.
+pytestmark = [pytest.mark.packages(), pytest.mark.filterwarnings("ignore")]
 RATE = cf.schedules.linear(0, 0.05, 3).then(cf.schedules.cosine(0.05, 0.001, 9))
 STEPS, HALF = 12, 6
 

@@ -15,6 +15,7 @@ import pytest
 
 from closedform.torch import pytorch_accelerated as ours
 
+pytestmark = pytest.mark.packages()
 VERSION = "0.1.61"
 CACHE = "its own cache of one value, _get_checkpoint_info.cache_clear(), which ours has not"
 ROUNDING = (

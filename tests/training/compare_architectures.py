@@ -18,7 +18,10 @@ from tests.training.methods import METHODS
 from tests.training.zoo_check import check, check_in_16_bits
 
 # peft 0.21 reads an attribute that transformers 5.23 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+pytestmark = [
+    pytest.mark.packages(),
+    pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning"),
+]
 
 STEPS = 4
 CASES = {**ARCHITECTURES, **METHODS}

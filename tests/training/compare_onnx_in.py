@@ -19,6 +19,7 @@ from closedform.training.to_onnx.onnx_registry import quiet
 from closedform.training.to_onnx.trace import trace
 from tests.training.zoo import Recurrent
 
+pytestmark = pytest.mark.packages()
 TOLERANCE = 1e-5
 """Of the largest gradient: roundings of sums in another order."""
 

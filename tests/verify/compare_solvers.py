@@ -18,6 +18,7 @@ from closedform.verify.tactics.solver import Answer, Question
 from tests.test_library import OPTIMIZERS, SCHEDULES
 from tests.verify.tactics.test_goals import GOALS
 
+pytestmark = pytest.mark.packages()
 MILLISECONDS = 2000
 # cvc5 decides 92 to 94 % of them in that time, by what else the machine does; 8 in 10 says that it
 # was asked in earnest.

@@ -12,7 +12,8 @@ from closedform.errors import DepartureError
 from closedform.torch import lightning_callback, trainer_callback, watch
 from tests.watching.loops import CONFIG, LOOPS, trainer_loop
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of the packages
+# The warnings are of the packages.
+pytestmark = [pytest.mark.packages(), pytest.mark.filterwarnings("ignore")]
 RECIPE = cf.load_recipe(dict(CONFIG), framework="transformers")
 
 

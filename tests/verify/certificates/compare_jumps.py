@@ -26,6 +26,7 @@ from tests.support.engines import Arrays, run_jax, run_onnxruntime, run_torch
 from tests.support.jumping_schedules import draw
 from tests.support.long_floats import LongFloats
 
+pytestmark = pytest.mark.packages()
 BLOCK = 100
 BLOCKS = [range(first, first + BLOCK) for first in range(0, 2000, BLOCK)]
 STEPS = np.arange(100_000)

@@ -76,9 +76,7 @@ LAYERS = in_order(
     },
     {
         "importers": ARRAYS | {"jax", "onnx", "sympy", "torch"},
-        "recipes frameworks config dialects scaling units": frozenset(
-            {"sympy", "tensorboard", "yaml"}
-        ),
+        "recipes frameworks scaling units": frozenset({"sympy", "tensorboard", "yaml"}),
     },
     {"verify": EXACT | ARRAYS | {"flint", "z3", "onnx", "onnxruntime"}},
     {

@@ -256,13 +256,6 @@ def test_norms_are_compared_with_the_parameters_without_decay() -> None:
     assert found.only_in_b == ("lr of no_decay", "weight_decay of no_decay")
 
 
-@pytest.mark.parametrize("name", ["no_weight_decay", "masked"])
-def test_former_names_of_the_group_without_decay(name: str) -> None:
-    recipe = load_recipe(TRAINER)
-    with pytest.warns(DeprecationWarning, match=f"'{name}' is deprecated .* use 'no_decay'"):
-        assert recipe.group(name) is recipe.group("no_decay")
-
-
 def test_values_for_a_plot() -> None:
     other = schedules.cosine(1, 0, 10)
     found = cf.diff(LINEAR, other, until=10)

@@ -119,7 +119,7 @@ class NamedScheduler(ParamScheduler):
             f"{self.entry.name} calls the Python function at every step, since it is not a closed "
             f"form: {error}",
             UserWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
         self._functions = functions
 

@@ -7,7 +7,6 @@ import pytest
 
 from closedform.errors import ExportError
 from closedform.exporters.onnx_ops import ELEMENT_TYPES
-from closedform.exporters.torch_ops import TORCH_DTYPES
 from closedform.ir.graph import Array, Builder, Role
 from closedform.ir.ops import OPS, Op
 from closedform.ir.types import DType, Shape, TensorType
@@ -35,6 +34,8 @@ def test_table_is_total(name: str) -> None:
 
 
 def test_tables_of_dtypes_are_total() -> None:
+    from closedform.exporters.torch_ops import TORCH_DTYPES
+
     assert set(ELEMENT_TYPES) == set(TORCH_DTYPES) == set(DType)
 
 

@@ -16,12 +16,13 @@ import sympy as sp
 import closedform as cf
 from closedform import schedules
 from closedform.analysis.numeric import CompiledCurve, degree, values_of
-from closedform.analysis.recovery import recover
-from closedform.analysis.recovery.fit import Fits
+from closedform.analysis.recovery import compositions, recover
+from closedform.analysis.recovery.fit import Fits, Problem
 from closedform.analysis.recovery.marks import Points, kinks, linear_prefix
 from closedform.analysis.recovery.simplest import candidates, digits
 from closedform.analysis.recovery.structures import NOT_RECOVERED, forms, structure
 from closedform.errors import ArgumentError, ClosedFormError, ConfigError, UnknownNameError
+from closedform.ir.types import FloatArray
 from closedform.language import Schedule
 from tests.recovery.draws import (
     ARGUMENTS,
@@ -252,3 +253,20 @@ def test_logs_without_numbers_are_refused(name: str, tmp_path: Path) -> None:
 def test_values_by_step_other_than_numbers_are_refused(log: dict[Any, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         recover(log)
+
+
+def test_a_search_ends_by_its_calls_where_the_points_are_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Three points: 77,000 calls took 15 s and were a tenth of the values that a search may compute.
+    calls: list[int] = []
+    project = Problem.project
+
+    def counted(problem: Problem, theta: FloatArray) -> Fits:
+        calls.append(len(theta))
+        return project(problem, theta)
+
+    monkeypatch.setattr(Problem, "project", counted)
+    monkeypatch.setattr(compositions, "MOST_EVALUATIONS", 300_000)
+    assert recover(dict.fromkeys(range(3), 2**31), offset=-1).residual < 1
+    assert len(calls) < 2_000

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.profiler import profile
 
 from closedform.exporters import torch_module
 from closedform.torch import optim
@@ -28,7 +29,10 @@ def trained(make: Callable[..., torch.optim.Optimizer], **options: Any) -> list[
     for _ in range(3):
         for param in params:
             param.grad = torch.randn_like(param)
-        optimizer.step()
+        with profile() as events:
+            optimizer.step()
+    # Two iterations have four sums with a product for each parameter.
+    assert [event.name for event in events.events() or ()].count("aten::addmm") == 4 * len(SHAPES)
     return [param.detach() for param in params]
 
 

@@ -45,7 +45,7 @@ class Bf16Sum:
         right: The index of another one.
         factor: The multiple of the product; 1 without addend.
         addend: The index of a matrix to add, such as ``left``; None if there is none.
-        addend_factor: The multiple of it. A factor that is no constant of the graph is NaN.
+        addend_factor: The multiple of it. NaN is a factor that is not a constant.
     """
 
     left: int
@@ -126,7 +126,7 @@ def _terms(graph: Graph, index: int) -> dict[int, float] | None:
 
 
 def _number(graph: Graph, index: int) -> float | None:
-    """A value of rank 0; NaN if it is no constant."""
+    """A value of rank 0; NaN if it is not a constant."""
     node = graph.nodes[index]
     if node.type.shape:
         return None

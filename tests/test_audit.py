@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +14,8 @@ from closedform.analysis.audit import FRAMEWORKS, Settings, audit
 from closedform.errors import VerificationError
 from closedform.language import Schedule, t
 from closedform.recipes import load_schedules
+from tests.reference.records import CEREBRAS
 
-CONFIGS = Path(__file__).parents[0] / "reference" / "configs"
 PEAK, END = sp.Rational(3, 10000), sp.Rational(3, 100000)
 LINEAR = schedules.linear(0, PEAK, 20).then(schedules.linear(PEAK, END, 80))
 COSINE = schedules.linear(0, PEAK, 20).then(schedules.cosine(PEAK, END, 80))
@@ -134,7 +133,7 @@ def test_timm_has_no_warmup_into_a_constant() -> None:
 
 
 def test_a_config_with_a_cosine_warmup_differs_everywhere() -> None:
-    (path,) = CONFIGS.glob("params_llama3p2_1b_msl_8k-*.yaml")
+    (path,) = CEREBRAS.glob("params_llama3p2_1b_msl_8k-*.yaml")
     lr, steps = load_schedules(path)
     found = audit(lr["lr"], steps)
     assert found.settings is not None

@@ -109,7 +109,7 @@ SUITES = (
         "tests/recipes/compare_packages.py",
         "tests/recipes/compare_drawn.py",
         "tests/recipes/compare_logs.py",
-        "tests/recipes/compare_timm_arguments.py",
+        "tests/frameworks/timm/compare_timm_arguments.py",
         "tests/optimizers/compare_packages.py",
         "tests/optimizers/compare_rules.py",
         variables={"JAX_ENABLE_X64": "1"},

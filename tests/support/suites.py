@@ -259,12 +259,12 @@ SUITES = (
     compared_suite(
         "watch",
         "training loops of accelerate, transformers and Lightning with planted causes, watched",
-        "tests/watching/compare_watch.py",
+        "tests/analysis/watching/compare_watch.py",
     ),
     main_suite(
         "recovery",
         "every schedule of the library, recovered from 20 drawn logs",
-        "tests/recovery/compare_recover.py",
+        "tests/analysis/recovery/compare_recover.py",
     ),
     main_suite(
         "records",

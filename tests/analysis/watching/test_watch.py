@@ -18,8 +18,8 @@ from closedform.language import Schedule
 from closedform.recipes.logs import read_log
 from closedform.torch import watch
 from closedform.torch.watching import Watcher
+from tests.analysis.watching.loops import CONFIG, LOOPS, Loop, Values, records
 from tests.support.commands import CliRunner
-from tests.watching.loops import CONFIG, LOOPS, Loop, Values, records
 
 RECIPE = cf.load_recipe(dict(CONFIG), framework="transformers")
 NAMES = [*LOOPS]

@@ -15,7 +15,15 @@ from closedform.analysis.linting import RULES, Finding, Severity, curve, lint
 from closedform.analysis.linting.curve import Curve
 from closedform.cli.application import run as main
 from closedform.errors import ClosedFormError, LimitError, UnknownNameError
-from tests.linting.configs import PEAK, WITH_DECAY, WITH_RUN, Config, cerebras, lightning, mlx_lm
+from tests.analysis.linting.configs import (
+    PEAK,
+    WITH_DECAY,
+    WITH_RUN,
+    Config,
+    cerebras,
+    lightning,
+    mlx_lm,
+)
 
 ONE_UPDATE = {"updates_per_epoch": 1}
 
@@ -323,7 +331,7 @@ def test_the_plugin_of_pytest_collects_recipes(tmp_path: Path, ignored: str, cod
 
 
 def test_the_page_lists_the_rules() -> None:
-    page = Path(__file__).parents[2] / "docs" / "check_a_recipe_in_ci.md"
+    page = Path(__file__).parents[3] / "docs" / "check_a_recipe_in_ci.md"
     rows = [f"| `{name}` | {severity} | {fault} |" for name, (severity, fault) in RULES.items()]
     assert "\n".join(rows) in page.read_text(encoding="utf-8")
 

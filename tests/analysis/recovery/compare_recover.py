@@ -11,7 +11,7 @@ import time
 
 from closedform import schedules
 from closedform.analysis.recovery import recover
-from tests.recovery.draws import (
+from tests.analysis.recovery.draws import (
     ARGUMENTS,
     COMPOSITIONS,
     NOT_DRAWN,

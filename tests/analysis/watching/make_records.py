@@ -2,7 +2,7 @@
 
 import json
 
-from tests.watching.loops import LOOPS, RECORDS, Values, recorded
+from tests.analysis.watching.loops import LOOPS, RECORDS, Values, recorded
 
 
 def main() -> None:

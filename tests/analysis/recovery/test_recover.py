@@ -23,7 +23,7 @@ from closedform.analysis.recovery.simplest import candidates, digits
 from closedform.analysis.recovery.structures import NOT_RECOVERED, forms, structure
 from closedform.errors import ArgumentError, ClosedFormError, ConfigError, UnknownNameError
 from closedform.language import Schedule
-from tests.recovery.draws import (
+from tests.analysis.recovery.draws import (
     ARGUMENTS,
     COMPOSITIONS,
     NOT_DRAWN,

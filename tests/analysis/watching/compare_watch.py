@@ -10,7 +10,7 @@ import pytest
 import closedform as cf
 from closedform.errors import DepartureError
 from closedform.torch import lightning_callback, trainer_callback, watch
-from tests.watching.loops import CONFIG, LOOPS, trainer_loop
+from tests.analysis.watching.loops import CONFIG, LOOPS, trainer_loop
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the packages
 RECIPE = cf.load_recipe(dict(CONFIG), framework="transformers")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from closedform.frameworks import FRAMEWORKS
-from tools.defects import DEFECTS
+from tools.defects import defects
 from tools.sections import DOCS, RESULTS_FOLDER, GeneratedSection
 from tools.theorems import THEOREMS
 
@@ -51,7 +51,7 @@ def figures() -> Iterator[Figure]:
     declared = sum(len(framework.defects) for framework in FRAMEWORKS.values())
     yield Figure(
         "defects of frameworks",
-        declared + len(DEFECTS),
+        declared + len(defects()),
         "declarations and counterexamples",
         "the line of the framework's code, the documented formula",
         "`make test`",

@@ -1,6 +1,6 @@
 """The frameworks of Hugging Face, timm and optax beside values of these packages; Keras by formula.
 
-``other_systems.jsonl`` holds the values of transformers 5.23, timm 1.0.31 and optax 0.2.8 (with
+The records are values of transformers 5.23, timm 1.0.31 and optax 0.2.8 (with
 float64) at every step of a run and past its end; ``compare_packages.py`` runs the packages.
 """
 

@@ -109,7 +109,7 @@ SUITES = (
         "tests/recipes/compare_packages.py",
         "tests/recipes/compare_drawn.py",
         "tests/recipes/compare_logs.py",
-        "tests/recipes/compare_timm_arguments.py",
+        "tests/frameworks/timm/compare_timm_arguments.py",
         "tests/optimizers/compare_packages.py",
         "tests/optimizers/compare_rules.py",
         variables={"JAX_ENABLE_X64": "1"},
@@ -259,12 +259,12 @@ SUITES = (
     compared_suite(
         "watch",
         "training loops of accelerate, transformers and Lightning with planted causes, watched",
-        "tests/watching/compare_watch.py",
+        "tests/analysis/watching/compare_watch.py",
     ),
     main_suite(
         "recovery",
         "every schedule of the library, recovered from 20 drawn logs",
-        "tests/recovery/compare_recover.py",
+        "tests/analysis/recovery/compare_recover.py",
     ),
     main_suite(
         "records",

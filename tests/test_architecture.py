@@ -334,6 +334,21 @@ def has_folder(graph: nx.DiGraph, parts: list[str]) -> bool:
     return any(module.startswith(f"{part}.") for module in graph for part in parts)
 
 
+def test_the_page_shows_the_heights() -> None:
+    """Each package stands in the row of its height; a file of src may be left out."""
+    page = (PACKAGE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    shown = {
+        name: int(height)
+        for height, row in re.findall(r"^ +(\d+)  (.+)$", page, re.MULTILINE)
+        # The last cell says what they are for.
+        for cell in re.split(" {3,}", row)[:-1]
+        for name in cell.split(" + ")
+    }
+    assert shown.items() <= {name: layer.height for name, layer in LAYERS.items()}.items()
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert folders <= set(shown)
+
+
 def test_there_are_at_most_twelve_heights() -> None:
     assert len({layer.height for layer in LAYERS.values()}) <= MOST_HEIGHTS
 

@@ -44,6 +44,8 @@ PRONOUNS = frozenset(
 )
 NOUNS_IN_ED = frozenset(("bed", "embed", "expected", "feed", "hundred", "need", "seed", "speed"))
 DIRECTIVES = re.compile(r"#\s*(noqa|type:|pragma|doctest|fmt:|ruff:)")
+RECORD = re.compile(r"#.*\([\w.\-]+-\d{3}\)[.;]?$", re.MULTILINE)
+"""The id of a reference record, which says nothing to a reader."""
 PHRASES = re.compile(r"\b(alone|beside|of (?:its|their) own|those of)\b")
 
 
@@ -121,6 +123,12 @@ def test_comments_give_reasons() -> None:
     texts = [path.read_text(encoding="utf-8") for path in sorted(SOURCE.rglob("*.py"))]
     count = sum(map(commented_lines, texts))
     assert count / sum(text.count("\n") for text in texts) >= LEAST_COMMENTS
+
+
+def test_comments_do_not_refer_to_records() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in sorted(SOURCE.rglob("*.py"))]
+    assert [match for text in texts for match in RECORD.findall(text)] == []
+    assert RECORD.findall("x = 1  # T = W divides by zero (deepspeed-WarmupCosineLR-064).\n")
 
 
 def test_comments_are_counted() -> None:

@@ -152,8 +152,8 @@ def _index() -> list[str]:
     lines = [
         '<div class="filtered" markdown>',
         "",
-        "| framework | configs | classes | defects |",
-        "| --- | --- | --- | --- |",
+        "| framework | configs | classes | defects | tier |",
+        "| --- | --- | --- | --- | --- |",
     ]
     written = set(writable())
     for name in sorted(frameworks.FRAMEWORKS):
@@ -169,6 +169,7 @@ def _index() -> list[str]:
             " and ".join(ways),
             str(count or ""),
             page_of_defects.replace("[ ", "[") if name in paged() else "",
+            framework.tier.value,
         )
         lines.append(f"| {' | '.join(cells)} |")
     return [*lines, "", "</div>", ""]
@@ -179,9 +180,17 @@ def _anchor(name: str) -> str:
     return re.sub(r"[^\w\s-]", "", name).lower()
 
 
+def _origin(framework: Framework) -> str:
+    """The repository, and the commit that the formulas follow, with a link if it is a hash."""
+    repository, commit = framework.repository, framework.commit
+    is_hash = commit.isalnum() and not commit.isdecimal()
+    at = f"[`{commit}`]({repository}/tree/{commit})" if is_hash else f"`{commit}`"
+    return f"[{repository.partition('github.com/')[2]}]({repository}) at {at}"
+
+
 def _section(name: str) -> list[str]:
     framework = frameworks.FRAMEWORKS[name]
-    lines = [f"### {name}", ""]
+    lines = [f"### {name}", "", f"{_origin(framework)}, {framework.tier}.", ""]
     if framework.versions:
         lines += ["Versions: " + ", ".join(f"`{one}`" for one in framework.versions) + ".", ""]
     if framework.reader is not None:
@@ -240,6 +249,12 @@ def page() -> str:
         "The same numbers in two frameworks are not the same learning rates. This page lists the "
         "frameworks whose configs and classes are read, the ones that are written, and where each "
         "departs from its own documentation.",
+        "",
+        "The values of an official framework are tested beside those that its own code computed, "
+        "at the commit below. A frozen one is official as well, but its repository is archived or "
+        "another one has replaced it, so that its formulas stay as they are. A community framework "
+        "comes with [another package](how_to_add_a_framework.md#6-in-another-package). "
+        "`closedform list --frameworks` prints the table.",
         "",
         *_index(),
         "## One recipe",

@@ -95,6 +95,11 @@ ERRORS = [
         ["show", "cosine", "--start", "1", "--end", "0", "--steps", "ten"],
         "steps of cosine must be a number, got str 'ten': give one, such as 100 or 3e-4",
     ),
+    (
+        ["list", "torch", "--frameworks"],
+        "--frameworks lists all of them, got the name 'torch': closedform list torch lists the "
+        "classes of one",
+    ),
     (["list", "tarch"], "there is no framework 'tarch': did you mean 'torch'?"),
     (
         ["show", "torch:LinarLR"],

@@ -54,6 +54,17 @@ def test_list_as_json() -> None:
     assert step["arguments"]["step_size"] is None
 
 
+def test_list_of_the_frameworks() -> None:
+    data = {
+        entry["framework"]: entry for entry in json.loads(found("list", "--frameworks", "--json"))
+    }
+    assert set(data) == set(cf.frameworks.FRAMEWORKS)
+    assert data["nanotron"]["repository"] == "https://github.com/huggingface/nanotron"
+    assert (data["nanotron"]["configs"], data["keras"]["configs"]) == ("read and written", "")
+    (line,) = [each for each in found("list", "--frameworks").splitlines() if "nanoGPT" in each]
+    assert line.split() == ["nanogpt", "frozen", data["nanogpt"]["repository"], "3adf61e154c3"]
+
+
 def test_show_as_json() -> None:
     data = json.loads(found("show", *LINEAR, "--json"))["schedules"]["lr"]
     assert data["hyperparameters"] == {"start": "1", "end": "0", "steps": "10"}

@@ -70,6 +70,24 @@ def test_each_defect_has_a_text_and_a_source(name: str) -> None:
         assert not declaration.schedules or not unknown, label
 
 
+@pytest.mark.parametrize("name", _MODULES)
+def test_each_framework_says_where_its_formulas_come_from(name: str) -> None:
+    declaration = frameworks.FRAMEWORKS[name]
+    assert re.fullmatch(r"https://github\.com/[\w-]+/[\w.-]+", declaration.repository)
+    assert re.fullmatch(r"[0-9a-f]{7,40}|\d+(\.\d+)*", declaration.commit)
+    assert declaration.tier is not frameworks.Tier.COMMUNITY
+
+
+def test_the_commit_is_the_newest_version_where_no_other_is_declared() -> None:
+    """The versions of programs that take the arguments of transformers are its versions."""
+    other = {
+        name
+        for name, declaration in frameworks.FRAMEWORKS.items()
+        if declaration.versions and declaration.commit != declaration.versions[0]
+    }
+    assert other == {"alignment-handbook", "llama-factory", "ms-swift", "trl"}
+
+
 def declared_keys(declaration: object) -> Iterator[tuple[str, Key]]:
     """The names and keys within a section, a table of keys, or a tuple of them."""
     if isinstance(declaration, Key):

@@ -89,6 +89,9 @@ def test_an_installed_package_adds_a_framework(tmp_path: Path) -> None:
     shown = run(show, folder, PYTHONPATH=path)
     assert shown.returncode == 0, shown.stderr
     assert "mylab" in shown.stdout
+    words = [sys.executable, "-m", "closedform", "list", "mylab", "--json"]
+    origin = json.loads(run(words, folder, PYTHONPATH=path).stdout)
+    assert (origin["repository"], origin["commit"], origin["tier"]) == ("", "", "community")
     code = "import closedform as cf; print(cf.load_recipe('config.json').schedule().exact(4))"
     value = run([sys.executable, "-c", code], folder, PYTHONPATH=path)
     assert value.stdout.strip() == "3/10", value.stderr

@@ -6,19 +6,21 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from closedform.cli.arguments import add_json
-from closedform.cli.parser import Parser
+from closedform.cli.parser import Parser, UsageError
 from closedform.docstrings import summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from closedform.recipes.entries import Parameter
+    from closedform.recipes.framework import Framework
 
 _HELP = """\
 List schedules and optimizers by family, with their names in other frameworks.
 
-example:
+examples:
   closedform list torch
+  closedform list --frameworks
 """
 
 
@@ -28,12 +30,23 @@ def parser(prog: str) -> Parser:
     command.add_argument(
         "framework", nargs="?", help="list the classes of this framework, such as torch"
     )
+    command.add_argument(
+        "--frameworks", action="store_true", help="list the frameworks, with their repositories"
+    )
     add_json(command)
     return command
 
 
-def run(*, framework: str | None, as_json: bool) -> None:
+def run(*, framework: str | None, frameworks: bool, as_json: bool) -> None:
     """Prints the names."""
+    if frameworks and framework is not None:
+        raise UsageError(
+            f"--frameworks lists all of them, got the name {framework!r}",
+            hint=f"closedform list {framework} lists the classes of one",
+        )
+    if frameworks:
+        _list_frameworks(as_json=as_json)
+        return
     if framework is not None:
         _list_framework(framework, as_json=as_json)
         return
@@ -58,6 +71,32 @@ def run(*, framework: str | None, as_json: bool) -> None:
     print("\nclosedform show NAME, closedform show FRAMEWORK:CLASS, closedform list FRAMEWORK")
 
 
+def _list_frameworks(*, as_json: bool) -> None:
+    """Prints the frameworks: what is read and written of each, and where its formulas come from."""
+    import closedform as cf
+    from closedform.cli.output import table
+
+    data = [
+        {"framework": name, **_origin(framework)}
+        for name, framework in sorted(cf.frameworks.FRAMEWORKS.items())
+    ]
+    if as_json:
+        print(json.dumps(data, indent=1, ensure_ascii=False))
+        return
+    table(tuple(data[0]), [tuple(entry.values()) for entry in data])
+
+
+def _origin(framework: Framework) -> dict[str, str]:
+    """What is done with the configs of a framework, and where its formulas come from."""
+    ways = {"read": framework.reader, "written": framework.writer}
+    return {
+        "configs": " and ".join(way for way, does in ways.items() if does is not None),
+        "tier": framework.tier.value,
+        "repository": framework.repository,
+        "commit": framework.commit,
+    }
+
+
 def _list_framework(name: str, *, as_json: bool) -> None:
     """Prints the classes of a framework, with their arguments and library equivalents."""
     import closedform as cf
@@ -70,6 +109,7 @@ def _list_framework(name: str, *, as_json: bool) -> None:
     if as_json:
         data = {
             "framework": name,
+            **_origin(framework),
             "schedulers": [
                 {"name": e.name, "builds": list(e.builds), "arguments": _defaults(e.parameters)}
                 for e in schedulers

@@ -26,7 +26,7 @@ from closedform.recipes.entries import (
     own_schedule,
 )
 from closedform.recipes.formulas import FORMULAS
-from closedform.recipes.framework import Framework
+from closedform.recipes.framework import Framework, Tier
 from closedform.recipes.registry import FRAMEWORKS, known_version, unknown_framework
 from closedform.recipes.tags import matching_groups, read_tags
 
@@ -34,6 +34,7 @@ __all__ = [
     "FRAMEWORKS",
     "REQUIRED",
     "Names",
+    "Tier",
     "known_as",
     "metric_rule",
     "names",
@@ -256,7 +257,8 @@ def optimizer(
     """Returns the update rule of an optimizer class, its states named as the framework names them.
 
     Args:
-        framework: ``"cerebras"``, ``"torch"`` or ``"huggingface"``.
+        framework: One with optimizer classes: ``"cerebras"``, ``"composer"``, ``"huggingface"`` or
+            ``"torch"``.
         name: The class name, exactly.
         config: Its arguments without the parameters. A hyperparameter may be a Schedule, or None
             for an input of the graph.

@@ -27,7 +27,7 @@ from closedform.laws.law import (
 from closedform.laws.rates import Rates
 
 Point = Mapping[sp.Symbol, float]
-"""FloatArray of the parameters."""
+"""Values of the parameters."""
 
 _OF_SUMMANDS = (RATE, PREVIOUS, TAIL, AFTER, TAIL_SQUARES)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from closedform.recipes.clock import Clock
@@ -16,6 +17,17 @@ ConfigFunction = Callable[
     [Mapping[str, Any], bool, Sequence[ScheduleEntry]], tuple[str, Mapping[str, Any]] | None
 ]
 """From the arguments, ``as_implemented`` and classes of the user to a class and its arguments."""
+
+
+class Tier(StrEnum):
+    """Who keeps a framework's formulas in step with the framework."""
+
+    OFFICIAL = "official"
+    """closedform: its tests have values that the framework's own code computed."""
+    FROZEN = "frozen"
+    """closedform, as an official one whose repository is archived, or replaced by another one."""
+    COMMUNITY = "community"
+    """The package that adds it by an entry point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +46,11 @@ class Framework:
         writer: The writer of its configs, None if there is none.
         functions: Its functions from a config to a class and its arguments, or to None where the
             config asks for no schedule.
-        upstream: The files of the framework that the formulas come from, at a version.
+        repository: The URL of its repository.
+        commit: The commit or release of the repository that the formulas follow: the newest of the
+            versions, if it is not given.
+        tier: Who keeps the formulas in step with the repository.
+        upstream: The files of the repository that the formulas come from.
         clock: The clock that its schedules count; a config may have another one.
         defects: Its defects, by short names.
         facts: The names of the facts that only this framework has.
@@ -48,10 +64,17 @@ class Framework:
     reader: Reader | None = None
     writer: Writer | None = None
     functions: Mapping[str, ConfigFunction] = field(default_factory=dict)
+    repository: str = field(kw_only=True, default="")
+    commit: str = field(kw_only=True, default="")
+    tier: Tier = field(kw_only=True, default=Tier.COMMUNITY)
     upstream: str = field(kw_only=True)
     clock: Clock = field(kw_only=True)
     defects: Mapping[str, Defect] = field(kw_only=True)
     facts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.commit and self.versions:
+            object.__setattr__(self, "commit", self.versions[0])
 
     def notes(self, name: str) -> tuple[str, ...]:
         """Returns the defects of a scheduler class."""

@@ -67,6 +67,7 @@ from closedform.recipes.forms import native as native
 from closedform.recipes.forms import nearest_integer as nearest_integer
 from closedform.recipes.framework import ConfigFunction as ConfigFunction
 from closedform.recipes.framework import Framework as Framework
+from closedform.recipes.framework import Tier as Tier
 from closedform.recipes.group_values import base_value as base_value
 from closedform.recipes.group_values import number_of_group as number_of_group
 from closedform.recipes.group_values import of_base as of_base

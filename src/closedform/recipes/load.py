@@ -57,7 +57,7 @@ def load_recipe(
             ``recipe.notes``; False for its documented formula. A config that departs from a
             documentation without a formula is refused then.
         files: The files that the config inherits from or includes: a directory, or texts by their
-            paths. See :func:`~closedform.recipes.inheritance.merged`.
+            paths. See :func:`~closedform.recipes.inheritance.merge_files`.
         paths: For ``"generic"``, the path in the config, or the value, of concepts whose keys have
             other names, or several of which have one: ``{"lr": "train.optim.lr"}``.
 

@@ -15,7 +15,7 @@
    have the place. A value that does not change is ``constant(value)``. Every recipe has "lr";
    "weight_decay" as well where the optimizer has one.
 5. The optimizer is an :class:`~closedform.recipes.recipe.OptimizerPlan`: usually
-   ``rules.planned(name, arguments)``, which knows the common names, or
+   ``rules.plan_optimizer(name, arguments)``, which knows the common names, or
    ``optimizer_classes.class_optimizer(section, path)``.
 6. ``reading.recipe(groups, clock=…, …)`` makes the recipe. ``values`` are the arguments of the
    conditions of the framework's defects, which become the notes. ``derived`` repeats what the

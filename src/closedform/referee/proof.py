@@ -1,6 +1,6 @@
 """The proof that a step of a file keeps its relation to a rule, and what has to be stated for it.
 
-The file has ports (``onnx_ports``), and states of other names than the rule. A ``Simulation`` says
+The file has ports (``ports``), and states of other names than the rule. A ``Simulation`` says
 what each of its states is: a state of the rule, a count of steps (``t``, or ``t + 1`` where it
 begins with 1), a power of a decay, or a constant that no step changes. It is proposed by names and
 by the exact values of a few steps, which decide nothing: with it each output of the file is proved

@@ -6,7 +6,7 @@ elements whose balls are disjoint differ, however the constants were rounded. Wh
 too large for this, each is one number for all of its elements.
 
 A renaming is proposed where each output of the file overlaps what the rule makes of it, at the
-states that the rule reaches. ``step_refutation`` runs the file by itself.
+states that the rule reaches. ``refutation`` runs the file by itself.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -312,6 +313,14 @@ def test_undefined_refutes_a_bound_with_the_place() -> None:
 def test_an_unreachable_branch_is_named() -> None:
     verdict = claims.reached(DEAD).verify()
     assert verdict.reason == "the branch where t < (warmup + -1) is taken, it is so nowhere"
+
+
+def test_branches_are_compared_in_pairs() -> None:
+    """Each pair once: a link of a chain of choices begins none of the pairs anew."""
+    ends = range(10, 260, 10)
+    stairs = Schedule(sp.Piecewise(*((end, t < end) for end in ends), (260, True)))
+    goals = claims.unambiguous(stairs).goals
+    assert len(goals) == len(set(goals)) == math.comb(len(ends), 2)
 
 
 def test_a_question_says_so() -> None:

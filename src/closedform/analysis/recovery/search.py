@@ -46,7 +46,7 @@ LIKELIEST = 6
 
 
 MOST_FOR_ONE = 800_000
-"""FloatArray that the search of the parameters of one structure may compute."""
+"""Values that the search of the parameters of one structure may compute."""
 
 
 MOST_PARTS = 10_000

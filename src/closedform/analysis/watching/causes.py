@@ -28,7 +28,7 @@ MOST_STEPS = 64
 """Steps of a scheduler in an update."""
 
 MOST_CHECKED = 200
-"""RunNumbers of a cause that are compared with every update."""
+"""Values of a cause that are compared with every update."""
 
 
 class CauseKind(StrEnum):

@@ -14,4 +14,8 @@ def _matches(section: kit.Section) -> bool:
 
 # The default of the rate depends on the script: SFT, DPO or ORPO.
 _KEYS = keys_with(learning_rate=kit.number(None))
-FRAMEWORK = framework_of(TrainerProgram("alignment-handbook", _matches, _KEYS))
+FRAMEWORK = framework_of(
+    TrainerProgram("alignment-handbook", _matches, _KEYS),
+    "https://github.com/huggingface/alignment-handbook",
+    "925acdfe4b2b",
+)

@@ -367,6 +367,8 @@ FRAMEWORK = kit.Framework(
         ),
     },
     versions=("36044ad3d139",),
+    repository="https://github.com/NVIDIA-NeMo/Automodel",
+    tier=kit.Tier.OFFICIAL,
     upstream=_SCHEDULER,
     clock=CLOCK,
     defects=DEFECTS,

@@ -26,8 +26,7 @@ from closedform.schedules import constant
 from closedform.schedules.blends import along_geometric, along_line
 from closedform.schedules.restarts import jagged_factor
 
-# rex and restarts are asked for step t + 1 (axolotl-rex-033); the interpolation's first two values
-# are equal.
+# rex and restarts are asked for step t + 1; the interpolation's first two values are equal.
 CLOCK, AHEAD, LATE = (kit.Clock(kit.Unit.UPDATE, offset) for offset in (0, 1, -1))
 """The clocks of transformers' schedulers, of rex and restarts, and of the interpolation."""
 
@@ -465,6 +464,8 @@ FRAMEWORK = kit.Framework(
         **kit.section_entries({"InterpolatingLogScheduler": _interpolated}, {"": INTERPOLATION}),
     },
     versions=("067b021c8b87",),
+    repository="https://github.com/axolotl-ai-cloud/axolotl",
+    tier=kit.Tier.OFFICIAL,
     upstream="src/axolotl/utils/schedulers.py, src/axolotl/core/trainers/mixins/scheduler.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -491,6 +491,8 @@ FRAMEWORK = kit.Framework(
         style=lambda schedule: str(schedule.decay_type),
     ),
     versions=("0127fb6b337e",),
+    repository="https://github.com/google-research/big_vision",
+    tier=kit.Tier.OFFICIAL,
     upstream="big_vision/utils.py, big_vision/optax.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -23,6 +23,8 @@ FRAMEWORK = kit.Framework(
     ENTRIES,
     OPTIMIZERS,
     versions=("6405188805a0", "8c8dd48f7216"),
+    repository="https://github.com/mosaicml/composer",
+    tier=kit.Tier.OFFICIAL,
     upstream="composer/optim/scheduler.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -46,7 +46,7 @@ def _fixed(value: sp.Expr) -> Callable[[], sp.Expr]:
 def _constant(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
     alpha = given.alpha
     end = run.first_from(run.time(given, "t_max"))
-    # After t_max the factor is 1, not alpha (composer-ConstantScheduler-036).
+    # After t_max the factor is 1, not alpha.
     return (_fixed(alpha), end), (_fixed(sp.S.One), None)
 
 
@@ -109,8 +109,7 @@ def _rise(given: kit.Values, run: Trainer, top: sp.Expr) -> tuple[Stage, Time]:
     warmup = _warmup_end(given, run)
     length = warmup
     if given.scale_warmup:
-        # The line is over the scaled warmup, its end is tested without the scale
-        # (composer-LinearWithWarmupScheduler-043).
+        # The line is over the scaled warmup, its end is tested without the scale.
         length = run.time(given, "t_warmup")
     now = run.now(length.unit)
     part = sp.Min(1, now / length.value) if length.value else sp.S.One

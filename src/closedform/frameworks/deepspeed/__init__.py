@@ -28,6 +28,8 @@ FRAMEWORK = kit.Framework(
         **kit.section_entries({"WarmupLR-groups": schedule}, _LAYOUT, defects=DEFECTS),
     },
     versions=VERSIONS,
+    repository="https://github.com/deepspeedai/DeepSpeed",
+    tier=kit.Tier.OFFICIAL,
     upstream="deepspeed/runtime/lr_schedules.py",
     clock=CLOCK,
     defects=DEFECTS,

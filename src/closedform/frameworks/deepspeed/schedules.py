@@ -180,7 +180,7 @@ def _warmup(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) 
     else:
         is_first = context.version in (FIRST_GROUP, V0_19)
         peak = _rate(context.with_facts(group_index=0) if is_first else context, optimizer)
-    # v0.14.0 leaves update 0 at the optimizer's rate (deepspeed-WarmupLR-047).
+    # v0.14.0 leaves update 0 at the optimizer's rate.
     has_own_start = context.version == V0_14 and context.as_implemented
     start = _rate(context, optimizer) if has_own_start else low
     begin = (lambda: start, COUNT.first_from(sp.S.Zero))
@@ -200,7 +200,7 @@ def _cosine(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) 
     warmup, total = _warmup_steps(context, params), params.total_num_steps
     low, end = params.warmup_min_ratio, params.cos_min_ratio
     rate = _rate(context, optimizer)
-    # v0.16.0 initialises the first group only (deepspeed-WarmupCosineLR-034).
+    # v0.16.0 initialises the first group only.
     is_later_group = context.facts.get("group_index", 0) > 0
     if not context.as_implemented:
         start = low * rate
@@ -210,11 +210,9 @@ def _cosine(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) 
         start = sp.S.Zero
     is_known = params.warmup_type in ("log", "linear")
     # After a linear warmup the implementation leaves the peak out.
-    # W + 1 instead of W in the cosine: the peak of a linear warmup is skipped
-    # (deepspeed-WarmupCosineLR-065).
+    # W + 1 instead of W in the cosine: the peak of a linear warmup is skipped.
     ahead = 1 if context.as_implemented or params.warmup_type != "linear" else 0
-    # Up to v0.19.0 the progress is not clamped: the rate climbs after T
-    # (deepspeed-WarmupCosineLR-061).
+    # Up to v0.19.0 the progress is not clamped: the rate climbs after T.
     is_bounded = version in (HEAD, FIRST_GROUP) or not context.as_implemented
 
     def rise() -> sp.Expr:
@@ -225,7 +223,7 @@ def _cosine(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) 
         return along_line(low, sp.S.One, _risen(params, warmup)) * rate
 
     def fall() -> sp.Expr:
-        # Without the clamp T = W divides by zero (deepspeed-WarmupCosineLR-064).
+        # Without the clamp T = W divides by zero.
         length = max(sp.S.One, total - warmup) if is_bounded else total - warmup
         if length == 0:
             raise kit.UndefinedError("division by zero: total_num_steps is warmup_num_steps")
@@ -274,8 +272,7 @@ def _cycle(context: kit.Context, params: kit.Values) -> _Cycle:
         raise params.error(what, "cycle_second_step_size")
     up, down = params.cycle_first_stair_count, params.cycle_second_stair_count
     down = up if down is None else down
-    # Stairs came with edaa72212672: before it, their counts are read and not used
-    # (deepspeed-OneCycle-068).
+    # Stairs came with edaa72212672: before it, their counts are read and not used.
     if context.version != HEAD and context.as_implemented:
         up = down = 0
     total = first + second

@@ -11,6 +11,8 @@ FRAMEWORK = kit.Framework(
     "detectron2",
     SCHEDULES,
     versions=("02b5c4e295e9",),
+    repository="https://github.com/facebookresearch/detectron2",
+    tier=kit.Tier.OFFICIAL,
     upstream="detectron2/solver/build.py, detectron2/solver/lr_scheduler.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -49,8 +49,7 @@ class MultiplierCurve:
 
 def _steps(solver: kit.Values) -> MultiplierCurve:
     total = solver.MAX_ITER
-    # Steps beyond the run are dropped, but one at MAX_ITER is left, and fails below
-    # (detectron2-WarmupMultiStepLR-003).
+    # Steps beyond the run are dropped, but one at MAX_ITER is left, and fails below.
     steps = [step for step in solver.STEPS if step <= total]
     if steps != sorted(set(steps)):
         raise solver.error(f"STEPS must increase, got {steps}", "STEPS")

@@ -414,6 +414,8 @@ FRAMEWORK = kit.Framework(
         **kit.section_entries({"get_linear_schedule_with_warmup": _linear}, {"": LINEAR}),
     },
     versions=("58eb52c0803e", BEFORE),
+    repository="https://github.com/huggingface/diffusers",
+    tier=kit.Tier.OFFICIAL,
     upstream="src/diffusers/optimization.py, examples/*/*.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -115,7 +115,7 @@ def table(
     """
     kit.refuse_unless(warmup <= total, f"the warmup has {warmup} of {total} updates", name)
     # numpy.linspace with its end: start + (p - start) i / (W - 1), so that the last entry has the
-    # peak. W = 1 has only the start (dinov2-lr-009).
+    # peak. W = 1 has only the start.
     rise = along_line(start, first, t / sp.Integer(max(warmup - 1, 1)))
 
     def decay() -> sp.Expr:
@@ -284,6 +284,8 @@ FRAMEWORK = kit.Framework(
     "dinov2",
     kit.section_entries(dict.fromkeys(KINDS, _of_class), {"": CONFIG}, defects=DEFECTS),
     versions=("b8931f7bf915",),
+    repository="https://github.com/facebookresearch/dinov2",
+    tier=kit.Tier.OFFICIAL,
     upstream="dinov2/utils/utils.py, dinov2/train/train.py",
     clock=CLOCK,
     defects=DEFECTS,

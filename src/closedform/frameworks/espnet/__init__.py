@@ -374,6 +374,8 @@ FRAMEWORK = kit.Framework(
     "espnet",
     kit.section_entries(dict.fromkeys((*CURVES, *TORCH), _class_rate), {"": CONFIG}),
     versions=("202511",),
+    repository="https://github.com/espnet/espnet",
+    tier=kit.Tier.OFFICIAL,
     upstream=f"{_FOLDER}/*.py",
     clock=CLOCK,
     defects=DEFECTS,

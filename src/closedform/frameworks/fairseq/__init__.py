@@ -11,6 +11,8 @@ FRAMEWORK = kit.Framework(
     "fairseq",
     SCHEDULES,
     versions=("3d262bb25690",),
+    repository="https://github.com/facebookresearch/fairseq",
+    tier=kit.Tier.FROZEN,
     upstream="fairseq/optim/lr_scheduler",
     clock=CLOCK,
     defects=DEFECTS,

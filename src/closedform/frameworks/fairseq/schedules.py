@@ -173,7 +173,7 @@ def _cosine(context: kit.Context, given: kit.Values, optimization: kit.Values) -
 
         def repeated() -> sp.Expr:
             # lr_shrink**index multiplies minimum and peak, also after max_update: the rate falls
-            # below min_lr (fairseq-cosine-037).
+            # below min_lr.
             index = floor_div(done, period)
             part = kit.quotient(done, period) - index
             return shrink**index * along_cosine(peak, low, part)
@@ -263,7 +263,7 @@ def _triangular(context: kit.Context, given: kit.Values, optimization: kit.Value
     kit.refuse_unless(high > low, f"max_lr must be above lr {low}, got {high}", where)
     period = given.lr_period_updates
     shrink = given.lr_shrink
-    # A cycle of 5 takes 4 updates (fairseq-triangular-039).
+    # A cycle of 5 takes 4 updates.
     half = sp.Integer(math.floor(period / 2))
     kit.refuse_unless(half > 0, f"lr_period_updates must be at least 2, got {period}", where)
     cycle = floor_div(t, 2 * half)

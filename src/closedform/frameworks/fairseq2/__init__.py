@@ -481,6 +481,8 @@ FRAMEWORK = kit.Framework(
         lambda optimizer, scheduler, regime: str(scheduler.name),
     ),
     versions=("027bdebca4b9",),
+    repository="https://github.com/facebookresearch/fairseq2",
+    tier=kit.Tier.OFFICIAL,
     upstream=_FILES,
     clock=CLOCK,
     defects=DEFECTS,

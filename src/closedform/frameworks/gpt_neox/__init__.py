@@ -271,6 +271,8 @@ FRAMEWORK = kit.Framework(
         dict.fromkeys(STYLES, _rate), {"": CONFIG}, style=lambda config: str(config.lr_decay_style)
     ),
     versions=("ea7aefd8f8e1",),
+    repository="https://github.com/EleutherAI/gpt-neox",
+    tier=kit.Tier.OFFICIAL,
     upstream="megatron/learning_rates.py, megatron/training.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -117,8 +117,7 @@ def _cosine_one_ahead(arguments: kit.Arguments, context: kit.Context) -> Schedul
         arguments["num_warmup_steps"],
         arguments["warmup_lr_rate"],
     )
-    # The lambda uses current_step + 1: after the warmup the peak never comes
-    # (hf5-cosine_warmup_with_min_lr-035).
+    # The lambda uses current_step + 1: after the warmup the peak never comes.
     ahead = 1 if context.as_implemented else 0
     later = _cosine_to_minimum(arguments, context, base).shift(ahead)
     if not warmup:
@@ -285,6 +284,8 @@ FRAMEWORK = kit.Framework(
     {entry.name: entry for entry in _ENTRIES},
     {"Adafactor": kit.OptimizerEntry("Adafactor", _ADAFACTOR, _adafactor)},
     versions=("5.23.0",),
+    repository="https://github.com/huggingface/transformers",
+    tier=kit.Tier.OFFICIAL,
     upstream="src/transformers/optimization.py",
     clock=CLOCK,
     defects=DEFECTS,

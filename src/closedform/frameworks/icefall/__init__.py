@@ -156,6 +156,8 @@ FRAMEWORK = kit.Framework(
     "icefall",
     kit.section_entries(dict.fromkeys(_OF_CLASS, _of_class), {"": SCHEDULER}),
     versions=("36e0420c7e3e",),
+    repository="https://github.com/k2-fsa/icefall",
+    tier=kit.Tier.OFFICIAL,
     upstream="egs/librispeech/ASR/zipformer/optim.py, egs/*/*/*/train.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -49,7 +49,7 @@ def _length(section: kit.Section, key: str, default: int) -> int | RunRatio:
     form = section.document.syntax
     if isinstance(value, int) and not isinstance(value, bool):
         return value if value >= 1 or form is not kit.Syntax.ARGUMENTS else RunRatio(float(value))
-    # argparse reads 10 as an int; TOML keeps 1.0 a float, which is a ratio (kohya-cosine-010).
+    # argparse reads 10 as an int; TOML keeps 1.0 a float, which is a ratio.
     if isinstance(value, float) and (value < 1 or form is not kit.Syntax.ARGUMENTS):
         return RunRatio(value)
     if isinstance(value, str) and form is not kit.Syntax.TOML:
@@ -240,7 +240,7 @@ def _rate(context: kit.Context, arguments: kit.Values, rate: sp.Expr) -> Schedul
         return kit.by_intervals("constant", (lambda: rate, None))
     processes = _processes(context, arguments)
     total = _updates(context, arguments, processes) * processes
-    # Only ratios are of all processes' steps; whole numbers are not multiplied (kohya-cosine-012).
+    # Only ratios are of all processes' steps; whole numbers are not multiplied.
     factor = 1 if context.as_implemented else processes
     warmup, decay = (
         length.of(total) if isinstance(length, RunRatio) else length * factor
@@ -378,6 +378,8 @@ FRAMEWORK = kit.Framework(
     "kohya",
     kit.section_entries(dict.fromkeys(_NAMES, _class_rate), {"": ARGUMENTS}),
     versions=("48d368fa5577",),
+    repository="https://github.com/kohya-ss/sd-scripts",
+    tier=kit.Tier.OFFICIAL,
     upstream=f"{_FIX} (get_scheduler_fix)",
     clock=CLOCK,
     defects=DEFECTS,

@@ -208,7 +208,7 @@ def _inverse(span: Span, j: sp.Expr) -> sp.Expr:
         raise kit.UndefinedError("division by zero")
     if span.length == 0:
         return span.low
-    # max(j, 1): the first update of the decay is below the peak already (levanter-inv-032).
+    # max(j, 1): the first update of the decay is below the peak already.
     # p / ((p/m - 1) j/D + 1) is m at j = D, so that no minimum is needed there; it holds after D.
     part = sp.Min(1, 1 / ((span.peak / span.low - 1) * sp.Max(j, 1) / span.length + 1))
     return sp.Max(span.low, span.peak * part)
@@ -289,7 +289,7 @@ def _rate(context: kit.Context, optimizer: kit.Values) -> Schedule:
     stages: list[kit.Stage] = []
     before = sp.S.Zero
     for cycle, (start, end) in enumerate(pairwise(_points(optimizer, main))):
-        # Fractions are of the cycle; a warmup of 1 is the whole of it (levanter-cosine-028).
+        # Fractions are of the cycle; a warmup of 1 is the whole of it.
         warmup = _length(optimizer, "rewarmup" if cycle else "warmup", end - start)
         rest = end - start - warmup
         decay = rest if optimizer.decay is None else _length(optimizer, "decay", end - start)
@@ -525,6 +525,8 @@ FRAMEWORK = kit.Framework(
         defects=DEFECTS,
     ),
     versions=("9263f81e8b45",),
+    repository="https://github.com/stanford-crfm/levanter",
+    tier=kit.Tier.FROZEN,
     upstream="src/levanter/optim/config.py",
     clock=CLOCK,
     defects=DEFECTS,

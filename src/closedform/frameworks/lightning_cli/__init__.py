@@ -13,6 +13,8 @@ FRAMEWORK = kit.Framework(
     "lightning-cli",
     kit.section_entries({name: partial(rate, name=name) for name in CURVES}, {"": ARGUMENTS}),
     versions=("c4d012163c7f",),
+    repository="https://github.com/genbio-ai/ModelGenerator",
+    tier=kit.Tier.OFFICIAL,
     upstream="src/lightning/pytorch/cli.py, modelgenerator/lr_schedulers",
     clock=CLOCKS["epoch"],
     defects=DEFECTS,

@@ -209,6 +209,8 @@ FRAMEWORK = kit.Framework(
         lambda model, trainer: _name(model) or "constant",
     ),
     versions=("bddbc24b82ab",),
+    repository="https://github.com/ashleve/lightning-hydra-template",
+    tier=kit.Tier.OFFICIAL,
     upstream=_MODULE,
     clock=CLOCK,
     defects=DEFECTS,

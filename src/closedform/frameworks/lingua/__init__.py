@@ -98,8 +98,7 @@ def _cosine(optim: kit.Values, total: int) -> Iterator[kit.Stage]:
         )
 
     edges = [kit.first_from(number * period) for number in range(1, int(total / period) + 1)]
-    # The sign of the cosine is the parity of t // (T c): every other cycle is a mirror image
-    # (lingua-cosine-011).
+    # The sign of the cosine is the parity of t // (T c): every other cycle is a mirror image.
     for parity, end in enumerate([*edges, total + 1]):
         yield wave(*((sp.S.One, low) if parity % 2 == 0 else (low, sp.S.One))), end
     yield lambda: low, None
@@ -123,8 +122,7 @@ def _wsd(optim: kit.Values, total: int) -> Iterator[kit.Stage]:
 
     def cycles(first: int, last: int, run_end: int) -> Iterator[kit.Stage]:
         for end in range(first, last + length, length):
-            # A part of all updates up to the end of the cycle, so that later decays are longer
-            # (lingua-wsd-010).
+            # A part of all updates up to the end of the cycle, so that later decays are longer.
             decay = int(end * float(part))
             yield lambda: sp.S.One, min(end - decay + 1, end, run_end)
             yield of_cycle(end, decay), min(end, run_end)
@@ -212,6 +210,8 @@ FRAMEWORK = kit.Framework(
         defects=DEFECTS,
     ),
     versions=("437d680e5218",),
+    repository="https://github.com/facebookresearch/lingua",
+    tier=kit.Tier.OFFICIAL,
     upstream="lingua/optim.py",
     clock=CLOCK,
     defects=DEFECTS,

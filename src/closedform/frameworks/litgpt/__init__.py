@@ -195,7 +195,7 @@ def _finetune(
     _refuse_unsupported("finetune", train)
     (total,) = context.numbers.require("total_updates", where=train.origin.document.source)
     rate, warmup = exact_number(optimizer.lr, "lr"), sp.Integer(train.lr_warmup_steps)
-    # step / warmup is computed at step 0, also for a warmup of 0 (litgpt-finetune-002).
+    # step / warmup is computed at step 0, also for a warmup of 0.
     if warmup <= 0:
         raise train.error(
             f"lr_warmup_steps must be above 0 (division by zero), got {warmup}", "lr_warmup_steps"
@@ -334,6 +334,8 @@ FRAMEWORK = kit.Framework(
     "litgpt",
     kit.section_entries({"pretrain": _pretrain, "finetune": _finetune}, ARGUMENTS),
     versions=("26857050fe3f",),
+    repository="https://github.com/Lightning-AI/litgpt",
+    tier=kit.Tier.OFFICIAL,
     upstream="litgpt/pretrain.py, litgpt/finetune/full.py, litgpt/args.py",
     clock=CLOCKS["pretrain"],
     defects=DEFECTS,

@@ -27,4 +27,8 @@ def _matches(section: kit.Section) -> bool:
 _KEYS = keys_with(
     **dict.fromkeys(_FURTHER, kit.irrelevant()), **dict.fromkeys(_SWITCHES, kit.flag(False))
 )
-FRAMEWORK = framework_of(TrainerProgram("llama-factory", _matches, _KEYS, switches=_SWITCHES))
+FRAMEWORK = framework_of(
+    TrainerProgram("llama-factory", _matches, _KEYS, switches=_SWITCHES),
+    "https://github.com/hiyouga/LLaMA-Factory",
+    "ff6d4d12eeb0",
+)

@@ -91,6 +91,8 @@ FRAMEWORK = kit.Framework(
         dict.fromkeys(STYLES, _rate), {"": ARGUMENTS}, style=lambda arguments: str(arguments.k)
     ),
     versions=("f1e2ace65149",),
+    repository="https://github.com/karpathy/llm.c",
+    tier=kit.Tier.OFFICIAL,
     upstream="llmc/schedulers.h",
     clock=CLOCK,
     defects=DEFECTS,

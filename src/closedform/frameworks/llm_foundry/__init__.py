@@ -102,6 +102,8 @@ FRAMEWORK = kit.Framework(
     "llm-foundry",
     ENTRIES,
     versions=("8c8dd48f7216",),
+    repository="https://github.com/mosaicml/llm-foundry",
+    tier=kit.Tier.OFFICIAL,
     upstream="llmfoundry/optim/scheduler.py",
     clock=CLOCK,
     defects={**DEFECTS, **_OF_LISTS},

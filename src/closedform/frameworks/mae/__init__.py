@@ -221,6 +221,8 @@ FRAMEWORK = kit.Framework(
     "mae",
     kit.section_entries(dict.fromkeys(SCRIPTS, _of_class), {"": ARGUMENTS}),
     versions=("efb2a8062c20",),
+    repository="https://github.com/facebookresearch/mae",
+    tier=kit.Tier.OFFICIAL,
     upstream="util/lr_sched.py, main_pretrain.py, main_finetune.py, main_linprobe.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -272,6 +272,8 @@ FRAMEWORK = kit.Framework(
     "maxtext",
     kit.section_entries(dict.fromkeys(_DECAYS, _rate), {"": CONFIG}, style=_kind),
     versions=("e591f30cbbf2",),
+    repository="https://github.com/AI-Hypercomputer/maxtext",
+    tier=kit.Tier.OFFICIAL,
     upstream="src/maxtext/utils/maxtext_utils.py, src/maxtext/configs/base.yml",
     clock=CLOCK,
     defects=DEFECTS,

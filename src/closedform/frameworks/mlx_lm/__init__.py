@@ -245,6 +245,8 @@ FRAMEWORK = kit.Framework(
         dict.fromkeys(("constant", *_KINDS), _rate), {"": CONFIG}, _kind, defects=DEFECTS
     ),
     versions=("d78bf58e217c",),
+    repository="https://github.com/ml-explore/mlx-lm",
+    tier=kit.Tier.OFFICIAL,
     upstream="mlx_lm/lora.py, mlx_lm/tuner/utils.py; mlx 0.32.4: mlx/optimizers/schedulers.py",
     clock=CLOCK,
     defects=DEFECTS,

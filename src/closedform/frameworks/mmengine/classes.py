@@ -103,7 +103,7 @@ def _linear(given: kit.Arguments, span: Range) -> Law:
     start, end = _factor(given, "start_factor", span), _factor(given, "end_factor", span)
     if span.last == 0:
         return Law((Phase(0, _flat(start)),))
-    # The recursion multiplies by a quotient with start_factor below it (mmengine-LinearLR-038).
+    # The recursion multiplies by a quotient with start_factor below it.
     failure = (1, "ZeroDivisionError: start_factor is 0") if start == 0 else None
     return Law((Phase(0, lambda j: along_line(start, end, j / span.last)),), failure)
 
@@ -119,7 +119,7 @@ def _cosine(given: kit.Arguments, span: Range) -> Law:
     falls = Phase(1, lambda j: _wave(j, length), low)
     if not length.is_Integer:
         return Law((falls,))
-    # A T_max shorter than the range goes up again (mmengine-CosineAnnealingLR-040). One step after
+    # A T_max shorter than the range goes up again. One step after
     # the minimum the recursion would be 0/0, for which there is a case, as in torch.
     phases, turn = [falls], int(length) + 1
     while span.acts(turn) and len(phases) <= MAX_TURNS:
@@ -165,7 +165,7 @@ def _one_cycle(given: kit.Arguments, span: Range) -> Law:
         )
     total = exact_number(steps if steps is not None else span.end - span.begin)
     kit.refuse_unless(
-        # isinstance(pct_start, float) of upstream: 1 is refused (mmengine-OneCycleLR-039).
+        # isinstance(pct_start, float) of upstream: 1 is refused.
         isinstance(part, float) and 0 <= part <= 1,
         f"pct_start must be a float from 0 to 1, got {part!r}",
         where,

@@ -68,6 +68,8 @@ FRAMEWORK = kit.Framework(
     "nanochat",
     kit.section_entries(_CURVES, {"": CONFIG}),
     versions=("92d63d4e8bb4",),
+    repository="https://github.com/karpathy/nanochat",
+    tier=kit.Tier.OFFICIAL,
     upstream="scripts/base_train.py",
     clock=CLOCK,
     defects={

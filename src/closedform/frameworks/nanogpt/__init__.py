@@ -39,6 +39,8 @@ FRAMEWORK = kit.Framework(
     "nanogpt",
     kit.section_entries({"get_lr": _rate}, {"": CONFIG}),
     versions=("3adf61e154c3",),
+    repository="https://github.com/karpathy/nanoGPT",
+    tier=kit.Tier.FROZEN,
     upstream="train.py",
     clock=CLOCK,
     defects={

@@ -250,6 +250,8 @@ FRAMEWORK = kit.Framework(
         defects=DEFECTS,
     ),
     versions=("2411b022a75f",),
+    repository="https://github.com/huggingface/nanotron",
+    tier=kit.Tier.OFFICIAL,
     upstream="src/nanotron/helpers.py, src/nanotron/config/config.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -111,6 +111,8 @@ FRAMEWORK = kit.Framework(
     "nanovlm",
     kit.section_entries({"get_lr": _of_class}, {"": CONFIG}, defects=DEFECTS),
     versions=("4e0c09618461",),
+    repository="https://github.com/huggingface/nanoVLM",
+    tier=kit.Tier.OFFICIAL,
     upstream="train.py, models/config.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -18,6 +18,8 @@ FRAMEWORK = kit.Framework(
         style=lambda config: str(config.sched.name),
     ),
     versions=("8cfedd720346",),
+    repository="https://github.com/NVIDIA/NeMo",
+    tier=kit.Tier.OFFICIAL,
     upstream="nemo/core/optim/lr_scheduler.py",
     clock=CLOCK,
     defects=DEFECTS,

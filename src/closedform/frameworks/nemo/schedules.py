@@ -100,11 +100,11 @@ def rate(context: kit.Context, values: kit.Values, lr: Any) -> Schedule:
             context.of_group("lr", lr),
             warmup,
             # A hold is counted from the warmup's end; without hold_steps it is 0 and the decay
-            # counts from update 0 (nemo-WarmupHoldAnnealLinear-044).
+            # counts from update 0.
             sp.S.Zero if hold is None else warmup + hold,
             sp.S.Zero if constant is None else constant,
             # max_steps may be missing: most policies then fail after the warmup, WarmupHoldPolicy
-            # too (nemo-WarmupHoldPolicy-036).
+            # too.
             sp.oo if values.max_steps is None else sp.Integer(values.max_steps),
         )
     )
@@ -208,8 +208,7 @@ def _annealing(policy: Policy) -> sp.Expr:
 
 
 def _inverse_root(policy: Policy) -> sp.Expr:
-    # Not floored by min_lr, which counts after max_steps only
-    # (nemo-InverseSquareRootAnnealing-042).
+    # Not floored by min_lr, which counts after max_steps only.
     return policy.base / sp.sqrt((t + 1) / (policy.warmup + 1))
 
 
@@ -262,7 +261,7 @@ def _noam(policy: Policy) -> Schedule:
         rise = factor * sp.Min(1 / sp.sqrt(step), step * policy.warmup ** sp.Rational(-3, 2))
     else:
         rise = root
-    # The floor holds for t > W only, so that it may lift the rate there (nemo-NoamAnnealing-042).
+    # The floor holds for t > W only, so that it may lift the rate there.
     first = max(2, _COUNT.first_after(policy.warmup)) if policy.warmup >= 1 else 0
     return kit.by_intervals(
         "NoamAnnealing", (lambda: rise, first), (lambda: sp.Max(root, policy.low), None)
@@ -277,7 +276,7 @@ def _t5(policy: Policy) -> Schedule:
     policy.refuse_unless(policy.constant > 0, "constant_steps must be above 0")
     return kit.by_intervals(
         "T5InverseSquareRootAnnealing",
-        # The base rate has no effect (nemo-T5InverseSquareRootAnnealing-042).
+        # The base rate has no effect.
         (lambda: 1 / sp.sqrt(policy.constant), _COUNT.first_after(policy.constant)),
         (lambda: 1 / sp.sqrt(t), _COUNT.first_after(policy.total)),
         (lambda: policy.low, None),

@@ -218,6 +218,8 @@ FRAMEWORK = kit.Framework(
         ),
     },
     versions=("7ea279abfbeb",),
+    repository="https://github.com/NVIDIA-NeMo/RL",
+    tier=kit.Tier.OFFICIAL,
     upstream="nemo_rl/models/policy/workers/dtensor_policy_worker.py, nemo_rl/models/megatron",
     clock=CLOCK,
     defects=DEFECTS,

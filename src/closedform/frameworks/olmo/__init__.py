@@ -65,8 +65,7 @@ def _falling(plan: OlmoNumbers, fall: Callable[[sp.Expr], sp.Expr]) -> tuple[Fac
     def value(n: sp.Expr) -> sp.Expr:
         return fall(kit.quotient(n - plan.warmup, plan.total - plan.warmup))
 
-    # The warmup is tested before the horizon, so that a longer one rises past the end
-    # (olmo-cosine_with_warmup-036).
+    # The warmup is tested before the horizon, so that a longer one rises past the end.
     return _warm(plan), (value, plan.total), (lambda n: plan.end, None)
 
 
@@ -84,7 +83,7 @@ def _envelope(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
 
 def _inverse_root(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
     def fall(n: sp.Expr) -> sp.Expr:
-        # sqrt(W / max(W, n)): 0 for ever without a warmup (olmo-inverse_sqrt_with_warmup-034).
+        # sqrt(W / max(W, n)): 0 for ever without a warmup.
         return plan.peak * sp.sqrt(plan.warmup) / sp.sqrt(sp.Max(plan.warmup, n))
 
     return _warm(plan), (fall, None)
@@ -465,6 +464,8 @@ FRAMEWORK = kit.Framework(
         **kit.section_entries({"bolt_on_warmup": _bolt_on_warmup}, _LAYOUT),
     },
     versions=("59a53e3f68e5",),
+    repository="https://github.com/allenai/OLMo",
+    tier=kit.Tier.FROZEN,
     upstream="olmo/optim.py, olmo/train.py",
     clock=CLOCKS["steps"],
     defects=DEFECTS,

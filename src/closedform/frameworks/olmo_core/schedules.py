@@ -142,12 +142,10 @@ def _decay(scheduler: kit.Values, scope: Scope) -> tuple[sp.Expr, sp.Expr]:
 
 def _wsd(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     warm, _ = _warm(scheduler, scope, includes_end=True)
-    # decay_fraction 0.1 is a default, so that decay in updates needs an explicit null
-    # (olmo_core-WSD-039).
+    # decay_fraction 0.1 is a default, so that decay in updates needs an explicit null.
     length, low = _decay(scheduler, scope)
     fall = _tail(lambda: scope.rate, low, scope.total, length)
-    # The decay tests n >= T - D, and its last update n = T has the minimum; with D = 0 that is 0/0
-    # (olmo_core-WSD-042).
+    # The decay tests n >= T - D, and its last update n = T has the minimum; with D = 0 that is 0/0.
     return warm, CurveSegment(lambda n: scope.rate, scope.total - length), CurveSegment(fall)
 
 
@@ -198,8 +196,7 @@ def _half_cosine(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     """The second half of a cosine of double length; the warmup ends where it begins."""
     end = scheduler.alpha_f
     top = scope.rate * (1 + end) / 2
-    # A half cosine begins at its midpoint, so the top is (1 + alpha_f) / 2 of the rate
-    # (olmo_core-HalfCosWithWarmup-037).
+    # A half cosine begins at its midpoint, so the top is (1 + alpha_f) / 2 of the rate.
     _, *rest = _falling(scheduler, scope, along_half_cosine)
     total = scheduler.t_max
     total = scope.total if total is None else total
@@ -226,8 +223,7 @@ def _inverse_root(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     end = scope.rate * scheduler.alpha_f
 
     def fall(n: sp.Expr) -> sp.Expr:
-        # InvSqrt has no horizon: without a warmup sqrt(0) leaves alpha_f from the start
-        # (olmo_core-InvSqrtWithWarmup-034).
+        # InvSqrt has no horizon: without a warmup sqrt(0) leaves alpha_f from the start.
         return end + (scope.rate - end) * sp.sqrt(warmup) / sp.sqrt(n)
 
     return warm, CurveSegment(fall)

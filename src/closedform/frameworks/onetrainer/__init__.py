@@ -277,6 +277,8 @@ FRAMEWORK = kit.Framework(
     "onetrainer",
     kit.section_entries(dict.fromkeys((*CURVES, "CUSTOM"), _class_rate), {"": CONFIG}),
     versions=("23df3832e8f2",),
+    repository="https://github.com/Nerogar/OneTrainer",
+    tier=kit.Tier.OFFICIAL,
     upstream="modules/util/create.py, modules/util/lr_scheduler_util.py",
     clock=CLOCK,
     defects=DEFECTS,

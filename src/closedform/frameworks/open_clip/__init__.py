@@ -195,6 +195,8 @@ FRAMEWORK = kit.Framework(
         defects=DEFECTS,
     ),
     versions=("89fb801f1e60",),
+    repository="https://github.com/mlfoundations/open_clip",
+    tier=kit.Tier.OFFICIAL,
     upstream="src/open_clip_train/scheduler.py, src/open_clip_train/main.py",
     clock=CLOCK,
     defects=DEFECTS,

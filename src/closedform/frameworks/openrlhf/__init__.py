@@ -247,6 +247,8 @@ FRAMEWORK = kit.Framework(
         dict.fromkeys(CURVES, _rate), {"": RUN}, lambda run: str(run.lr_scheduler), DEFECTS
     ),
     versions=("3c3be6234e0c", TO_ALL),
+    repository="https://github.com/OpenRLHF/OpenRLHF",
+    tier=kit.Tier.OFFICIAL,
     upstream=_STRATEGY,
     clock=CLOCK,
     defects=DEFECTS,

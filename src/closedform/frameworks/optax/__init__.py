@@ -11,6 +11,8 @@ FRAMEWORK = kit.Framework(
     {**SCHEDULES, ENTRY.name: ENTRY},
     # The records of schedule_free are of this commit.
     versions=("2edbcbe2390d",),
+    repository="https://github.com/google-deepmind/optax",
+    tier=kit.Tier.OFFICIAL,
     upstream="optax/schedules/_schedule.py, optax/contrib/_schedule_free.py",
     clock=kit.Clock(kit.Unit.UPDATE),
     defects=DEFECTS,

@@ -193,6 +193,8 @@ FRAMEWORK = kit.Framework(
         dict.fromkeys(_CURVES, _rate), {"": TRAINER}, lambda config: str(config.scheduler.type)
     ),
     versions=("559b44772e47",),
+    repository="https://github.com/PrimeIntellect-ai/prime-rl",
+    tier=kit.Tier.OFFICIAL,
     upstream=_SCHEDULER,
     clock=CLOCK,
     defects=DEFECTS,

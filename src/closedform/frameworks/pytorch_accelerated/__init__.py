@@ -8,6 +8,9 @@ __all__ = ["FRAMEWORK", "wsd_plan"]
 FRAMEWORK = kit.Framework(
     "pytorch_accelerated",
     SCHEDULES,
+    repository="https://github.com/Chris-hughes10/pytorch-accelerated",
+    commit="0.1.61",
+    tier=kit.Tier.OFFICIAL,
     upstream="pytorch_accelerated/schedulers",
     clock=kit.Clock(kit.Unit.UPDATE),
     defects={},

@@ -159,6 +159,8 @@ FRAMEWORK = kit.Framework(
     "sentence-transformers",
     kit.section_entries(dict.fromkeys(CURVES, _class_rate), {"": FIT}),
     versions=("85ec64559f44",),
+    repository="https://github.com/huggingface/sentence-transformers",
+    tier=kit.Tier.OFFICIAL,
     upstream=_FILE,
     clock=CLOCK,
     defects=DEFECTS,

@@ -298,6 +298,8 @@ FRAMEWORK = kit.Framework(
     "simpletuner",
     kit.section_entries(dict.fromkeys(CURVES, _class_rate), {"": CONFIG}, defects=DEFECTS),
     versions=("bc8e6ab7738c",),
+    repository="https://github.com/bghira/SimpleTuner",
+    tier=kit.Tier.OFFICIAL,
     upstream=f"{_FILE} (get_lr_scheduler)",
     clock=CLOCK,
     defects=DEFECTS,

@@ -125,8 +125,7 @@ def _cyclic_cosine(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[St
     is_short = total.is_integer and warmup.is_integer and 0 < last <= LONGEST_PRODUCT
     message = "without lr_initial the factors are multiplied: that is known for at most"
     kit.refuse_unless(is_short, f"{message} {LONGEST_PRODUCT} updates", where)
-    # float64 as upstream: the product is a running value in the param group, rounded at each call
-    # (speechbrain-CyclicCosineScheduler-002).
+    # float64 as upstream: the product is a running value in the param group, rounded at each call.
     product, stages = float(rate), []
     for step in range(1, int(last) + 1):
         product *= 0.5 * (math.cos(math.pi * int(step - warmup) / int(total)) + 1)
@@ -565,6 +564,8 @@ FRAMEWORK = kit.Framework(
         {"optimizer": kit.Keys(lr=kit.number()), "lr_annealing": kit.ClassKeys()},
     ),
     versions=("9c826ef3937b",),
+    repository="https://github.com/speechbrain/speechbrain",
+    tier=kit.Tier.OFFICIAL,
     upstream=_FILE,
     clock=CLOCK,
     defects=DEFECTS,

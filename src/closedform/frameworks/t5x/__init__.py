@@ -246,6 +246,8 @@ FRAMEWORK = kit.Framework(
     "t5x",
     kit.section_entries({NAME: _rate}, {"": SCHEDULER}),
     versions=("cc342d419ec3",),
+    repository="https://github.com/google-research/t5x",
+    tier=kit.Tier.OFFICIAL,
     upstream="t5x/utils.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -455,6 +455,8 @@ FRAMEWORK = kit.Framework(
         style=lambda scheduler: f"lr_scheduler-{scheduler.decay_type}",
     ),
     versions=VERSIONS,
+    repository="https://github.com/pytorch/torchtitan",
+    tier=kit.Tier.OFFICIAL,
     upstream="torchtitan/components/optimizer/lr_scheduler.py",
     clock=CLOCK,
     defects=DEFECTS,

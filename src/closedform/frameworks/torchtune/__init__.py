@@ -137,6 +137,8 @@ FRAMEWORK = kit.Framework(
     "torchtune",
     kit.section_entries({COSINE: _rate}, {"": ARGUMENTS}),
     versions=("bd2a0fc7c",),
+    repository="https://github.com/pytorch/torchtune",
+    tier=kit.Tier.FROZEN,
     upstream="torchtune/training/lr_schedulers.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -18,6 +18,8 @@ FRAMEWORK = kit.Framework(
     "transformers",
     SCHEDULES,
     versions=VERSIONS,
+    repository="https://github.com/huggingface/transformers",
+    tier=kit.Tier.OFFICIAL,
     upstream=UPSTREAM,
     clock=CLOCK,
     defects=DEFECTS,

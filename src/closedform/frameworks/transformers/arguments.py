@@ -95,12 +95,15 @@ def is_plain(section: kit.Section) -> bool:
     return "learning_rate" in section and (not is_line or "lr_scheduler_type" in section)
 
 
-def framework_of(program: TrainerProgram) -> kit.Framework:
+def framework_of(program: TrainerProgram, repository: str, commit: str) -> kit.Framework:
     """Returns the framework of a program whose configs differ from the Trainer's by their keys."""
     return kit.Framework(
         program.name,
         {},
         versions=VERSIONS,
+        repository=repository,
+        commit=commit,
+        tier=kit.Tier.OFFICIAL,
         upstream=UPSTREAM,
         clock=CLOCK,
         defects=DEFECTS,

@@ -104,7 +104,7 @@ def _polynomial(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
         end < run.default, f"lr_end must be below the rate {run.default}, got {end}", run.where
     )
     # No max(1, ·) here: a warmup of the whole run divides by zero when the scheduler steps after
-    # the last update (hf5-polynomial-036).
+    # the last update.
     length = run.total - run.warmup
 
     def fall() -> sp.Expr:

@@ -47,4 +47,8 @@ def _matches(section: kit.Section) -> bool:
 
 
 _KEYS = keys_with(learning_rate=kit.number(None), beta1=kit.irrelevant(), beta2=kit.irrelevant())
-FRAMEWORK = framework_of(TrainerProgram("trl", _matches, _KEYS, _rate))
+FRAMEWORK = framework_of(
+    TrainerProgram("trl", _matches, _KEYS, _rate),
+    "https://github.com/huggingface/trl",
+    "f2cd57710ae3",
+)

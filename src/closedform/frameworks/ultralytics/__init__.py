@@ -207,8 +207,7 @@ def _rate(run: UltralyticsRun) -> Schedule:
         return run.rate * along_line(sp.S.One, last, sp.Min(1, progress))
 
     def rise(batch: sp.Expr) -> sp.Expr:
-        # From the rate of the current epoch, which falls meanwhile: not monotone
-        # (ultralytics-linear-035).
+        # From the rate of the current epoch, which falls meanwhile: not monotone.
         return along_line(start, decayed(batch), batch / sp.Integer(run.warmup))
 
     return _by_updates(run, rise, decayed)
@@ -381,6 +380,8 @@ FRAMEWORK = kit.Framework(
         dict.fromkeys(("linear", "cos_lr"), _schedule), {"": ARGUMENTS}, style=_name
     ),
     versions=("8.4.190",),
+    repository="https://github.com/ultralytics/ultralytics",
+    tier=kit.Tier.OFFICIAL,
     upstream="ultralytics/engine/trainer.py, ultralytics/cfg/default.yaml",
     clock=CLOCK,
     defects=DEFECTS,

@@ -214,7 +214,7 @@ def _of_fsdp(context: kit.Context, optim: kit.Values, run: VerlRun) -> Schedule:
     where, low = context.where, optim.min_lr_ratio
     is_old, rate = context.version == WITH_WARMUP_STYLE, optim.lr
     has_null = optim.origin.content.get("lr_warmup_steps", -1) is None
-    # null cannot be compared with 0: the workers raise (verl-fsdp-cosine-020).
+    # null cannot be compared with 0: the workers raise.
     kit.refuse_unless(
         not has_null or not context.as_implemented, "lr_warmup_steps must be an integer", where
     )
@@ -258,7 +258,7 @@ def _of_megatron(context: kit.Context, optim: kit.Values, run: VerlRun) -> Sched
 
 
 def _of_sft(context: kit.Context, optim: kit.Values, run: VerlRun) -> Schedule:
-    # total_training_steps ends the run and not the schedule (verl-sft-cosine-007).
+    # total_training_steps ends the run and not the schedule.
     total = run.length if context.as_implemented else run.end
     warmup = int(total * float(optim.lr_warmup_steps_ratio))
     rest = max(0, total - warmup)
@@ -433,6 +433,8 @@ FRAMEWORK = kit.Framework(
         ),
     },
     versions=("b178a3cd56f5", WITH_WARMUP_STYLE),
+    repository="https://github.com/volcengine/verl",
+    tier=kit.Tier.OFFICIAL,
     upstream="verl/utils/torch_functional.py, verl/utils/megatron/optimizer.py",
     clock=CLOCK,
     defects=DEFECTS,

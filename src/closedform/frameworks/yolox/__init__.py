@@ -174,6 +174,8 @@ FRAMEWORK = kit.Framework(
         defects=DEFECTS,
     ),
     versions=("6ddff4824372",),
+    repository="https://github.com/Megvii-BaseDetection/YOLOX",
+    tier=kit.Tier.OFFICIAL,
     upstream="yolox/utils/lr_scheduler.py, yolox/exp/yolox_base.py, yolox/core/trainer.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -3,7 +3,7 @@
 Invariant: for every input that the graph is defined on, each element of a node's value that is not
 NaN is in ``[low, high]``, and where ``maybe_nan`` is False none is NaN. Integers and bools (0, 1)
 have exact integer bounds; an operation that may wrap has the full range of its dtype
-(``arithmetic.py``). Cost: one visit a node.
+(``interval.exact``). Cost: one visit a node.
 
 The step is in [step_min, step_max]; of other inputs that is known which is given. Conditions
 refine: in ``where(lt(x, 5), x - 2, b)`` the first branch counts as at most 2 (``refine.py``).

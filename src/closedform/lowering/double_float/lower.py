@@ -1,7 +1,7 @@
 """Double-float lowering: scalars of 48 bits in a graph that holds only float32 and integers.
 
 For devices without float64. What is an integer stays one (the reductions are as in the other
-lowering), everything else is a pair of float32 (``double_float_arithmetic``), hyperparameters
+lowering), everything else is a pair of float32 (``lowering/pair_arithmetic.py``), hyperparameters
 included, and the pair is rounded once at the end. One dict from SymPy class to handler; a class
 without a handler is rejected by name and place.
 

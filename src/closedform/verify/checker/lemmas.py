@@ -175,7 +175,7 @@ class Lemmas:
             product = terms.multiply(left[1], logarithm)
             is_positive, is_same = terms.less(zero, left[0]), terms.equal(product, right[0])
             return [terms.implies(is_positive, is_same, terms.equal(first, second))]
-        require(op == op_of_second and value == of, "a lemma about two functions of unit kind")
+        require(op == op_of_second and value == of, "a lemma about functions of two kinds")
         if op == "cospi":
             return self._of_cosines(first, second, left[0], right[0])
         if op == "exp":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from closedform.language import Schedule
 from closedform.verify.claims.core import Claim, Goal, definedness
@@ -67,8 +67,7 @@ def unambiguous(lr: Schedule, *, assume: Iterable[Condition] = ()) -> Claim:
     """
     reading = read_schedule(lr, assume)
     goals = []
-    for node in walk(reading.value):
-        branches, _ = chain(node)
+    for branches, _ in _chains(reading.value):
         for index, (condition, value) in enumerate(branches):
             for later, second in branches[index + 1 :]:
                 goal = Goal(
@@ -83,16 +82,20 @@ def unambiguous(lr: Schedule, *, assume: Iterable[Condition] = ()) -> Claim:
 
 def _branches(value: Term) -> list[tuple[Term, ...]]:
     """For each branch of each outermost chain the conditions under which it is taken."""
-    inner = {node.args[2] for node in walk(value) if node.op is Op.ITE}
     paths: list[tuple[Term, ...]] = []
-    for node in walk(value):
-        if node.op is not Op.ITE or node in inner:
-            continue
+    for branches, last in _chains(value):
         negations: list[Term] = []
-        branches, last = chain(node)
         for condition, _ in branches:
             paths.append((*negations, condition))
             negations.append(negate(condition))
         if last != UNDEFINED:
             paths.append(tuple(negations))
     return paths
+
+
+def _chains(value: Term) -> Iterator[tuple[list[tuple[Term, Term]], Term]]:
+    """Each outermost chain of choices: the links of a chain begin no other one."""
+    links = {node.args[2] for node in walk(value) if node.op is Op.ITE}
+    for node in walk(value):
+        if node.op is Op.ITE and node not in links:
+            yield chain(node)

@@ -2,7 +2,7 @@
 
 1. Both are lines: the numbers are compared.
 2. They are written alike, or in their normal forms the identity engine (``canonical``) finds that
-   their difference is 0. Choices that the run decides are made before (``choices.settled``).
+   their difference is 0. Choices that the run decides are made before (``choices.settle_choices``).
 3. Where the clock occurs in only one floor, they are compared for each number in its place.
 4. Floors of lines repeat with a common period M: the clock is written as ``M * cycle + phase`` with
    0 <= phase < M, the floors become whole multiples of the cycle, and the phases are compared run

@@ -4,7 +4,7 @@ Assumptions: each division, root, cosine, power, … becomes a fresh number of w
 statements are said (its definition where the operation is defined, and ``lemmas``), and integers
 may be read as reals. So every real point that satisfies a question gives a model of what z3 is
 asked: ``unsat`` proves that there is none. A model of z3's proves nothing; it is a hint where to
-look for a counterexample, which ``exact`` then checks.
+look for a counterexample, which ``evaluate`` then checks.
 """
 
 from __future__ import annotations

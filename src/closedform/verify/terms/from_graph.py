@@ -197,11 +197,11 @@ class GraphReader:
         value = exact
         bits = []
         if any(coarse):
-            intervals_and_terms = [
-                (self.intervals[place], operand)
-                for place, operand in zip(places, coarse, strict=True)
+            operands = [
+                (self.intervals[place], is_coarse)
+                for place, is_coarse in zip(places, coarse, strict=True)
             ]
-            if conversions.keeps_relative_error(node, intervals_and_terms):
+            if conversions.keeps_relative_error(node, operands):
                 value = self._read(node, tuple(self.values[place] for place in places), interval)
                 bits = [self._bits[place] for place in places if place in self._bits]
         if self.is_strict and self._rounds_integers(node):

@@ -1,7 +1,7 @@
 """Linear forms: a rational constant plus rational multiples of terms, exactly.
 
 One class for the coefficients of the clock, of other symbols and of terms that are not taken apart;
-``linear_form`` reads any number, ``line`` what is linear in a single symbol, ``as_term`` writes.
+``linear_forms`` reads any number, ``line`` what is linear in a single symbol, ``as_term`` writes.
 """
 
 from __future__ import annotations

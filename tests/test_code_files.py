@@ -129,7 +129,7 @@ NAMES = ("torch_extra", "torch_optim.sgd", "torchlike", "jaxlike", "numpy_torch"
 def link_torch(folder: Path) -> None:
     """Makes the packages of a folder neighbours of torch, as in site-packages."""
     torch = importlib.import_module("torch")
-    (folder / "torch").symlink_to(os.path.dirname(torch.__file__))
+    (folder / "torch").symlink_to(os.path.dirname(str(torch.__file__)))
 
 
 def test_optimizers_of_packages_with_similar_names_are_read(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -17,12 +16,6 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from closedform.errors import ExportError, SessionError, nearest
 from closedform.exporters.torch_ops import TORCH_DTYPES, TORCH_OPS, Site, device_of
-from closedform.exporters.torch_products import (
-    Bf16Sum,
-    bf16_sums,
-    multiplies_bf16,
-    multiply_and_add,
-)
 from closedform.ir.graph import Graph, Node, Role, input_names
 from closedform.ir.ops import Op
 from closedform.ir.steps import checked_steps, last_step
@@ -75,66 +68,41 @@ class GraphProgram(fx.GraphModule):
     ``state_dict()`` have nothing to change. Copies and pickles carry the graph and build the
     program again.
 
-    Args:
-        graph: The graph.
-        multiplies_bf16: Whether matrices of bfloat16 are multiplied as such.
-
     Attributes:
         source: The graph.
-        multiplies_bf16: Whether matrices of bfloat16 are multiplied as such.
         input_names: Names of the inputs, in order.
         input_dtypes: The dtypes of the inputs.
         output_names: Names of the outputs, in order.
     """
 
     source: Graph
-    multiplies_bf16: bool
     input_names: tuple[str, ...]
     input_dtypes: tuple[torch.dtype, ...]
     output_names: tuple[str, ...]
 
-    def __init__(self, graph: Graph, multiplies_bf16: bool = False) -> None:
-        sums = bf16_sums(graph)
-        fx_program = to_fx(graph, sums if multiplies_bf16 else {})
+    def __init__(self, graph: Graph) -> None:
+        fx_program = to_fx(graph)
         super().__init__(nn.Module(), fx_program.graph, class_name=type(self).__name__)
-        self.source, self.multiplies_bf16 = graph, multiplies_bf16
-        self._is_for_device = multiplies_bf16 or not sums
+        self.source = graph
         self.input_names = fx_program.input_names
         self.input_dtypes = fx_program.input_dtypes
         self.output_names = fx_program.output_names
 
-    def on(self, device: torch.device) -> GraphProgram:
-        """Returns the program of the same graph for a device; a trace needs it to be made before.
-
-        It is another one if the device multiplies matrices of bfloat16, and the graph has some.
-        """
-        if self._is_for_device or not multiplies_bf16(device):
-            return self
-        if "_bf16_program" not in self.__dict__:
-            # Not as a submodule, which copies and ``modules()`` would show.
-            self.__dict__["_bf16_program"] = GraphProgram(self.source, multiplies_bf16=True)
-        program: GraphProgram = self.__dict__["_bf16_program"]
-        return program
-
-    def part(self, graph: Graph) -> GraphProgram:
-        """Returns the program of a part of the graph, for the same devices."""
-        return GraphProgram(graph, multiplies_bf16=self.multiplies_bf16)
-
-    def __reduce__(self) -> tuple[Callable[..., GraphProgram], tuple[Graph, bool]]:
-        return GraphProgram, (self.source, self.multiplies_bf16)
+    def __reduce__(self) -> tuple[Callable[[Graph], GraphProgram], tuple[Graph]]:
+        return to_module, (self.source,)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphProgram:
-        return self.part(self.source)
+        return to_module(self.source)
 
     def __copy__(self) -> GraphProgram:
-        return self.part(self.source)
+        return to_module(self.source)
 
 
-def to_fx(graph: Graph, sums: Mapping[int, Bf16Sum] = MappingProxyType({})) -> FxProgram:
-    """Returns the torch.fx graph of a graph; ``sums`` are computed on bfloat16, by their index."""
+def to_fx(graph: Graph) -> FxProgram:
+    """Returns the torch.fx graph of a graph."""
     return FxProgram(
         graph,
-        _program(graph, sums),
+        _program(graph),
         input_names(graph),
         tuple(TORCH_DTYPES[node.type.dtype] for node in graph.inputs),
         tuple(output.name for output in graph.outputs),
@@ -154,30 +122,17 @@ def to_module(graph: Graph) -> GraphProgram:
     return GraphProgram(graph)
 
 
-def _program(graph: Graph, sums: Mapping[int, Bf16Sum]) -> fx.Graph:
+def _program(graph: Graph) -> fx.Graph:
     """Writes the graph node by node; inputs come first, then the device, then the rest."""
     program = fx.Graph()
     values: list[fx.Node] = []
-
-    def bf16(index: int) -> fx.Node:
-        """A value of float32 that was converted from bfloat16, before the conversion."""
-        node = graph.nodes[index]
-        if node.op is Op.CAST:
-            return values[node.operands[0]]
-        return TORCH_OPS[node.op](Site(graph, program, node, device), (bf16(node.operands[0]),))
-
     device: fx.Node | None = None
     needs_device = any(node.op is Op.CONST for node in graph.nodes)
-    for index, node in enumerate(graph.nodes):
+    for node in graph.nodes:
         if device is None and node.op is not Op.INPUT and needs_device and values:
             device = device_of(values[0], program)
-        site = Site(graph, program, node, device)
         operands = tuple(values[operand] for operand in node.operands)
-        value = (
-            _sum_on_bf16(site, sums[index], bf16)
-            if index in sums
-            else TORCH_OPS[node.op](site, operands)
-        )
+        value = TORCH_OPS[node.op](Site(graph, program, node, device), operands)
         value.meta[TYPE] = node.type
         values.append(value)
     results = _fresh_outputs(graph, program, values)
@@ -186,14 +141,6 @@ def _program(graph: Graph, sums: Mapping[int, Bf16Sum]) -> fx.Graph:
     program.eliminate_dead_code()
     program.lint()
     return program
-
-
-def _sum_on_bf16(site: Site, value: Bf16Sum, bf16: Callable[[int], fx.Node]) -> fx.Node:
-    left, right = bf16(value.left), bf16(value.right)
-    if value.addend is None:
-        return site.call(torch.matmul, left, right)
-    factors = value.addend_factor, value.factor
-    return site.call(multiply_and_add, bf16(value.addend), left, right, *factors)
 
 
 def _fresh_outputs(

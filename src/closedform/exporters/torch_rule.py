@@ -43,7 +43,6 @@ class RuleModule(nn.Module):
             check_functional(assignment.rule)
         self.name = spec.rule.name
         self.program = to_module(compile_step(spec, options))
-        self.program.on(torch.device("cuda"))  # a trace of ``forward`` cannot make it
         self.initial = to_module(compile_init(spec, options))
         self.param_names = tuple(spec.params)
         prefixes = (naming.STATE, naming.SHARED)
@@ -104,8 +103,7 @@ class RuleModule(nn.Module):
         missing = [name for name in self.program.input_names if name not in feeds]
         if missing:
             raise SessionError(f"{missing[0]!r} is missing", where=f"rule {self.name!r}")
-        program = self.program.on(next(iter(params.values())).device)
-        results = program(*(feeds[name] for name in self.program.input_names))
+        results = self.program(*(feeds[name] for name in self.program.input_names))
         results_by_name = dict(zip(self.program.output_names, results, strict=True))
         after = {
             name: results_by_name[naming.following(naming.param(name))] for name in self.param_names

@@ -400,7 +400,7 @@ class Optimizer(TrainEvalOptimizer):
             params = self.param_groups[index]["params"]
             for kernel, param in zip(group.kernels, params, strict=False):  # one if all are joint
                 if isinstance(kernel, TorchKernel) and not is_lazy(param):
-                    kernel.program.on(param.device)
+                    _ = kernel.program
                     kernel.sizes_of(real_view(local(param.detach())))
 
     def _programs(self, work: Iterable[Work]) -> list[BoundProgram]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from closedform.exporters.torch_module import GraphProgram
+from closedform.exporters.torch_module import GraphProgram, to_module
 from closedform.ir.graph import Graph
 from closedform.ir.naming import NEXT
 from closedform.ir.program import hoist
@@ -218,8 +218,8 @@ class _Split:
 def _split(program: GraphProgram) -> _Split:
     first, second = hoist(program.source)
     return _Split(
-        program.part(first) if first.outputs else None,
-        program.part(second) if second.outputs else None,
+        to_module(first) if first.outputs else None,
+        to_module(second) if second.outputs else None,
         all(not node.type.shape for node in first.nodes),
     )
 

@@ -265,7 +265,7 @@ class ForeachProgram:
         target: Any = node.target
         function = getattr(Tensor, target) if node.op == "call_method" else target
         lists = [operand for operand in node.args if is_list(operand)]
-        if not node.kwargs and lists and len(set(lists)) == len(node.all_input_nodes):
+        if not node.kwargs and lists and len(lists) == len(node.all_input_nodes):
             return self._loop(node, function)
         return self._general_loop(node, function)
 

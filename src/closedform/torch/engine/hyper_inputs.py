@@ -19,10 +19,7 @@ import sympy as sp
 import torch
 
 from closedform.errors import ClosedFormError, GraphError
-from closedform.exporters.torch_products import open_factors
-from closedform.ir.graph import Graph
 from closedform.language import Schedule, UpdateRule, t
-from closedform.language.functions import MatMul
 from closedform.torch.engine.kernels import ANY_SHAPE, graph_shape, step_graph
 
 BELOW_ONE = 1 - sp.Rational(1, 2**40)
@@ -157,30 +154,18 @@ def with_inputs(rule: UpdateRule, ranges: Mapping[str, InputRange]) -> UpdateRul
     )
 
 
-def factors_of_products(rule: UpdateRule, shape: tuple[int, ...]) -> frozenset[str]:
-    """Returns the inputs of a rule by which it multiplies products of bfloat16 matrices."""
-    if not any(expr.has(MatMul) for expr in rule.all_expressions()):
-        return frozenset()
-    return frozenset(open_factors(_graph(rule, shape)) & rule.hyperparameters.keys())
-
-
 def _compiles(rule: UpdateRule, shape: tuple[int, ...]) -> bool:
+    general = graph_shape(rule, shape)
     try:
-        _graph(rule, shape)
+        try:
+            step_graph(rule, (general,), torch.float32)
+        except GraphError:  # a product of square matrices needs the sizes
+            if general in (ANY_SHAPE, shape):
+                raise
+            step_graph(rule, (shape,), torch.float32)
     except ClosedFormError:
         return False
     return True
-
-
-def _graph(rule: UpdateRule, shape: tuple[int, ...]) -> Graph:
-    """The step of a parameter, in the general form of its shape if there is one."""
-    general = graph_shape(rule, shape)
-    try:
-        return step_graph(rule, (general,), torch.float32)
-    except GraphError:  # a product of square matrices needs the sizes
-        if general in (ANY_SHAPE, shape):
-            raise
-        return step_graph(rule, (shape,), torch.float32)
 
 
 def constants_of(rule: UpdateRule) -> dict[str, int | float]:

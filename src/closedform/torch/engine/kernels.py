@@ -84,7 +84,6 @@ class NamedArguments:
     def bind(self, program: GraphProgram) -> BoundProgram:
         """Returns a program with these tensors, in its order."""
         reads = [self.reads[name] for name in program.input_names]
-        program = program.on(reads[0].device)
         return BoundProgram(program, reads, [self.writes[name] for name in program.output_names])
 
 
@@ -361,7 +360,7 @@ class TorchKernel:
             tables[-1] = {**hypers, **self.sizes_of(params[0][PARAM])}
         reads = [tables[index][name] for index, name in self.reads]
         writes = [[tables[index][name] for index, name in group] for group in self.writes]
-        return BoundProgram(self.program.on(reads[0].device), reads, writes, hypers)
+        return BoundProgram(self.program, reads, writes, hypers)
 
 
 def torch_kernel(

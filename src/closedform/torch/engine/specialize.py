@@ -22,7 +22,6 @@ from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.torch.engine.hyper_inputs import (
     LIMITS,
     InputRange,
-    factors_of_products,
     is_within,
     widest_ranges,
     with_inputs,
@@ -242,15 +241,12 @@ class _Analysis:
         hypers: The entry of each hyperparameter.
         ranges: The range of each hyperparameter that can be an input.
         unused_switches: Switches that select an implementation, and do not change the rule.
-        factors: The hyperparameters that multiply products of bfloat16; as inputs they would be
-            tensors, which torch's products take no factors from.
         nonzero: The entries of hyperparameters at which a 0 gives a rule with other states.
     """
 
     hypers: dict[str, GroupEntry]
     ranges: dict[str, InputRange]
     unused_switches: frozenset[GroupEntry]
-    factors: frozenset[str]
     nonzero: NonzeroEntries
 
 
@@ -340,16 +336,13 @@ class Specializer:
             ranges = widest_ranges(rule, hypers, shape)
             find = partial(_nonzero, self.source, rule, numbers, tuple(hypers.values()))
             nonzero = NonzeroEntries(find)
-            factors = factors_of_products(with_inputs(rule, ranges), shape)
-            self._analyses[structure] = _Analysis(hypers, ranges, unused_switches, factors, nonzero)
+            self._analyses[structure] = _Analysis(hypers, ranges, unused_switches, nonzero)
         analysis = self._analyses[structure]
         ranges = {
             name: bounds
             for name, bounds in analysis.ranges.items()
             if isinstance(analysis.hypers[name].of(values), Tensor)
-            or (
-                name not in analysis.factors and is_within(analysis.hypers[name].of(values), bounds)
-            )
+            or is_within(analysis.hypers[name].of(values), bounds)
         }
         limits = {
             name: (float(LIMITS[input_range][0]), float(LIMITS[input_range][1]))

@@ -13,7 +13,6 @@ Config = dict[str, Any]
 
 MEGATRON = {"lr": 1e-3, "train-iters": 100, "global-batch-size": 8, "lr-decay-style": "cosine"}
 TUNE = {"_component_": "torch.optim.AdamW", "lr": 1e-3}
-COSINE = "torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup"
 TITAN = {"optimizer": {"lr": 1.0}, "training": {"steps": 10}}
 NEOX = {"optimizer": {"type": "Adam", "params": {"lr": 1e-3}}, "train_iters": 100}
 NANOTRON = {

@@ -100,3 +100,12 @@ def test_mistakes_in_configs_of_paddleclas(
 ) -> None:
     with pytest.raises(ClosedFormError, match=message):
         paddle(rate, **more)
+
+
+@pytest.mark.parametrize("by_epoch", [False, True])
+def test_the_warmup_of_paddle_by_epoch_is_scaled_twice(by_epoch: bool) -> None:
+    rate = {"name": "Cosine", "learning_rate": 1.0, "warmup_epoch": 5, "by_epoch": by_epoch}
+    optimizer = {"name": "Momentum", "momentum": 0.9, "lr": rate}
+    config = {"Global": {"epochs": 20}, "Optimizer": optimizer}
+    recipe = load_recipe(config, framework="paddle", facts={"updates_per_epoch": 10})
+    assert ("warmup-scaled-twice" in recipe.notes) == by_epoch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 import closedform as cf
-from tools import build_checker, build_environments, build_rocq, build_trust
+from tools import build_checker, build_environments, build_rocq, build_trust, redirects
 from tools.sections import GeneratedSection
 
 ROOT = Path(__file__).parents[1]
@@ -44,6 +45,24 @@ def test_each_page_is_in_the_navigation_once() -> None:
     assert sorted(listed) == sorted((written - reached) | GENERATED)
 
 
+def test_old_addresses_lead_to_pages(tmp_path: Path) -> None:
+    """From each page that had another name to the one of today, however often it was renamed."""
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    moves = config["extra"]["redirects"]
+    assert {"referee.md", "limits_and_trust.md", "recipes.md"} <= set(moves)
+    present = {*navigation(), "docs.md"}
+    redirects.write(tmp_path, {**moves, "old/folder/index.md": "docs.md"})
+    written = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.*"))
+    assert len(written) == len(moves) + 1
+    for path in written:
+        assert f"{path.parent}.md" not in present
+        (target,) = set(
+            re.findall(r'(?:href=|url=|replace\()"?([^"]+?)"', (tmp_path / path).read_text())
+        )
+        leads_to = (tmp_path / path.parent / target).resolve().relative_to(tmp_path)
+        assert f"{leads_to}.md" in present
+
+
 def test_pages_begin_with_their_purpose() -> None:
     """And not with the command that writes them."""
     for path in (ROOT / "docs").glob("**/*.md"):
@@ -53,7 +72,7 @@ def test_pages_begin_with_their_purpose() -> None:
 
 
 def test_figures_of_the_page_on_trust_are_not_above_those_of_today() -> None:
-    text = (ROOT / "docs" / "limits_and_trust.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "what_to_trust.md").read_text(encoding="utf-8")
     _, _, after = text.partition(build_trust.SECTION.begin)
     rows = after.partition(build_trust.SECTION.end)[0].splitlines()[2:]
     figures = list(build_trust.figures())

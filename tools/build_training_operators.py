@@ -32,8 +32,9 @@ The operators of torch that an exported training step may contain. `make compare
 differentiable entry of torch {torch}'s own table of operators in float32 (`op_db` of
 `torch.testing`), puts it in front of a loss with the sample's tensors as parameters, exports the
 step as
-[`training.export`](training.md) does, and compares loss and gradients in onnxruntime with torch's:
-at most four times as far from float64 as torch in float32. The first sample of each entry is taken.
+[`training.export`](train_in_onnxruntime.md) does, and compares loss and gradients in onnxruntime
+with torch's: at most four times as far from float64 as torch in float32. The first sample of each
+entry is taken.
 Variants of it and 16 bits are compared, too, where the distance from float64 is judged by that of
 torch in the same dtype (in bfloat16, with `compute_dtype="f32"`).
 

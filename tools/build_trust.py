@@ -1,4 +1,4 @@
-"""Writes the figures of docs/limits_and_trust.md: how much is compared with what, and how.
+"""Writes the figures of docs/what_to_trust.md: how much is compared with what, and how.
 
 `make trust` runs it. The figures come from stored results and from the tables of the tests.
 """
@@ -141,7 +141,7 @@ def _results(name: str) -> Any:
 
 
 SECTION = GeneratedSection(
-    DOCS / "limits_and_trust.md",
+    DOCS / "what_to_trust.md",
     "<!-- figures: make trust -->\n",
     "<!-- end of the figures -->\n",
     table,

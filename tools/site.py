@@ -21,6 +21,7 @@ from mkdocs.structure.files import File, Files
 import closedform
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from tools import redirects
 from tools import run_notebooks as notebooks
 
 ROOT = Path(__file__).parents[1]
@@ -136,7 +137,8 @@ def on_page_content(html: str, **_: Any) -> str:
 
 
 def on_post_build(*, config: Any) -> None:
-    """Adds the gallery with sliders, which ``closedform gallery -o build/explore`` writes."""
+    """Adds old addresses, and the gallery that ``closedform gallery -o build/explore`` writes."""
+    redirects.write(Path(config["site_dir"]), config["extra"]["redirects"])
     if EXPLORE.is_dir():
         shutil.copytree(EXPLORE, Path(config["site_dir"]) / "explore", dirs_exist_ok=True)
 

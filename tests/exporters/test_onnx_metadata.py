@@ -26,7 +26,7 @@ BEFORE = Path(__file__).parents[1] / "reference" / "files_of_schema_0.zip"
 
 
 def test_the_page_is_the_table() -> None:
-    text = (ROOT / "docs" / "metadata.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "metadata_of_onnx_files.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(closedform\.[^`]+)` \| (.*) \| (.*) \|$", text, re.MULTILINE)
     assert rows == [(entry.key, entry.content, entry.files) for entry in KEYS]
     assert f"schema is {SCHEMA}" in text

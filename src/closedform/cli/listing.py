@@ -72,7 +72,7 @@ def run(*, framework: str | None, frameworks: bool, as_json: bool) -> None:
 
 
 def _list_frameworks(*, as_json: bool) -> None:
-    """Prints the frameworks: what is read and written of each, and where its formulas come from."""
+    """Prints the frameworks: whether configs are read and written, and the origin of formulas."""
     import closedform as cf
     from closedform.cli.output import table
 
@@ -87,7 +87,7 @@ def _list_frameworks(*, as_json: bool) -> None:
 
 
 def _origin(framework: Framework) -> dict[str, str]:
-    """What is done with the configs of a framework, and where its formulas come from."""
+    """Whether configs of a framework are read and written, and the origin of its formulas."""
     ways = {"read": framework.reader, "written": framework.writer}
     return {
         "configs": " and ".join(way for way, does in ways.items() if does is not None),

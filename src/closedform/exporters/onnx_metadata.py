@@ -1,6 +1,6 @@
 """The metadata of files: its keys, the version of their schema, and how both are written and read.
 
-docs/metadata.md is this table.
+docs/metadata_of_onnx_files.md is this table.
 """
 
 from __future__ import annotations

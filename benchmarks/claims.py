@@ -23,6 +23,7 @@ from closedform.verify.claims.report import Finding
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tests.reference.records import CEREBRAS  # noqa: E402
 from tests.test_library import SCHEDULES  # noqa: E402 - the table of entries
 from tests.verify.defaults import default_conditions  # noqa: E402
 
@@ -81,7 +82,7 @@ def configs(folder: Path) -> Iterator[tuple[Schedule, list[sp.Basic]]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--configs", type=Path, default=ROOT / "tests" / "reference" / "configs")
+    parser.add_argument("--configs", type=Path, default=CEREBRAS)
     folder = parser.parse_args().configs
     entries = [make() for make in SCHEDULES.values()]
     free = [entry.unbind() for entry in entries]

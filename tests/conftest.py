@@ -32,7 +32,7 @@ import hypothesis
 import pytest
 
 from tests.support import programs
-from tests.support.extras import EXTRA_OF, missing_extra, reason
+from tests.support.extras import missing_extra, skip_for_extra, skip_for_module
 from tests.support.inputs import ROOT
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -104,8 +104,7 @@ def pytest_fixture_setup() -> Generator[None, Any, Any]:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
     for mark in pyfuncitem.iter_markers("needs"):
         for module in mark.args:
-            if importlib.util.find_spec(module) is None:
-                pytest.skip(reason(EXTRA_OF[module]))
+            skip_for_module(module)
     try:
         return (yield)
     except Exception as error:
@@ -116,7 +115,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
 def _skip_without_extra(error: Exception) -> None:
     extra = missing_extra(error)
     if extra is not None:
-        pytest.skip(reason(extra), allow_module_level=True)
+        skip_for_extra(extra)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -20,7 +20,8 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "closedform"
 HEAVY = ("torch", "onnx", "onnxruntime", "sympy", "z3")
-LARGEST_CYCLE = 2
+CYCLES = [["closedform.language.compose", "closedform.language.schedule"]]
+"""Methods such as ``Schedule.then`` call the functions of compose, which make schedules."""
 
 # --- layers ------------------------------------------------------------------------------------
 
@@ -76,9 +77,7 @@ LAYERS = in_order(
     },
     {
         "importers": ARRAYS | {"jax", "onnx", "sympy", "torch"},
-        "recipes frameworks config dialects scaling units": frozenset(
-            {"sympy", "tensorboard", "yaml"}
-        ),
+        "recipes frameworks scaling units": frozenset({"sympy", "tensorboard", "yaml"}),
     },
     {"verify": EXACT | ARRAYS | {"flint", "z3", "onnx", "onnxruntime"}},
     {
@@ -309,8 +308,8 @@ def cycles(files: tuple[Source, ...]) -> list[list[str]]:
     return sorted((sorted(one) for one in found if len(one) > 1), key=len, reverse=True)
 
 
-def test_no_import_cycle_is_larger_than_two_files() -> None:
-    assert [one for one in cycles(sources()) if len(one) > LARGEST_CYCLE] == []
+def test_import_cycles_are_those_that_are_explained() -> None:
+    assert cycles(sources()) == CYCLES
 
 
 def cycles_of_parts(graph: nx.DiGraph, package: str) -> list[list[str]]:

@@ -1,6 +1,6 @@
 """``as_implemented=False`` computes the documented formula of a departure, or refuses the config.
 
-A departure with a documented formula has a counterexample in tools/defects.py, under the same name.
+A departure with a documented formula has a counterexample in tests/frameworks, under the same name.
 Its expected schedule was written by hand from the documentation, and is the judge here.
 """
 
@@ -20,7 +20,7 @@ from closedform.recipes.document import document_of
 from tools import defects as counterexamples
 
 Key = tuple[str, str]
-EXAMPLES = {(example.framework, example.name): example for example in counterexamples.DEFECTS}
+EXAMPLES = {(example.framework, example.name): example for example in counterexamples.defects()}
 SHOWN = {id(FRAMEWORKS[framework].defects[name]) for framework, name in EXAMPLES if name}
 MUON: dict[str, Any] = {
     "weight_decay": 0.01,

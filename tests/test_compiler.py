@@ -138,9 +138,3 @@ def test_options_beside_a_compiled_graph_are_refused() -> None:
         "options of the compiler are for a graph that is compiled here, got a graph as well "
         "(schedule 'linear'): leave them out"
     )
-
-
-def test_parts_is_the_deprecated_name_of_split(tmp_path: Path) -> None:
-    with pytest.deprecated_call(match="parts is deprecated and will be removed in 0.3; use split"):
-        written = cf.to_onnx(RULE, tmp_path, params={"w": (3,)}, parts=True)  # type: ignore[call-overload]
-    assert {"scalars", "apply_0"} <= set(written)

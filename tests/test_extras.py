@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from closedform.errors import ExportError, needs_extra
-from tests.support.extras import EXTRA_OF, missing_extra
+from tests.support.extras import EXTRA_OF, missing_extra, skip_for_message
 from tests.support.inputs import ROOT
 
 FILES = {
@@ -89,3 +89,28 @@ def test_the_cause_of_an_error_is_found(module: str) -> None:
     assert missing_extra(ModuleNotFoundError("", name="closedform.inner")) is None
     assert missing_extra(ImportError("", name=module)) is None
     assert missing_extra(None) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "extra"),
+    [
+        ("ModuleNotFoundError: No module named 'torch'", "torch"),
+        ("No module named 'jax.numpy'", "jax"),
+        ("error: matplotlib is not installed", "plot"),
+        ("closedform.torch needs torch, which is not installed: pip install", "torch"),
+        ("tensorboard, which reads event files, is not installed", "tensorboard"),
+        ("the solver z3, which may prove it, is not installed", None),
+        ("No module named 'sympy'", None),
+        ("torch is too old", None),
+    ],
+)
+def test_a_program_without_an_extra_is_skipped_by_its_message(
+    message: str, extra: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_for_message("No module named 'numpy'")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    if extra is None:
+        skip_for_message(message)
+        return
+    with pytest.raises(pytest.skip.Exception, match=f"needs the extra {extra}"):
+        skip_for_message(message)

@@ -83,11 +83,8 @@ def test_the_nearest_name_is_suggested(module: str, name: str, nearest: str) -> 
 @pytest.mark.parametrize(
     ("former", "home"),
     [
-        ("GRAD", "closedform.expr"),
-        ("State", "closedform.expr"),
-        ("sequential", "closedform.schedules"),
-        ("tokens", "closedform.units"),
-        ("load_schedules", "closedform.recipes"),
+        ("UnprovedWarning", "closedform.errors"),
+        ("equivalent_states", "closedform.verify.equivalent_states"),
     ],
 )
 def test_names_that_moved_warn(former: str, home: str) -> None:

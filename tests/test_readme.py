@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from tests.support import programs
+from tests.support.extras import missing_extra
 
 ROOT = Path(__file__).parents[1]
 # Its files import each other; tests/test_how_to_add_a_framework.py follows it in a copy.
@@ -32,6 +33,17 @@ REFUSED = {"py": "python", "pycon": "python", "python3": "python"} | dict.fromke
     ("bash", "sh", "shell", "zsh"), "console"
 )
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+class _Runner(doctest.DocTestRunner):
+    """Runs the examples of a block; a missing extra skips the page, as in any other test."""
+
+    def report_unexpected_exception(
+        self, out: Any, test: doctest.DocTest, example: doctest.Example, exc_info: Any
+    ) -> None:
+        if missing_extra(exc_info[1]) is not None:
+            raise exc_info[1]
+        super().report_unexpected_exception(out, test, example, exc_info)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +115,7 @@ def run_python(block: Block, namespace: dict[str, Any]) -> None:
             block.text, namespace, block.page, block.page, block.line - 1
         )
         report: list[str] = []
-        doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append, clear_globs=False)
+        _Runner(optionflags=FLAGS).run(test, out=report.append, clear_globs=False)
         namespace.update(test.globs)
         assert not report, "".join(report)
         return

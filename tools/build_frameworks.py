@@ -28,7 +28,7 @@ from closedform.recipes.defects import Defect as Declared
 from closedform.recipes.defects import DefectKind
 from closedform.recipes.document import document_of
 from closedform.recipes.framework import Framework
-from tools.defects import DEFECTS, Defect
+from tools.defects import Defect, defects
 from tools.one_recipe import CONFIGS
 from tools.sections import DOCS, ROOT
 
@@ -214,7 +214,7 @@ def _section(name: str) -> list[str]:
 
 def paged() -> list[str]:
     """Returns the frameworks that have a page: those with defects."""
-    names = {example.framework for example in DEFECTS}
+    names = {example.framework for example in defects()}
     for name, framework in frameworks.FRAMEWORKS.items():
         if framework.defects:
             names.add(name)
@@ -335,7 +335,7 @@ def framework_page(name: str) -> str:
         "formula where there is one.",
         "",
     ]
-    for defect in DEFECTS:
+    for defect in defects():
         if defect.framework == name:
             lines += _defect(defect)
     framework = frameworks.FRAMEWORKS[name]

@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 import json
-import lzma
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from closedform.frameworks import FRAMEWORKS
-from tools.defects import DEFECTS
+from tools.defects import defects
 from tools.sections import DOCS, RESULTS_FOLDER, GeneratedSection
 from tools.theorems import THEOREMS
 
-RECORDS = DOCS.parent / "tests" / "reference"
+RECORDS = DOCS.parent / "tests" / "frameworks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +39,19 @@ class Figure:
 
 def figures() -> Iterator[Figure]:
     """Yields the figures of today."""
-    records = sum(_lines(path) for path in RECORDS.glob("*.jsonl*"))
+    files = RECORDS.glob("*/*.jsonl")
+    records = sum(file.read_bytes().count(b"\n") for file in files)
     yield Figure(
         "recipes and schedules of frameworks",
         records,
-        "configs, arguments and logs",
+        "configs and arguments",
         "values that the genuine code of the framework returned",
         "`make test`",
     )
     declared = sum(len(framework.defects) for framework in FRAMEWORKS.values())
     yield Figure(
         "defects of frameworks",
-        declared + len(DEFECTS),
+        declared + len(defects()),
         "declarations and counterexamples",
         "the line of the framework's code, the documented formula",
         "`make test`",
@@ -111,12 +110,6 @@ def figures() -> Iterator[Figure]:
         "onnxruntime",
         "`make compare`",
     )
-
-
-def _lines(path: Path) -> int:
-    opener = lzma.open if path.suffix == ".xz" else open
-    with opener(path, "rb") as stream:
-        return sum(1 for _ in stream)
 
 
 def table() -> str:

@@ -153,42 +153,11 @@ __all__ = [
 ]
 
 
-_MOVED_TO_EXPR = (
-    "Shared",
-    "State",
-    "GRAD",
-    "PARAM",
-    "RANK",
-    "counter",
-    "floor_div",
-    "floor_mod",
-    "global_sum",
-    "hyper",
-    "matmul",
-    "non_finite",
-    "reduce_sum",
-    "shared",
-    "state",
-    "tensor_input",
-    "transpose",
-)
-
 _resolve_deprecated = deprecated_names(
     __name__,
     {
-        "dialects": "closedform.frameworks",
-        "lift": "closedform.api.onnx:from_onnx",
-        "load_config": "closedform.recipes:load_recipe",
         "UnprovedWarning": "closedform.errors:UnprovedWarning",
-        "Certificate": "closedform.verify.certificates.certificate:Certificate",
         "equivalent_states": "closedform.verify.equivalent_states:equivalent_states",
-        "load_schedules": "closedform.recipes:load_schedules",
-        **{name: f"closedform.expr:{name}" for name in _MOVED_TO_EXPR},
-        **{name: f"closedform.schedules:{name}" for name in ("chained", "sequential")},
-        **{
-            name: f"closedform.units:{name}"
-            for name in ("epochs", "fraction", "micro_batches", "samples", "tokens")
-        },
     },
 )
 

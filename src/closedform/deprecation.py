@@ -13,7 +13,7 @@ from closedform.errors import unknown_attribute
 P = ParamSpec("P")
 R = TypeVar("R")
 
-REMOVED_IN = "0.3"
+REMOVED_IN = "0.4"
 """The release that removes the names that are deprecated today."""
 
 
@@ -33,7 +33,7 @@ def deprecated_names(module: str, names: Mapping[str, str]) -> Callable[..., Any
         ...     resolve("lift").__name__
         'floor'
         >>> print(caught[0].message)
-        closedform.old.lift is deprecated and will be removed in 0.3; use math.floor
+        closedform.old.lift is deprecated and will be removed in 0.4; use math.floor
     """
 
     def resolve(name: str, candidates: Iterable[str] = ()) -> Any:
@@ -69,7 +69,7 @@ def renamed_keywords(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]
         ...     zeros(size=2)
         [0, 0]
         >>> print(caught[0].message)
-        the argument 'size' of zeros is deprecated and will be removed in 0.3; use 'length'
+        the argument 'size' of zeros is deprecated and will be removed in 0.4; use 'length'
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -92,12 +92,3 @@ def renamed_keywords(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]
         return call
 
     return decorate
-
-
-def warn_renamed(subject: str, name: str) -> None:
-    """Issues the ``DeprecationWarning`` of something that has another name now."""
-    warnings.warn(
-        f"{subject} is deprecated and will be removed in {REMOVED_IN}; use {name}",
-        DeprecationWarning,
-        stacklevel=4,
-    )

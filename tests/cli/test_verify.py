@@ -11,9 +11,9 @@ from onnx import helper
 
 import closedform as cf
 from closedform.cli.verify import summary, weight
+from tests.reference.records import CEREBRAS
 from tests.support.commands import CliRunner
 
-CONFIGS = Path(__file__).parents[1] / "reference" / "configs"
 CONFIG = Path(__file__).parents[2] / "examples" / "configs" / "gpt3_111m.yaml"
 LINEAR = ["linear", "--start", "1", "--end", "0", "--steps", "10"]
 BELOW = ["linear", "--start", "1", "--end", "-1", "--steps", "10"]
@@ -248,7 +248,7 @@ def test_summary_of_nothing() -> None:
 
 
 def test_audit_of_a_config() -> None:
-    (path,) = CONFIGS.glob("111m-*.yaml")
+    (path,) = CEREBRAS.glob("111m-*.yaml")
     code, text = run("audit", path)
     assert code == 0
     rows = [line.split() for line in text.splitlines()]
@@ -271,7 +271,7 @@ def test_audit_of_a_schedule_that_jumps() -> None:
 
 
 def test_audit_of_a_config_whose_optimizer_is_unknown() -> None:
-    (path,) = CONFIGS.glob("t5_11B-*.yaml")
+    (path,) = CEREBRAS.glob("t5_11B-*.yaml")
     assert run("audit", path)[0] == 0
 
 

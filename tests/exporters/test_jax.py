@@ -4,6 +4,7 @@ jax is not a development dependency: these tests run where it is installed, as i
 `make compare`.
 """
 
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,8 +36,8 @@ from tests.support.engines import run_onnxruntime
 from tests.support.rules import SHAPES, draw, shapes_for
 from tests.support.unproved import expect_unproved
 
-jax: Any = pytest.importorskip("jax")
-optax: Any = pytest.importorskip("optax")
+jax: Any = importlib.import_module("jax")
+optax: Any = importlib.import_module("optax")
 jnp: Any = jax.numpy
 
 SCHEDULES = sorted(set(EXAMPLES) - {"reduce_on_plateau"})

@@ -4,6 +4,7 @@ keras is not a development dependency: these tests run where it is installed, as
 of `make compare`, on the backend that KERAS_BACKEND names.
 """
 
+import importlib
 import os
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from closedform.runtime import OptimizerSession
 from tests.support.rules import draw
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
-keras: Any = pytest.importorskip("keras")
+keras: Any = importlib.import_module("keras")
 # Keras 3.15 reads tensors of torch by np.array, of which NumPy 2 warns.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 

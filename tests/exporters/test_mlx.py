@@ -4,6 +4,7 @@ mlx is not a development dependency: these tests run where it is installed, as i
 of `make compare`, on CPUs.
 """
 
+import importlib
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,10 +20,10 @@ from closedform.runtime import OptimizerSession
 from closedform.schedules.examples import EXAMPLES
 from tests.support.rules import SHAPES, draw, shapes_for
 
-mx: Any = pytest.importorskip("mlx.core")
-nn: Any = pytest.importorskip("mlx.nn")
-optim: Any = pytest.importorskip("mlx.optimizers")
-utils: Any = pytest.importorskip("mlx.utils")
+mx: Any = importlib.import_module("mlx.core")
+nn: Any = importlib.import_module("mlx.nn")
+optim: Any = importlib.import_module("mlx.optimizers")
+utils: Any = importlib.import_module("mlx.utils")
 
 LR = cf.schedules.linear(0, 3e-4, 2000).then(cf.schedules.cosine(3e-4, 3e-5, 98_000))
 SCHEDULES = sorted(set(EXAMPLES) - {"reduce_on_plateau"})

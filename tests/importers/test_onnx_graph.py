@@ -184,11 +184,6 @@ def test_from_onnx_gives_the_schedule_back(tmp_path: Path) -> None:
         assert abs(sp.N(found.exact(step) - lr.exact(step), 40)) < sp.Rational(1, 10**60)
 
 
-def test_lift_is_the_deprecated_name_of_from_onnx() -> None:
-    with pytest.deprecated_call(match="closedform.lift is deprecated"):
-        assert cf.lift is cf.from_onnx
-
-
 def test_from_onnx_does_not_read_the_metadata(tmp_path: Path) -> None:
     path = tmp_path / "lr.onnx"
     model = cf.to_onnx(cf.schedules.linear(0, 1, 8), path)

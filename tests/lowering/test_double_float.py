@@ -26,7 +26,7 @@ from closedform.options import GraphOptions
 from closedform.recipes import load_schedules
 from closedform.verify.certificates.certificate import certify
 from tests.properties.test_random_expressions import VALUES, agrees, make
-from tests.reference.test_configs import CONFIGS
+from tests.reference.records import CONFIGS
 from tests.support import enclosures
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
 from tests.support.expressions import reals

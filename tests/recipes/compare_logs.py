@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from closedform.recipes.logs import read_log
+from tests.analysis.recovery.test_genuine_logs import check_is_recovered
 from tests.recipes.test_logs import check_agrees
-from tests.recovery.test_genuine_logs import check_is_recovered
 from tests.reference.logs import GenuineLog, genuine_logs, label
 
 pytestmark = pytest.mark.packages(JAX_ENABLE_X64="1")

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import closedform.frameworks
 from closedform.errors import ClosedFormError
 from closedform.language import Schedule
 from closedform.recipes import Recipe, load_recipe
-from tests.reference.records import Row, corpus
+from tests.reference.records import CEREBRAS, FRAMEWORKS, Row, corpus, judged
 
 DOUBLE = 1e-12
 """Python's floats: at most some thousand roundings of 1.1e-16 of the largest value."""
@@ -88,3 +89,15 @@ def test_curves_are_those_of_the_framework(framework: str, tmp_path: Path) -> No
     wrong = {file: what for file, what in wrong.items() if bool(what) != (file in LEFT)}
     lines = [f"{file}: {'; '.join(what) or 'matches now'}" for file, what in wrong.items()]
     assert not wrong, f"{len(wrong)} of {len(rows(framework))}:\n" + "\n".join(lines)
+
+
+def test_every_config_has_a_line_with_its_values() -> None:
+    named = {row["file"] for row in (*corpus(), *judged()) if "file" in row}
+    files = [path.name for path in FRAMEWORKS.glob("*/configs/*") if path.parent != CEREBRAS]
+    assert sorted(files) == sorted(file.partition("/")[2] for file in named)
+
+
+def test_every_folder_is_that_of_a_framework() -> None:
+    folders = {path.name for path in FRAMEWORKS.iterdir() if path.name != "__pycache__"}
+    sources = Path(closedform.frameworks.__file__).parent
+    assert folders <= {path.parent.name for path in sources.glob("*/__init__.py")}

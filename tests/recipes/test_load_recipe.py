@@ -18,7 +18,6 @@ from closedform.recipes import load_recipe, load_schedules, read_document
 from closedform.recipes.documents.values import Unresolved
 from tests.reference.records import CONFIGS
 
-FILES = sorted(CONFIGS.glob("*.yaml"))
 LINEAR = {"LinearLR": {"initial_learning_rate": 0.0, "end_learning_rate": 1.0, "total_iters": 4}}
 POLYNOMIAL = {
     "PolynomialLR": {"initial_learning_rate": 3.0, "end_learning_rate": 0.0, "total_iters": 4}
@@ -53,7 +52,7 @@ def leaves(section: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     return [(name, given)]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_real_config_is_read(path: Path) -> None:
     init = raw_init(path)
     built, max_steps = load_schedules(path)
@@ -74,7 +73,7 @@ def test_real_config_is_read(path: Path) -> None:
         begin += steps
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_real_config_makes_a_recipe(path: Path) -> None:
     ((name, given),) = raw_init(path)["optimizer"].items()
     recipe = load_recipe(path)

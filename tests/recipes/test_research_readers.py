@@ -1,6 +1,7 @@
 """Readers of mmengine, detectron2, fairseq, levanter, maxtext, t5x, big_vision, lightning-cli.
 
-The curves of real configs are in ``test_corpus.py``; these are groups, notes and errors.
+The curves of real configs are in ``test_corpus.py``, and the tests of one of these frameworks in
+its folder of ``tests/frameworks``; these are their keys and their errors.
 """
 
 from pathlib import Path
@@ -10,7 +11,6 @@ import pytest
 
 from closedform.errors import ClosedFormError, UnknownNameError
 from closedform.recipes import Recipe, load_recipe
-from closedform.recipes.recipe import ClippingKind
 
 SUFFIX = {"t5x": ".gin", "big_vision": ".py", "mmengine": ".py"}
 
@@ -23,26 +23,10 @@ param_scheduler = [dict(type='LinearLR', by_epoch=False, end=5, start_factor=0.5
 train_cfg = dict(by_epoch=True, max_epochs=3)
 """
 SOLVER = "SOLVER:\n  BASE_LR: 0.1\n  MAX_ITER: 100\n  STEPS: (50,)\n  WARMUP_ITERS: 10\n"
-LAZY = """
-from ..common.optim import SGD as optimizer
-from ..common.coco_schedule import lr_multiplier_1x as lr_multiplier
-optimizer.lr = 0.04
-train.max_iter = 90000
-lr_multiplier.warmup_factor = 0.5
-"""
 FAIRSEQ = """
 optimization: {lr: [0.1], max_update: 100}
 optimizer: adam
 lr_scheduler: {_name: cosine, warmup_updates: 10}
-"""
-COMPOSITE = """
-optimization: {lr: [0.5], max_update: 100}
-optimizer:
-  _name: composite
-  groups:
-    slow: {lr_float: 0.1, optimizer: adam, lr_scheduler: fixed}
-    fast: {lr: [0.2], optimizer: adam, lr_scheduler: fixed}
-lr_scheduler: pass_through
 """
 LEVANTER = "trainer: {num_train_steps: 100}\noptimizer: {learning_rate: 0.1, warmup: 10}\n"
 MAXTEXT = "steps: 100\nlearning_rate: 0.1\nwarmup_steps_fraction: 0.1\n"
@@ -100,137 +84,6 @@ def test_the_framework_is_recognized_by_its_keys(framework: str, tmp_path: Path)
     path.write_text(EXAMPLES[framework], encoding="utf-8")
     facts = {"updates_per_epoch": 4}
     assert load_recipe(path, facts=facts).framework == framework
-
-
-def test_mmengine_groups(tmp_path: Path) -> None:
-    recipe = load(tmp_path, "mmengine", MMENGINE)
-    assert recipe.horizon == 12
-    assert [group.name for group in recipe.param_groups] == ["", "norm", "backbone"]
-    assert rates(recipe, 0, 4, 9) == [0.05, 0.1, 0.1]
-    assert rates(recipe, 4, group="backbone") == [0.01]
-    assert recipe.schedule("weight_decay", "norm").exact(0) == 0
-    assert recipe.clipping is not None
-    assert recipe.clipping.threshold == 2
-
-
-def test_mmengine_accumulation_steps_schedulers_for_each_micro_batch(tmp_path: Path) -> None:
-    text = MMENGINE.replace("optim_wrapper = dict(", "optim_wrapper = dict(accumulative_counts=2,")
-    recipe = load(tmp_path, "mmengine", text)
-    # Update 1 is made at micro-batch 3: three quarters of the warmup.
-    assert rates(recipe, 1) == [0.0875]
-    assert (recipe.horizon, recipe.accumulation) == (12, 2)
-
-
-def test_mmengine_epochs_never_end_in_a_loop_of_iterations(tmp_path: Path) -> None:
-    text = MMENGINE.replace("by_epoch=True, max_epochs=3", "type='IterBasedTrainLoop', max_iters=9")
-    text = text.replace("type='LinearLR', by_epoch=False, end=5", "type='LinearLR', end=5")
-    recipe = load(tmp_path, "mmengine", text)
-    assert rates(recipe, 0, 8) == [0.05, 0.05]
-    assert "epochs-never-end" in recipe.notes
-
-
-def test_detectron2_scales_to_the_workers(tmp_path: Path) -> None:
-    text = (
-        SOLVER + "  REFERENCE_WORLD_SIZE: 8\n  CLIP_GRADIENTS: {ENABLED: true, CLIP_TYPE: norm}\n"
-    )
-    recipe = load(tmp_path, "detectron2", text, world_size=4)
-    assert recipe.horizon == 200
-    assert rates(recipe, 99, 100) == [0.05, 0.005]
-    assert recipe.clipping is not None
-    assert recipe.clipping.kind is ClippingKind.PARAM_NORM
-
-
-def test_detectron2_knows_the_common_files_of_lazy_configs(tmp_path: Path) -> None:
-    recipe = load(tmp_path, "detectron2", LAZY, ".py")
-    assert rates(recipe, 0, 1000, 60_000, 80_000) == [0.02, 0.04, 0.004, 0.0004]
-    assert float(recipe.optimizer().hyperparameters["momentum"]) == 0.9
-
-
-IMPORTED = """
-from .mask_rcnn_vitdet_b_100ep import lr_multiplier as base, model, optimizer, train
-train.max_iter = 1000
-lr_multiplier = L(WarmupParamScheduler)(
-    scheduler=L(MultiStepParamScheduler)(values=[1.0, 0.1], milestones=[900, 1000]),
-    warmup_length=10 / train.max_iter, warmup_factor=0.5)
-optimizer.lr = 0.02
-"""
-
-
-def test_detectron2_curves_do_not_need_an_optimizer_that_is_not_read(tmp_path: Path) -> None:
-    recipe = load(tmp_path, "detectron2", IMPORTED, ".py")
-    assert rates(recipe, 0, 10, 899, 900) == [0.01, 0.02, 0.02, 0.002]
-    with pytest.raises(ClosedFormError, match=r"no optimizer '\.mask_rcnn"):
-        recipe.optimizer()
-
-
-@pytest.mark.parametrize("line", ["optimizer.lr = 0.02", "train.max_iter = 1000"])
-def test_detectron2_asks_for_a_file_with_a_number_that_is_missing(
-    line: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ClosedFormError, match=r"is imported from .*, which is not read"):
-        load(tmp_path, "detectron2", IMPORTED.replace(line, ""), ".py")
-
-
-def test_fairseq_ignores_the_rate_of_a_group(tmp_path: Path) -> None:
-    recipe = load(tmp_path, "fairseq", COMPOSITE)
-    assert rates(recipe, 5, group="slow") == [0.1]
-    assert rates(recipe, 5, group="fast") == [0.5]
-    assert "group-rate-ignored" in recipe.notes
-
-
-def test_fairseq_reads_its_command_line(tmp_path: Path) -> None:
-    text = "fairseq-train data --optimizer adam --adam-betas '(0.9, 0.98)' --lr 0.1 \\\n"
-    text += "  --lr-scheduler inverse_sqrt --warmup-updates 4 --max-update 100 --clip-norm 1.0\n"
-    recipe = load(tmp_path, "fairseq", text, ".sh")
-    assert rates(recipe, 2, 4, 16) == [0.05, 0.1, 0.05]
-    assert float(recipe.optimizer().hyperparameters["beta2"]) == 0.98
-
-
-def test_levanter_muon_has_a_group_with_the_rate_of_adam(tmp_path: Path) -> None:
-    recipe = load(tmp_path, "levanter", LEVANTER.replace("warmup: 10", "warmup: 10, type: muon"))
-    assert rates(recipe, 10) == [0.1]
-    assert rates(recipe, 10, group="adamw") == [0.0006]
-
-
-@pytest.mark.parametrize(("text", "threshold"), [("", 1), ("max_grad_norm: null", None)])
-def test_levanter_clips_unless_the_threshold_is_null(
-    tmp_path: Path, text: str, threshold: int | None
-) -> None:
-    clipping = load(
-        tmp_path,
-        "levanter",
-        f"{LEVANTER}  {text}\n".replace(
-            "optimizer: {learning_rate: 0.1, warmup: 10}", "optimizer:\n  warmup: 10"
-        ),
-    ).clipping
-    assert (None if clipping is None else clipping.threshold) == threshold
-
-
-def test_a_tag_of_the_application_matters_only_where_its_value_is_needed(tmp_path: Path) -> None:
-    recipe = load(tmp_path, "levanter", LEVANTER + "data: !include data/openwebtext.yaml\n")
-    assert rates(recipe, 10) == [0.1]
-
-
-def test_maxtext_reads_words(tmp_path: Path) -> None:
-    text = "python3 train.py base.yml steps=100 learning_rate=0.1 warmup_steps_fraction=0.1\n"
-    recipe = load(tmp_path, "maxtext", text, ".sh")
-    assert rates(recipe, 5, 10) == [0.05, 0.1]
-
-
-def test_big_vision_walks_get_config(tmp_path: Path) -> None:
-    recipe = load(tmp_path, "big_vision", BIG_VISION)
-    assert [group.name for group in recipe.param_groups] == ["llm/.*", "img/.*"]
-    assert rates(recipe, 5, 10) == [0.05, 0.1]
-    # The weight decay is multiplied by the schedule alone.
-    assert float(recipe.schedule("weight_decay").exact(5)) == 0.005
-    assert rates(recipe, 10, group="img/.*") == [0]
-    assert recipe.clipping is not None
-
-
-def test_lightning_steps_once_an_epoch(tmp_path: Path) -> None:
-    recipe = load(tmp_path, "lightning-cli", LIGHTNING)
-    assert rates(recipe, 3, 4, 8) == [0.1, 0.01, 0.001]
-    assert recipe.horizon == 12
 
 
 def test_an_optimizer_that_the_library_lacks_is_an_error_only_when_asked_for(

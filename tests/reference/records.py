@@ -1,14 +1,14 @@
 """Readers of the reference records: values that the reference systems computed themselves.
 
-``schedules.jsonl``, ``config_functions.jsonl``, ``optimizers/`` and ``configs/`` are copies of the
-rows, arrays and files of the reference data for the classes that the frameworks have; the format is
-described in the specification that came with them.
+``tests/frameworks/NAME`` has those of a framework: ``records.jsonl``, a line for each schedule or
+call, ``configs``, real configs, and ``configs.jsonl``, what its own code computes from each of
+them. ``optimizers/`` holds trajectories of optimizers; the format is described in the specification
+that came with them.
 """
 
 import functools
 import json
-import lzma
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROOT = Path(__file__).parent
-CONFIGS = ROOT / "configs"
+FRAMEWORKS = ROOT.parent / "frameworks"
+CEREBRAS = FRAMEWORKS / "cerebras" / "configs"
+CONFIGS = sorted(CEREBRAS.glob("*.yaml"))
+"""The 35 configs of real training runs of cerebras."""
 
 _REMARKS = {"mae": ("samples",), "nemo-rl": ("algorithm",), "openrlhf": ("trainer",)}
 
@@ -28,19 +31,70 @@ def _lines(path: Path) -> list[Row]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+def _of_frameworks(name: str) -> Iterator[tuple[Path, Row]]:
+    """The rows of the files with this name, framework by framework, each with its folder."""
+    for path in sorted(FRAMEWORKS.glob(f"*/{name}")):
+        for row in _lines(path):
+            yield path.parent, row
+
+
+@functools.cache
+def _records(key: str) -> list[Row]:
+    """The records with a key, which only those of one kind have."""
+    return [row for _, row in _of_frameworks("records.jsonl") if key in row]
+
+
+def framework_records() -> list[Row]:
+    """Values of the schedules of training frameworks, computed by the frameworks' own code."""
+    return _records("facts")
+
+
 def schedule_records() -> list[Row]:
-    """The schedule records, in the order of the file."""
-    return _lines(ROOT / "schedules.jsonl")
-
-
-def config_function_records() -> list[Row]:
-    """The records of config functions, in the order of the file."""
-    return _lines(ROOT / "config_functions.jsonl")
+    """Values of the scheduler classes of cerebras, pytorch-accelerated and torch."""
+    return _records("param_groups")
 
 
 def other_system_records() -> list[Row]:
     """Values of transformers, timm and optax, made here from the installed packages."""
-    return _lines(ROOT / "other_systems.jsonl")
+    return _records("base")
+
+
+def config_function_records() -> list[Row]:
+    """Calls of cerebras' config functions, with their results."""
+    return _records("function")
+
+
+def _with_text(folder: Path, row: Row) -> Row:
+    """A row that names a config, with its text."""
+    path = folder / "configs" / row["file"].partition("/")[2]
+    return {**row, "text": path.read_text(encoding="utf-8")}
+
+
+@functools.cache
+def corpus() -> list[Row]:
+    """Real configs of frameworks: ``file``, ``text``, and ``expected`` where the curve is known.
+
+    ``expected`` holds ``facts``, ``steps``, the ``lr`` and ``weight_decay`` of each, and ``how``:
+    the function of the framework that computed them.
+    """
+    rows = _of_frameworks("configs.jsonl")
+    return [_without_remarks(_with_text(folder, row)) for folder, row in rows]
+
+
+def _without_remarks(row: Row) -> Row:
+    """A config without the facts that its framework does not depend on: remarks on the run."""
+    remarks = _REMARKS.get(row["file"].partition("/")[0], ())
+    if not remarks or "expected" not in row:
+        return row
+    facts = {name: fact for name, fact in row["expected"]["facts"].items() if name not in remarks}
+    return {**row, "expected": {**row["expected"], "facts": facts}}
+
+
+@functools.cache
+def judged() -> list[Row]:
+    """Records and configs whose values are not those of the config as it is; see test_judged.py."""
+    rows = _of_frameworks("judged.jsonl")
+    return [_with_text(folder, row) if "file" in row else row for folder, row in rows]
 
 
 @functools.cache
@@ -104,48 +158,3 @@ def reference_error(system: str, name: str, path: str, steps: int) -> float:
         if (row["system"], row["class"], row["path"]) == (system, name, path)
     ]
     return float(max(found))
-
-
-def _compressed_lines(path: Path) -> list[Row]:
-    text = lzma.decompress(path.read_bytes()).decode("utf-8")
-    return [json.loads(line) for line in text.splitlines()]
-
-
-@functools.cache
-def framework_records() -> list[Row]:
-    """Values of the schedules of training frameworks, computed by the frameworks' own code."""
-    second_part = _compressed_lines(ROOT / "frameworks_new.jsonl.xz")
-    return [
-        *_compressed_lines(ROOT / "frameworks.jsonl.xz"),
-        *second_part,
-    ]
-
-
-@functools.cache
-def corpus() -> list[Row]:
-    """Real configs of frameworks: ``file``, ``text``, and ``expected`` where the curve is known.
-
-    ``expected`` holds ``facts``, ``steps``, the ``lr`` and ``weight_decay`` of each, and ``how``:
-    the function of the framework that computed them.
-    """
-    second_part = _compressed_lines(ROOT / "corpus_new.jsonl.xz")
-    rows = [
-        *_compressed_lines(ROOT / "corpus.jsonl.xz"),
-        *second_part,
-    ]
-    return [_without_remarks(row) for row in rows]
-
-
-def _without_remarks(row: Row) -> Row:
-    """A config without the facts that its framework does not depend on: remarks on the run."""
-    remarks = _REMARKS.get(row["file"].partition("/")[0], ())
-    if not remarks or "expected" not in row:
-        return row
-    facts = {name: fact for name, fact in row["expected"]["facts"].items() if name not in remarks}
-    return {**row, "expected": {**row["expected"], "facts": facts}}
-
-
-@functools.cache
-def judged() -> list[Row]:
-    """Records and configs whose values are not those of the config as it is; see test_judged.py."""
-    return _lines(ROOT / "judged.jsonl")

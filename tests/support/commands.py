@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from unittest import mock
 
-import pytest
-
 from closedform.cli.application import run
-from tests.support.extras import EXTRA_OF, reason
-
-_MISSING = re.compile(r"(\w+)(?: needs \w+, which)? is not installed")
+from tests.support.extras import skip_for_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +51,5 @@ class CliRunner:
                 code = run(list(words))
             except Exception as error:
                 raised = error
-        # The command has no result to judge where a package of an extra is missing.
-        for module in _MISSING.findall(err.getvalue()):
-            if module in EXTRA_OF and importlib.util.find_spec(module) is None:
-                pytest.skip(reason(EXTRA_OF[module]))
+        skip_for_message(err.getvalue())
         return Result(code, out.getvalue(), err.getvalue(), raised)

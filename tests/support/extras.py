@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
 from collections.abc import Mapping
+
+import pytest
 
 EXTRA_OF: Mapping[str, str] = {
     "jax": "jax",
@@ -20,6 +24,8 @@ EXTRA_OF: Mapping[str, str] = {
 }
 """Extras by the names of their modules."""
 
+_MISSING = re.compile(r"No module named '(\w+)|(\w+)(?:, which(?: [\w ]+,)?)? is not installed")
+
 
 def missing_extra(error: BaseException | None) -> str | None:
     """The extra whose module is not installed, where an exception has this cause; else None."""
@@ -34,6 +40,21 @@ def missing_extra(error: BaseException | None) -> str | None:
     return None
 
 
-def reason(extra: str) -> str:
-    """The reason of a skip."""
-    return f"needs the extra {extra}"
+def skip_for_module(module: str) -> None:
+    """Skips the test if a module of an extra is not installed."""
+    if module in EXTRA_OF and importlib.util.find_spec(module) is None:
+        skip_for_extra(EXTRA_OF[module])
+
+
+def skip_for_message(text: str) -> None:
+    """Skips the test if a program says that a module of an extra is not installed.
+
+    Such a program has no result to judge.
+    """
+    for in_python, in_library in _MISSING.findall(text):
+        skip_for_module(in_python or in_library)
+
+
+def skip_for_extra(extra: str) -> None:
+    """Skips the test, or the file of tests that is imported, by the name of an extra."""
+    pytest.skip(f"needs the extra {extra}", allow_module_level=True)

@@ -25,7 +25,9 @@ def main() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for package in PACKAGES:
-            importlib.import_module(package)
+            # In a core install torch is missing, and a program that needs it says so.
+            with contextlib.suppress(ModuleNotFoundError):
+                importlib.import_module(package)
     for line in sys.stdin:
         process = os.fork()
         if process == 0:

@@ -11,6 +11,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support.extras import skip_for_message
+
 SERVER = Path(__file__).with_name("fork_server.py")
 LIMIT_SECONDS = 300
 
@@ -38,6 +40,8 @@ def run_python(
 ) -> subprocess.CompletedProcess[str]:
     """Runs ``python`` with these words: a script, ``-m`` and a module, or ``-c`` and code.
 
+    The test is skipped where the program fails for want of an extra.
+
     Args:
         words: The arguments of Python.
         folder: The current folder of the program; None for that of the tests.
@@ -62,4 +66,6 @@ def run_python(
         server.stdin.flush()
         status = int(server.stdout.readline())
         out, err = (file.read_text(encoding="utf-8") for file in files)
+    if status:
+        skip_for_message(err)
     return subprocess.CompletedProcess([sys.executable, *words], status, out, err)

@@ -10,7 +10,7 @@ from torch import nn
 from closedform.errors import ClosedFormError, ConfigError
 from closedform.frameworks import names
 from closedform.torch import cerebras
-from tests.recipes.test_config_functions import (
+from tests.frameworks.cerebras.test_config_functions import (
     AGAINST_DOCUMENTS,
     FROZEN,
     KINDS,

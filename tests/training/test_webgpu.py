@@ -351,7 +351,7 @@ def test_a_replacement_gives_what_its_operator_gives(
     for output, array in zip(typed.output, wanted, strict=True):
         element = helper.np_dtype_to_tensor_dtype(array.dtype)
         output.CopyFrom(helper.make_tensor_value_info(output.name, element, array.shape))
-    translated = Translation(typed, "here").run()
+    translated = Translation(typed, "here").run(REPLACEMENTS)
     new = helper.make_model(translated, opset_imports=model.opset_import, ir_version=10)
     assert list(violations(infer(new))) == []
     results = _run(new, named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -110,13 +111,13 @@ def run_module(rule: UpdateRule) -> dict[str, Arrays]:
 
 def run_jax(rule: UpdateRule) -> dict[str, Arrays]:
     """With scalars of float64, as every other engine has them."""
-    jax: Any = pytest.importorskip("jax")
+    jax: Any = importlib.import_module("jax")
     with jax.enable_x64(True):
         return run_traced(rule, jax)
 
 
 def run_traced(rule: UpdateRule, jax: Any) -> dict[str, Arrays]:
-    optax: Any = pytest.importorskip("optax")
+    optax: Any = importlib.import_module("optax")
     made = cf.to_jax(rule)
     params = {name: jax.numpy.asarray(array) for name, array in drawn(0).items()}
     carried, update = made.init(params), jax.jit(made.update)

@@ -338,11 +338,6 @@ def test_every_transform_is_here() -> None:
     assert set(RULES) | NO_TRANSFORMS == {*transforms.__all__, *OF_FRAMEWORKS}
 
 
-def test_the_former_name_of_the_loss_scaling_of_cerebras() -> None:
-    with pytest.deprecated_call(match="use closedform.frameworks.cerebras.dynamic_loss_scaling"):
-        assert transforms.cerebras_loss_scaling is cerebras.dynamic_loss_scaling
-
-
 def inputs_of(graph: Any, fill: Callable[[str, tuple[int, ...]], Any]) -> dict[str, Any]:
     feed: dict[str, Any] = {}
     for node in graph.inputs:

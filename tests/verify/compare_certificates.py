@@ -23,7 +23,8 @@ from closedform.options import GraphOptions
 from closedform.recipes import load_schedules
 from closedform.verify.certificates.certificate import certify
 from closedform.verify.terms.limits import LIMITS
-from tests.reference.test_configs import CONFIGS, lengths
+from tests.frameworks.cerebras.test_configs import lengths
+from tests.reference.records import CONFIGS
 from tests.support.study import STUDY, compile_double_float
 
 # The largest bounds that are accepted.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from closedform.recipes import load_schedules
-from tests.reference.test_configs import CONFIGS
+from tests.reference.records import CONFIGS
 from tests.test_library import SCHEDULES
 from tests.verify.defaults import default_conditions
 

@@ -17,7 +17,7 @@ from closedform.effort import Effort
 from closedform.options import GraphOptions, ModelSpec
 from closedform.recipes import load_schedules
 from closedform.verify.certificates.floats import FloatVerdict, rule_floats, schedule_floats
-from tests.reference.test_configs import CONFIGS
+from tests.reference.records import CONFIGS
 from tests.support.floats import Tally, run_random
 from tests.test_library import OPTIMIZERS, SCHEDULES
 

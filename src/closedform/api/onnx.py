@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
 from closedform.api.compiling import check_source
-from closedform.deprecation import REMOVED_IN
 from closedform.errors import ExportError
 from closedform.ir.types import DType, Shape
 from closedform.language.groups import Group
@@ -79,7 +77,6 @@ def to_onnx(
     validate: bool = True,
     claims: Report | None = None,
     training_info: bool = False,
-    parts: bool | None = None,
 ) -> onnx.ModelProto | dict[str, onnx.ModelProto]:
     """Returns a schedule as an ONNX model, or a rule as the models ``init`` and ``step``.
 
@@ -125,7 +122,6 @@ def to_onnx(
         training_info: For a rule: whether a further model ``training`` has the step as ONNX's
             training information: ``param.*`` are initializers of its graph, with zeros, and the
             step is its algorithm, with ``grad.*`` as inputs and an update binding of each variable.
-        parts: Deprecated name of ``split``.
 
     Returns:
         The checked model, or the models by name.
@@ -151,13 +147,6 @@ def to_onnx(
         warn_unless_proved,
     )
 
-    if parts is not None:
-        warnings.warn(
-            f"parts is deprecated and will be removed in {REMOVED_IN}; use split",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        split = parts
     options = GraphOptions(
         dtype=dtype,
         scalar_dtype=scalar_dtype,

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
-from closedform.deprecation import deprecated_names, renamed_keywords
-from closedform.errors import DefinitionError, UnknownNameError, nearest
+from closedform.errors import DefinitionError, UnknownNameError, nearest, unknown_attribute
 from closedform.language import Schedule, UpdateRule
 from closedform.language.aliases import Number
 from closedform.recipes.build import class_schedule
@@ -45,23 +44,6 @@ __all__ = [
     "schedule",
     "schedules",
 ]
-
-_CEREBRAS = (
-    "configure_lr_scheduler",
-    "configure_optimizer",
-    "configure_optimizer_params",
-    "configure_param_groups",
-    "configure_param_groups_2_2",
-    "configure_scheduler",
-    "configure_scheduler_params",
-    "layer_decay_groups",
-)
-"""Functions of one framework that this module had until 0.2."""
-
-
-_accept_old_keywords = renamed_keywords(
-    system="framework", kwargs="config", as_shipped="as_implemented"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +102,6 @@ def known_as(name: str) -> dict[str, tuple[str, ...]]:
     return {label: class_names for label, class_names in all_names.items() if class_names}
 
 
-@_accept_old_keywords
 def schedule(
     framework: str,
     name: str,
@@ -176,7 +157,6 @@ def schedule(
     )
 
 
-@_accept_old_keywords
 def schedules(
     framework: str,
     name: str,
@@ -237,7 +217,6 @@ def schedules(
     ]
 
 
-@_accept_old_keywords
 def metric_rule(
     framework: str,
     name: str,
@@ -272,7 +251,6 @@ def metric_rule(
     return build_rule(name, config, context)
 
 
-@_accept_old_keywords
 def optimizer(
     framework: str, name: str, config: Mapping[str, Any], as_implemented: bool = True
 ) -> UpdateRule:
@@ -334,17 +312,8 @@ def _class_and_config(
     return functions[name](config, as_implemented, own)
 
 
-_resolve = deprecated_names(
-    __name__,
-    {
-        **{name: f"closedform.frameworks.cerebras:{name}" for name in _CEREBRAS},
-        "wsd_plan": "closedform.frameworks.pytorch_accelerated:wsd_plan",
-    },
-)
-
-
-def __getattr__(name: str) -> Any:
-    return _resolve(name, __all__)
+def __getattr__(name: str) -> NoReturn:
+    raise unknown_attribute(__name__, name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -392,8 +392,7 @@ def section_entries(
         try:
             root = document_section(document)
             values = [
-                keys.read(root.section(place) if place else root)
-                for place, keys in layout.items()
+                keys.read(root.section(place) if place else root) for place, keys in layout.items()
             ]
             if style is not None and style(*values) != name:
                 raise DefinitionError(

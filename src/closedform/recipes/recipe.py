@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from closedform.delegation import functions
-from closedform.deprecation import warn_renamed
 from closedform.errors import UnknownNameError, nearest
 from closedform.language import Group, Schedule, UpdateRule, from_param_groups, t
 from closedform.recipes.clock import Clock, Facts
@@ -87,9 +86,6 @@ class Role(StrEnum):
             return cls.DEFAULT
         return cls(name) if name in _STATED else cls.NAMED
 
-
-_FORMER_NAMES = {"no_weight_decay": "no_decay", "masked": "no_decay"}
-"""Names that some readers gave to the group without weight decay."""
 
 _MOST_CURVES = 8
 
@@ -249,12 +245,6 @@ class Recipe:
             if key == "lr" or not is_constant(schedule)
         }
 
-    @property
-    def max_steps(self) -> int | None:
-        """The horizon; a deprecated name of it."""
-        warn_renamed("Recipe.max_steps", "Recipe.horizon")
-        return self.horizon
-
     def group(self, group: int | str = 0) -> ParamGroup:
         """Returns a param group, by its position or its name.
 
@@ -267,9 +257,6 @@ class Recipe:
             raise UnknownNameError(
                 f"group must be in 0..{len(self.param_groups) - 1}, got {group}", where=self.source
             )
-        if group in _FORMER_NAMES:
-            warn_renamed(f"the param group {group!r}", repr(_FORMER_NAMES[group]))
-            group = _FORMER_NAMES[group]
         for candidate in self.param_groups:
             if candidate.name == group:
                 return candidate

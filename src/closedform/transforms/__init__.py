@@ -4,9 +4,9 @@ The outermost transform sees the gradient that the step is given; each hands its
 inside. ``skip_nonfinite(clip_by_global_norm(rule, 1))`` tests the gradient as it comes.
 """
 
-from typing import Any
+from typing import NoReturn
 
-from closedform.deprecation import deprecated_names
+from closedform.errors import unknown_attribute
 from closedform.transforms.averaging import lookahead, weight_average
 from closedform.transforms.gradients import (
     accumulate,
@@ -51,13 +51,8 @@ __all__ = [
 ]
 
 
-_resolve = deprecated_names(
-    __name__, {"cerebras_loss_scaling": "closedform.frameworks.cerebras:dynamic_loss_scaling"}
-)
-
-
-def __getattr__(name: str) -> Any:
-    return _resolve(name, __all__)
+def __getattr__(name: str) -> NoReturn:
+    raise unknown_attribute(__name__, name, __all__)
 
 
 def __dir__() -> list[str]:

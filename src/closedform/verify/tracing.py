@@ -57,9 +57,9 @@ _FARTHEST = 1 << 62
 _BITS = 128
 _FEWEST_BITS = 64
 """Of a ball whose middle is taken for its value."""
-_LARGEST_TREE = 400
-"""Nodes, each where it occurs, of a term that is compiled; others are evaluated node by node."""
-_DEEPEST_TREE = 60
+_MOST_NODES = 400
+"""Nodes of a term that is compiled; others are evaluated node by node."""
+_MOST_LEVELS = 60
 """Nodes within one another of such a term, whose functions call one another."""
 
 
@@ -240,18 +240,15 @@ class _Steps:
 
     @classmethod
     def of(cls, root: Term) -> _Steps:
-        """Compiles a term, if it is small as a tree: there a node is evaluated where it occurs."""
-        sizes: dict[Term, int] = {}
+        """Compiles a term, if it is small."""
         depths: dict[Term, int] = {}
         for node in walk(root):
-            sizes[node] = 1 + sum(sizes[arg] for arg in node.args)
             depths[node] = 1 + max((depths[arg] for arg in node.args), default=0)
-        # A closure evaluates shared parts once per occurrence, which is exponential in the worst
-        # case.
-        if sizes[root] > _LARGEST_TREE or depths[root] > _DEEPEST_TREE:
-            return cls(root, sizes[root], None)
+        size = len(depths)
+        if size > _MOST_NODES or depths[root] > _MOST_LEVELS:
+            return cls(root, size, None)
         with ctx.workprec(_BITS):
-            return cls(root, sizes[root], compile_steps(root, CLOCK))
+            return cls(root, size, compile_steps(root, CLOCK))
 
     def value(self, step: int) -> Any:
         """Returns the value at a step, as ``evaluate.value`` does."""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import sympy as sp
 import torch
-from flint import fmpq
+from flint import arb, fmpq
 from hypothesis import HealthCheck, given, note, reject, settings
 from hypothesis import strategies as st
 
@@ -524,6 +524,27 @@ def test_bounds_of_single_ops(expr: Any) -> None:
     error = np.abs((values - high) - low)
     place = np.searchsorted(lows, steps, side="right") - 1
     assert (error <= found.error[place]).all()
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        sp.Pow(2, -(10**11) * t),  # its exponents take 57 of the 128 bits
+        sp.Rational(2, 3) ** (10**9 * t),
+        sp.cos(sp.pi * t / 10**6) - sp.cos(sp.pi * (t + sp.Rational(1, 10**12)) / 10**6),
+    ],
+)
+def test_more_digits_are_asked_of_the_compiled_function(
+    expr: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = ExactValues(term(expr))
+    steps = [*range(1, 5), *range(999_990, 10**6)]
+    exact = [arb(values.at_step(step)) for step in steps]
+    # Node by node, a million of such steps took a minute.
+    monkeypatch.setattr(ExactValues, "at_step", None)
+    high, low = values.at(steps)
+    for ball, first, second in zip(exact, high, low, strict=True):
+        assert abs(ball - arb(first) - arb(second)) <= abs(ball) * arb(2) ** -95 + arb(2) ** -1074
 
 
 def test_an_exact_zero_of_irrational_terms_is_zero() -> None:

@@ -125,8 +125,3 @@ def test_all_proved_takes_every_claim(asked: tuple[Claim, ...], expected: bool) 
 def test_a_fault_in_floats_is_not_proved() -> None:
     assert Report("lr", ALL.findings_proved).all_proved
     assert not Report("lr", ALL.findings_proved, floats=ALL.refuted).all_proved
-
-
-def test_the_former_name_of_the_proved_findings_warns() -> None:
-    with pytest.warns(DeprecationWarning, match=r"Report\.proved .* use Report.all_proved"):
-        assert ALL.proved == ALL.findings_proved

@@ -17,7 +17,7 @@ from closedform.language import Schedule, hyper, t
 from closedform.recipes import load_schedules
 from closedform.verify.claims.report import Report
 from closedform.verify.claims.standard import verify_schedule
-from tests.reference.test_configs import CONFIGS
+from tests.reference.records import CONFIGS
 from tests.test_library import SCHEDULES
 from tests.verify.defaults import default_conditions
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+from typing import Any
 
 import mpmath
 import pytest
@@ -9,6 +10,7 @@ from flint import arb, ctx, fmpq
 
 from closedform.effort import METER
 from closedform.errors import VerificationError
+from closedform.verify.terms import evaluate
 from closedform.verify.terms.build import (
     ONE,
     PI,
@@ -50,7 +52,7 @@ from closedform.verify.terms.evaluate import (
     holds,
     value,
 )
-from closedform.verify.terms.tree import Sign, Term
+from closedform.verify.terms.tree import Op, Sign, Term
 
 X, Y = symbol("x"), symbol("y")
 HALF = rational(1, 2)
@@ -257,6 +259,12 @@ COMPILED = {
     "quotient of balls": divide(COSINE, exp(RAMP)),
     "special angles": cospi(divide(T, rational(6))),
     "square": power(COSINE, TWO),
+    "square of a line": power(add(RAMP, ONE), TWO),
+    "remainder of a power": subtract(
+        power(T, rational(3)),
+        multiply(rational(64), floor(divide(power(T, rational(3)), rational(64)))),
+    ),
+    "long power of a line": power(add(T, ONE), rational(4000)),
     "inverse": power(add(T, ONE), rational(-3)),
     "root": square_root(T),
     "fractional power": power(RAMP, rational(9, 10)),
@@ -293,6 +301,25 @@ def test_compiled_functions_have_the_values(term: Term) -> None:
         # A ball that is too wide is asked for again with more digits; nothing is wrong.
         assert found.overlaps(arb(expected)), step
         assert found.rel_accuracy_bits() > 90 or arb(expected).contains(0), step
+
+
+def test_a_part_that_occurs_twice_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Op] = []
+    handler = evaluate._HANDLERS[Op.MAXIMUM]
+
+    def counted(*args: Any) -> Any:
+        calls.append(Op.MAXIMUM)
+        return handler(*args)
+
+    monkeypatch.setattr(evaluate, "_HANDLERS", {**evaluate._HANDLERS, Op.MAXIMUM: counted})
+    # As a tree it has 2**12 leaves.
+    term = COSINE
+    for level in range(12):
+        term = maximum(multiply(term, rational(level + 1)), multiply(term, RAMP))
+    function = compile_steps(term, T)
+    for count, step in enumerate((3, 4, 3), 1):
+        assert arb(function(step)).overlaps(value(term, {"t": fmpq(step)}))
+        assert len(calls) == 12 * (2 * count), step
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,9 @@ from closedform.verify.translation import translation, verdicts
 from closedform.verify.translation.rule_reading import source_term
 from closedform.verify.translation.translation import MEANING, MEANING_OF_RULES, PAIRS, validate
 from closedform.verify.translation.verdicts import FLOATS_KEY, KEY, as_json, validate_model
-from tests.reference.records import schedule_records
+from tests.reference.records import CONFIGS, schedule_records
 from tests.test_library import OPTIMIZERS, SCHEDULES
 
-CONFIGS = sorted((Path(__file__).parents[2] / "reference" / "configs").glob("*.yaml"))
 NARROW: dict[str, Any] = {"dtype": "f32", "scalar_dtype": "f32", "step_dtype": "i32"}
 # Powers in float32 keep their accuracy by pairs of float32.
 IN_PAIRS = ("exponential", "function", "multiplicative", "power", "tri_stage")

@@ -43,7 +43,7 @@ MOST_MILESTONES = 5
 """Milestones at which two schedules are tried."""
 
 MOST_EVALUATIONS = 9_000_000
-"""Values of structures that the search of one log may compute: about 10 s of one core."""
+"""Values of structures that the search of one log may compute, or calls for as long."""
 
 
 _VALUE = 5.0

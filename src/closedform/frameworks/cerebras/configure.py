@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from closedform.deprecation import renamed_keywords
 from closedform.errors import ArgumentError, ConfigError, UnknownNameError, nearest
 from closedform.frameworks.cerebras.optimizers import OPTIMIZERS
 from closedform.frameworks.cerebras.schedules import SCHEDULES
@@ -76,7 +75,6 @@ def configure_scheduler_params(
     return entry.name, given
 
 
-@renamed_keywords(as_shipped="as_implemented")
 @kit.locate_errors("cerebras > configure_lr_scheduler")
 def configure_lr_scheduler(
     learning_rate: Any,
@@ -296,7 +294,6 @@ _OPTIMIZER_ALIASES = {
 }
 
 
-@renamed_keywords(as_shipped="as_implemented")
 @kit.locate_errors("cerebras > configure_optimizer_params")
 def configure_optimizer_params(
     optimizer_type: str, kwargs: Mapping[str, Any], as_implemented: bool = False
@@ -339,7 +336,6 @@ def configure_optimizer_params(
     return entry.name, made
 
 
-@renamed_keywords(as_shipped="as_implemented")
 def configure_optimizer(
     optimizer_type: str, kwargs: Mapping[str, Any], as_implemented: bool = False
 ) -> tuple[str, dict[str, Any]]:

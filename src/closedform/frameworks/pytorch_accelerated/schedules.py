@@ -12,7 +12,6 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.deprecation import renamed_keywords
 from closedform.errors import ArgumentError, DefinitionError
 from closedform.language import Schedule, sequential, t
 from closedform.recipes import kit
@@ -361,7 +360,6 @@ _ENTRIES = (
 SCHEDULES = {entry.name: entry for entry in _ENTRIES}
 
 
-@renamed_keywords(kwargs="config", as_shipped="as_implemented")
 def wsd_plan(config: Mapping[str, Any], as_implemented: bool = False) -> WsdPlan:
     """Returns the plan that the arguments of a WSDLrScheduler define, with its methods.
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 from torch.optim.optimizer import ParamsT
 
 from closedform import frameworks
-from closedform.deprecation import renamed_keywords
 from closedform.errors import ArgumentError
 from closedform.frameworks import FRAMEWORKS
 from closedform.language import Schedule, UpdateRule
@@ -88,7 +87,6 @@ class NamedOptimizer(Optimizer):
     system: ClassVar[str]
     entry: ClassVar[OptimizerEntry]
 
-    @renamed_keywords(as_shipped="as_implemented")
     def __init__(
         self,
         params: ParamsT,

@@ -11,7 +11,6 @@ import sympy as sp
 from torch.optim import Optimizer
 
 from closedform import delegation, frameworks
-from closedform.deprecation import renamed_keywords
 from closedform.errors import (
     ArgumentError,
     ClosedFormError,
@@ -65,7 +64,6 @@ class NamedScheduler(ParamScheduler):
     default_key: ClassVar[str]
     _functions: Any
 
-    @renamed_keywords(as_shipped="as_implemented")
     def __init__(self, *args: Argument, as_implemented: bool = False, **kwargs: Argument) -> None:
         where = f"{self.system} > {type(self).__name__}"
         optimizer, arguments = _bound(type(self).entry, args, kwargs, where)
@@ -121,7 +119,7 @@ class NamedScheduler(ParamScheduler):
             f"{self.entry.name} calls the Python function at every step, since it is not a closed "
             f"form: {error}",
             UserWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
         self._functions = functions
 

@@ -14,7 +14,7 @@ import numpy as np
 from onnx import NodeProto, TensorProto
 
 from closedform.training.webgpu.kernels import KERNELS, MAX_TENSORS
-from closedform.training.webgpu.translation import Translation
+from closedform.training.webgpu.translation import Replacement, Translation
 
 _FLOAT, _INT, _BOOL, _LONG = (
     TensorProto.FLOAT,
@@ -22,8 +22,6 @@ _FLOAT, _INT, _BOOL, _LONG = (
     TensorProto.BOOL,
     TensorProto.INT64,
 )
-
-Replacement = Callable[[Translation, NodeProto], bool]
 
 
 def log_softmax(out: Translation, node: NodeProto) -> bool:

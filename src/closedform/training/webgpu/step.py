@@ -9,6 +9,7 @@ from closedform.errors import TrainingExportError
 from closedform.exporters.onnx_metadata import set_metadata
 from closedform.training.dtypes import IN_FLOAT32
 from closedform.training.webgpu.kernels import check_kernels, element_types
+from closedform.training.webgpu.replacements import REPLACEMENTS
 from closedform.training.webgpu.scalars import split_scalars
 from closedform.training.webgpu.translation import Translation, infer
 
@@ -36,7 +37,7 @@ def webgpu_models(train: ModelProto, where: str) -> dict[str, ModelProto]:
     graph = infer(train)
     _check_model_types(graph, where)
     rest, scalars = split_scalars(graph)
-    step = Translation(infer(_model(rest, train)), where).run()
+    step = Translation(infer(_model(rest, train)), where).run(REPLACEMENTS)
     models = {
         WEBGPU_FILE: _model(_without_unused(step), train),
         SCALARS_FILE: _model(scalars, train),

@@ -10,7 +10,7 @@ Integers of data are taken to fit int32: the page checks tokens and labels when 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,10 @@ _WRAPPING = frozenset({TensorProto.INT16, TensorProto.INT8, TensorProto.UINT8})
 _NUMPY: dict[int, Any] = {_FLOAT: np.float32, _INT: np.int32, _BOOL: np.bool_, _LONG: np.int64}
 
 
+Replacement = Callable[["Translation", NodeProto], bool]
+"""Writes the nodes for a node; returns False to have it copied."""
+
+
 class Translation:
     """Writes the nodes of a step; a replacement calls ``emit`` for each node that it writes.
 
@@ -69,17 +73,15 @@ class Translation:
             for name, element in self._before.items()
         }
 
-    def run(self) -> GraphProto:
-        """Returns the new graph."""
-        from closedform.training.webgpu.replacements import REPLACEMENTS
-
+    def run(self, replacements: Mapping[str, Replacement]) -> GraphProto:
+        """Returns the new graph, with the replacements of its operators."""
         for node in self.graph.node:
             # Nodes on shapes run on the CPU, in int64 as ONNX has them.
             if set(node.output) <= self._sizes:
                 self._copy_size(node)
                 continue
             self._check_wrapping(node)
-            replacement = REPLACEMENTS.get(node.op_type)
+            replacement = replacements.get(node.op_type)
             if replacement is None or not replacement(self, node):
                 self.copy(node)
         for output in self.graph.output:

@@ -84,12 +84,11 @@ class ExactValues:
                 end = bisect_left(steps, segment.end, lo=first)
                 if first < end:
                     term = segment.term(self._clock)
-                    function = compile_steps(term, self._clock)
                     # A constant segment is evaluated once.
                     chosen_steps = (
                         steps[first:end] if self._clock in walk(term) else steps[first : first + 1]
                     )
-                    pairs = [self._halves(function, step) for step in chosen_steps]
+                    pairs = self._pairs(term, chosen_steps)
                     high[first:end], low[first:end] = np.array(pairs).T
                 first = end
         return high, low
@@ -108,14 +107,31 @@ class ExactValues:
             raise DomainError(f"the schedule has no value: {result.reason}", where=f"t = {step}")
         return result
 
-    def _halves(self, function: PointFunction, step: int) -> tuple[float, float]:
-        try:
-            ball = arb(function(step))
-        except (UndecidedError, ZeroDivisionError):
-            ball = arb(self.at_step(step))
-        # Cancellation: only such steps are evaluated again, node by node.
-        if ball.rel_accuracy_bits() < _LEAST_BITS:
-            ball = arb(self.at_step(step))
-        # ball - high is exact in arb, so the two floats hold 106 bits.
-        high = float(ball)
-        return high, float(ball - high)
+    def _pairs(self, term: Term, steps: Sequence[int]) -> list[tuple[float, float]]:
+        function = compile_steps(term, self._clock)
+        pairs = [_halves_at(function, step) for step in steps]
+        missing = [place for place, pair in enumerate(pairs) if pair is None]
+        if missing:
+            # By cancellation, or of a large exponent as in 2**(-10**11*t): only these steps are
+            # evaluated again, node by node where it does not help either.
+            with ctx.workprec(4 * BITS):
+                function = compile_steps(term, self._clock)
+                for place in missing:
+                    step = steps[place]
+                    pairs[place] = _halves_at(function, step) or _halves(arb(self.at_step(step)))
+        return [pair for pair in pairs if pair is not None]
+
+
+def _halves_at(function: PointFunction, step: int) -> tuple[float, float] | None:
+    """The two floats of a value; None where its ball is too wide or cannot be decided."""
+    try:
+        ball = arb(function(step))
+    except (UndecidedError, ZeroDivisionError):
+        return None
+    return None if ball.rel_accuracy_bits() < _LEAST_BITS else _halves(ball)
+
+
+def _halves(ball: arb) -> tuple[float, float]:
+    # ball - high is exact in arb, so the two floats hold 106 bits.
+    high = float(ball)
+    return high, float(ball - high)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from closedform import markup
-from closedform.deprecation import warn_renamed
 from closedform.effort import Watch
 from closedform.errors import VerificationError
 from closedform.verify.claims.core import Claim, Proofs, claim_effort
@@ -85,12 +84,6 @@ class Report:
     def findings_proved(self) -> tuple[Finding, ...]:
         """The findings that hold everywhere."""
         return tuple(finding for finding in self.findings if finding.verdict.proved)
-
-    @property
-    def proved(self) -> tuple[Finding, ...]:
-        """Deprecated name of ``findings_proved``: as a condition it is true if one is proved."""
-        warn_renamed("Report.proved", "Report.all_proved or Report.findings_proved")
-        return self.findings_proved
 
     @property
     def refuted(self) -> tuple[Finding, ...]:

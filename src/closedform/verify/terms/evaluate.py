@@ -14,8 +14,9 @@ with one element.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flint import arb, ctx, fmpq, fmpz
@@ -35,6 +36,8 @@ from closedform.verify.terms.tree import RELATIONS, Op, Term, walk
 PRECISIONS = (64, 256, 1024)
 # Units of work for one operation on fractions or balls.
 _STEP = 3
+# A step has fewer; only for the length of fractions.
+_STEP_BITS = 64
 # The exponential of a larger number stays undecided.
 _LARGEST_EXPONENT = fmpq(2) ** 64
 
@@ -541,30 +544,60 @@ def compile_steps(root: Term, clock: Term) -> PointFunction:
     """Returns a term as a function of the step; balls have the precision of the current context.
 
     The term is walked once and sums of multiples are combined exactly, which makes a million steps
-    a matter of seconds. The function raises ``UndecidedError`` where ``value`` must decide.
+    a matter of seconds. A part that occurs twice is evaluated once for a step. The function raises
+    ``UndecidedError`` where ``value`` must decide.
 
     Args:
-        root: A term in only the clock. A part that occurs twice is evaluated twice.
+        root: A term in only the clock.
         clock: The symbol of the step.
     """
     forms = linear_forms(root)
+    sums = {
+        node: form for node, form in forms.items() if node == clock or node not in form.multiples
+    }
+    uses = Counter(
+        arg
+        for node in walk(root)
+        for arg in (sums[node].other_coefficients(clock) if node in sums else node.args)
+    )
     parts: dict[Term, _Part] = {}
     for node in walk(root):
-        form = forms.get(node)
-        is_sum = node == clock or (form is not None and node not in form.multiples)
-        if is_sum and form is not None:
-            parts[node] = _compile_sum(form, clock, parts)
+        if node in sums:
+            part = _compile_sum(sums[node], clock, parts)
         else:
-            parts[node] = _compile_operation(node, clock, [parts[arg] for arg in node.args])
+            part = _compile_operation(node, clock, [parts[arg] for arg in node.args])
+        parts[node] = _remember(part) if uses[node] > 1 and part.bits is None else part
     return parts[root].at
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A term as a function of the step, and whether all that the function returns is exact."""
+    """A term as a function of the step.
+
+    Attributes:
+        at: The function.
+        is_exact: Whether all that it returns is exact.
+        bits: The most bits of numerator and denominator, of a line; None of all other terms.
+    """
 
     at: PointFunction
     is_exact: bool
+    bits: int | None = None
+
+
+def _remember(part: _Part) -> _Part:
+    """Returns a part that is evaluated once where it is asked several times for one step."""
+    at, last_step, last_value = part.at, None, None
+
+    def remembered(step: int) -> Any:
+        nonlocal last_step, last_value
+        if step != last_step:
+            # The value first: it may raise.
+            last_value = at(step)
+            last_step = step
+        return last_value
+
+    return replace(part, at=remembered)
 
 
 # Of exact operands these have exact values; the others may have balls.
@@ -578,19 +611,22 @@ _ALWAYS_EXACT = frozenset({Op.FLOOR, Op.SIGN, Op.LOOKUP})
 
 def _compile_sum(form: LinearForm, clock: Term, parts: Mapping[Term, _Part]) -> _Part:
     """A constant and multiples of other parts; balls are added where one of these is a ball."""
-    line = _line(form.slope(clock), form.constant)
+    slope = form.slope(clock)
+    line = _line(slope, form.constant)
     further_terms = [
         (multiple, parts[atom]) for atom, multiple in form.other_coefficients(clock).items()
     ]
     if not further_terms:
-        return _Part(line, is_exact=True)
+        numbers = (slope.p, slope.q, form.constant.p, form.constant.q)
+        bits = _STEP_BITS + sum(int(number).bit_length() for number in numbers)
+        return _Part(line, is_exact=True, bits=bits)
     if all(part.is_exact for _, part in further_terms):
         exact_parts = [(multiple, part.at) for multiple, part in further_terms]
         return _Part(
             lambda step: line(step) + sum(m * at(step) for m, at in exact_parts), is_exact=True
         )
     balls = [(arb(multiple), part.at) for multiple, part in further_terms]
-    if form.slope(clock) != 0:
+    if slope != 0:
         return _Part(
             lambda step: sum((m * _ball(at(step)) for m, at in balls), arb(line(step))),
             is_exact=False,
@@ -665,14 +701,21 @@ _DIRECT: Mapping[Op, tuple[Callable[[Any], Any], Callable[[Any], Any] | None]] =
 
 
 def _compile_power(node: Term, args: list[_Part]) -> _Part | None:
-    """A power with a constant base above 0, or a constant exponent that is not whole."""
+    """A whole power of a line; one with a constant base above 0, or an exponent that is not whole.
+
+    All others are left to the handler.
+    """
     base, exponent = node.args
     of_base, of_exponent = args[0].at, args[1].at
     if base.op is Op.RATIONAL and base.value > 0:
         logarithm = arb(base.value).log()
         return _Part(lambda step: (logarithm * _ball(of_exponent(step))).exp(), is_exact=False)
-    if exponent.op is not Op.RATIONAL or exponent.value.q == 1:
+    if exponent.op is not Op.RATIONAL:
         return None
+    if exponent.value.q == 1:
+        whole, bits = int(exponent.value.p), args[0].bits
+        is_short = bits is not None and 0 < whole * bits < LIMITS.number_bits
+        return _Part(lambda step: of_base(step) ** whole, is_exact=True) if is_short else None
     if exponent.value == fmpq(1, 2):
         return _Part(lambda step: _ball(of_base(step)).sqrt(), is_exact=False)
     rate = arb(exponent.value)

@@ -17,6 +17,7 @@ the output of a program are marked with `@pytest.mark.needs("torch")`.
 
 import contextlib
 import difflib
+import gc
 import getpass
 import hashlib
 import importlib.util
@@ -36,6 +37,10 @@ from tests.support.extras import missing_extra, skip_for_extra, skip_for_module
 from tests.support.inputs import ROOT
 
 GOLDEN = Path(__file__).parent / "golden"
+
+# SymPy and torch leave millions of objects, and a full collection visits all of them: with the
+# thresholds of Python, a tenth of the time.
+gc.set_threshold(100_000, 50, 100)
 
 # A slow machine does not fail an example. What `make test` draws is the same in each run.
 hypothesis.settings.register_profile(

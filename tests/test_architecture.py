@@ -10,10 +10,12 @@ import itertools
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any, TypeVar
 
 import networkx as nx
 import pytest
@@ -208,15 +210,33 @@ def is_type_checking(test: ast.expr) -> bool:
     return False
 
 
-def with_typing(root: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
-    """All nodes below `root`, functions included, each with whether TYPE_CHECKING guards it."""
-    pending = [(root, False)]
-    while pending:
-        node, is_typing = pending.pop()
-        for child in ast.iter_child_nodes(node):
-            inner = is_typing or (isinstance(child, ast.If) and is_type_checking(child.test))
-            yield child, inner
-            pending.append((child, inner))
+Node = TypeVar("Node", bound=ast.AST)
+
+
+@cache
+def nodes_by_class(source: Source) -> Mapping[type[ast.AST], list[Any]]:
+    """All nodes of a file, functions included, by their class: the rules share the one walk."""
+    nodes = defaultdict(list)
+    for node in ast.walk(source.tree):
+        nodes[type(node)].append(node)
+    return nodes
+
+
+def nodes_of(source: Source, *classes: type[Node]) -> Iterator[Node]:
+    """The nodes of a file that are of some classes, class by class."""
+    for cls in classes:
+        yield from nodes_by_class(source).get(cls, ())
+
+
+def typing_nodes(source: Source) -> set[int]:
+    """The ids of the nodes that TYPE_CHECKING guards."""
+    return {
+        id(node)
+        for guard in nodes_of(source, ast.If)
+        if is_type_checking(guard.test)
+        for statement in guard.body
+        for node in ast.walk(statement)
+    }
 
 
 def modules_of(node: ast.AST) -> list[str]:
@@ -241,10 +261,11 @@ def modules_of(node: ast.AST) -> list[str]:
 
 @cache
 def imports_of(source: Source) -> tuple[Import, ...]:
+    typing = typing_nodes(source)
+    nodes: Iterator[Any] = nodes_of(source, ast.Import, ast.ImportFrom, ast.Call)
     return tuple(
-        Import(module, node.lineno, is_typing)
-        for node, is_typing in with_typing(source.tree)
-        if isinstance(node, ast.Import | ast.ImportFrom | ast.Call)
+        Import(module, node.lineno, id(node) in typing)
+        for node in nodes
         for module in modules_of(node)
     )
 
@@ -252,7 +273,7 @@ def imports_of(source: Source) -> tuple[Import, ...]:
 def import_aliases(source: Source) -> dict[str, str]:
     """The full names of the file's names: `sympy` for `sp`, `yaml.load` for `load`."""
     known: dict[str, str] = {}
-    for node in ast.walk(source.tree):
+    for node in nodes_of(source, ast.Import, ast.ImportFrom):
         match node:
             case ast.Import(names=names):
                 known.update({alias.asname: alias.name for alias in names if alias.asname})
@@ -265,10 +286,13 @@ def import_aliases(source: Source) -> dict[str, str]:
 def names_read(source: Source) -> tuple[tuple[str, int, bool], ...]:
     """Each name or attribute that is read, whole (`sympy.sympify`): line, and whether called."""
     known = import_aliases(source)
-    called = {id(node.func) for node in ast.walk(source.tree) if isinstance(node, ast.Call)}
+    called = {id(node.func) for node in nodes_of(source, ast.Call)}
     found = []
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+    names: Iterator[ast.Name | ast.Attribute] = itertools.chain(
+        nodes_of(source, ast.Name), nodes_of(source, ast.Attribute)
+    )
+    for node in names:
+        if isinstance(node.ctx, ast.Load):
             first, dot, rest = dotted(node).partition(".")
             found.append((known.get(first, first) + dot + rest, node.lineno, id(node) in called))
     return tuple(found)
@@ -438,8 +462,8 @@ def check_targets(source: Source) -> list[str]:
 def check_relative(source: Source) -> list[str]:
     return [
         f"{source.name}:{node.lineno}: a relative import; imports are absolute"
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.ImportFrom) and node.level > 0
+        for node in nodes_of(source, ast.ImportFrom)
+        if node.level > 0
     ]
 
 
@@ -447,9 +471,8 @@ def check_stars(source: Source) -> list[str]:
     # The generated classes exist for type checkers only, which need their names in the module.
     return [
         f"{source.name}:{node.lineno}: a star import"
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.ImportFrom)
-        and any(alias.name == "*" for alias in node.names)
+        for node in nodes_of(source, ast.ImportFrom)
+        if any(alias.name == "*" for alias in node.names)
         and not str(node.module).startswith("closedform.torch.classes.")
     ]
 
@@ -491,9 +514,8 @@ def check_fractions(source: Source) -> list[str]:
     return [
         f"{source.name}:{node.lineno}: .{node.func.attr}() of a ball has no limit of digits; "
         "call verify/terms/balls.py"
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
+        for node in nodes_of(source, ast.Call)
+        if isinstance(node.func, ast.Attribute)
         and node.func.attr in FRACTIONS_OF_BALLS
         and not node.args
     ]
@@ -513,8 +535,7 @@ def check_assert(source: Source) -> list[str]:
     return [
         f"{source.name}:{node.lineno}: an assert statement; raise a kind of ClosedFormError, "
         "or end a match in assert_never"
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Assert)
+        for node in nodes_of(source, ast.Assert)
     ]
 
 
@@ -557,10 +578,8 @@ def names_of_code_paths(source: Source) -> set[str]:
     """The variables that the path of a code object is assigned to, not its place in a package."""
     return {
         target.id
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Assign)
-        and code_paths_read(node.value)
-        and ".parts_of(" not in ast.unparse(node.value)
+        for node in nodes_of(source, ast.Assign)
+        if code_paths_read(node.value) and ".parts_of(" not in ast.unparse(node.value)
         for target in node.targets
         if isinstance(target, ast.Name)
     }
@@ -570,7 +589,11 @@ def check_code_paths(source: Source) -> list[str]:
     """The package of a file of code is decided by `closedform.code_files`, not by its text."""
     if source.name == CODE_FILES:
         return []
-    names = names_of_code_paths(source)
+    reads_paths = any(f".{name}" in source.text for name in CODE_PATHS)
+    names = names_of_code_paths(source) if reads_paths else set()
+    classes: tuple[type[ast.expr], ...] = (
+        (ast.Constant, ast.Call, ast.Compare) if reads_paths else (ast.Constant,)
+    )
 
     def is_path(node: ast.AST) -> bool:
         return code_paths_read(node) or any(
@@ -578,7 +601,7 @@ def check_code_paths(source: Source) -> list[str]:
         )
 
     lines = []
-    for node in ast.walk(source.tree):
+    for node in nodes_of(source, *classes):
         match node:
             case ast.Constant(value=str(text)) if PACKAGE_FOLDERS.search(text):
                 lines.append(node.lineno)

@@ -7,9 +7,7 @@ such variables and 0.2 to 1.5 % of such functions.
 """
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -68,6 +66,14 @@ def is_bare(name: str) -> bool:
     return "_" not in word and (word in PRONOUNS or is_participle)
 
 
+TOKEN = re.compile(
+    r'"""(?:[^"\\]|\\.|"(?!""))*"""|"(?:[^"\\\n]|\\.)*"|'
+    r"'''(?:[^'\\]|\\.|'(?!''))*'''|'(?:[^'\\\n]|\\.)*'|(?P<comment>#[^\n]*)",
+    re.DOTALL,
+)
+"""A string, or a comment: tokenize takes 5 s for src, this 0.2 s."""
+
+
 def variables(tree: ast.AST) -> Iterator[str]:
     """The names that a module binds: assignments, targets of loops, arguments."""
     for node in ast.walk(tree):
@@ -89,9 +95,8 @@ def share(names: Iterator[str]) -> Share:
 
 
 def commented_lines(text: str) -> int:
-    """The number of lines with a comment; what only tells a tool to be silent is not one."""
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    comments = (token.string for token in tokens if token.type == tokenize.COMMENT)
+    """The number of lines with a comment; a comment that only tells a tool to be silent is none."""
+    comments = (match["comment"] for match in TOKEN.finditer(text) if match["comment"])
     return sum(DIRECTIVES.match(comment) is None for comment in comments)
 
 

@@ -103,6 +103,7 @@ def test_an_installed_package_adds_a_framework(tmp_path: Path) -> None:
 def register(monkeypatch: pytest.MonkeyPatch, points: Mapping[str, str]) -> None:
     found = [EntryPoint(name, value, ENTRY_POINTS) for name, value in points.items()]
     monkeypatch.setattr(registry, "entry_points", lambda group: found)
+    monkeypatch.setattr(registry, "_entry_points", registry._entry_points.__wrapped__)
 
 
 def test_names_of_closedform_stay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from tools.__main__ import MODULES
 
 SOURCE = ROOT / "src" / "closedform"
 CAPS = {
-    "analysis": 7101,
+    "analysis": 7102,
     "api": 739,
     "cli": 3447,
     "exporters": 3830,
@@ -29,15 +29,15 @@ CAPS = {
     "modules": 1237,
     "optimizers": 3682,
     "plotting": 734,
-    "recipes": 6517,
-    "referee": 2665,
+    "recipes": 6519,
+    "referee": 2664,
     "runtime": 2440,
     "scaling": 555,
     "schedules": 1654,
     "torch": 6487,
     "training": 12641,
     "transforms": 1055,
-    "verify": 17298,
+    "verify": 17339,
     "web": 575,
 }
 """The most code lines of each package; "modules" are the files in no package."""

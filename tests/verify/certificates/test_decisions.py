@@ -77,7 +77,7 @@ def test_a_remainder_of_an_exact_zero_decides_nothing(number: sp.Expr, width: st
     schedule = Schedule(cf.expr.floor_mod(number, sp.Rational(width)))
     graph = compile_schedule(schedule, ANY_STEPS)
     decision = first_open_decision(graph)
-    # 0.3 is rounded, and 0 of it is 0; later steps are told from the jumps one by one.
+    # 0.3 is rounded, and a multiple 0 of it is 0; later steps are decided one by one.
     assert decision is not None
     assert decision.step > 98_000
     steps = np.arange(0, 98_000, 97)

@@ -16,14 +16,14 @@ from tools.__main__ import MODULES
 
 SOURCE = ROOT / "src" / "closedform"
 CAPS = {
-    "analysis": 7101,
+    "analysis": 7105,
     "api": 749,
     "cli": 3414,
     "exporters": 3830,
     "frameworks": 21500,
     "importers": 14346,
     "ir": 4299,
-    "language": 3729,
+    "language": 3734,
     "laws": 1439,
     "lowering": 4288,
     "modules": 1289,
@@ -37,7 +37,7 @@ CAPS = {
     "torch": 6491,
     "training": 12641,
     "transforms": 1058,
-    "verify": 17303,
+    "verify": 17345,
     "web": 575,
 }
 """The most code lines of each package; "modules" are the files in no package."""

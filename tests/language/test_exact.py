@@ -16,9 +16,9 @@ from closedform.compiler import compile_schedule
 from closedform.errors import DomainError, LimitError
 from closedform.ir import DType
 from closedform.ir.evaluate import evaluate
-from closedform.language import floor_div, floor_mod, t
+from closedform.language import Schedule, floor_div, floor_mod, t
 from closedform.language.exact import holds_at, to_float, to_odd_float, value_at
-from closedform.options import GraphOptions
+from closedform.options import ANY_STEPS, GraphOptions
 
 ROOTS = sp.sqrt(t) + sp.sqrt(t + 1)
 NESTED = sp.sqrt(5 + 2 * sp.sqrt(6))  # ROOTS at t = 2, which SymPy does not see
@@ -181,3 +181,29 @@ def test_a_power_of_an_exponent_without_end_is_refused(base: sp.Expr, sign: int)
         value.exact(200)
     with pytest.raises(LimitError, match="exponent of more than 1000 bits"):
         value.exact(20_000)  # the exponent is a Float
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        sp.Min(sp.log(t - 2), 1),
+        sp.exp(sp.Max(-4, sp.Min(4, sp.log(t - 1)))),
+        sp.Max(sp.sqrt(t - 2), sp.pi),
+        sp.Min(1 / t, 1),
+        sp.Abs(sp.log(t - 2)),
+        sp.Heaviside(sp.log(t - 2)),
+        sp.Max(1, sp.Abs(sp.log(t - 2))),
+    ],
+)
+def test_a_function_of_a_number_that_is_not_real_has_no_value(expr: sp.Expr) -> None:
+    with pytest.raises(DomainError, match=r"is not a real number \(t = 0\)"):
+        value_at(expr, {t: sp.Integer(0)})
+    assert value_at(expr, {t: sp.Integer(7)}).is_real
+
+
+def test_a_condition_is_compiled_where_its_other_branch_has_no_value() -> None:
+    # The thresholds of the second comparison are looked for from step 0 on, too.
+    logarithm = sp.exp(sp.Max(-4, sp.Min(4, sp.log(t - 1)))) <= 1
+    schedule = Schedule(sp.Piecewise((0, sp.ITE(t <= 1, t > 0, logarithm)), (2, True)))
+    values = evaluate(compile_schedule(schedule, ANY_STEPS), {"step": np.arange(5)})["value"]
+    assert values.tolist() == [2, 0, 0, 2, 2]

@@ -209,6 +209,10 @@ def _round_integer(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
     return floor if isinstance(expr, FloorDiv) else a - b * floor
 
 
+_OF_REAL_NUMBERS = (sp.Min, sp.Max, sp.Abs, sp.Heaviside)
+"""Of other numbers SymPy raises a ValueError, or has a size."""
+
+
 def _value(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
     if isinstance(expr, sp.Symbol):
         if expr not in values:
@@ -226,6 +230,10 @@ def _value(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
     if isinstance(expr, sp.Min | sp.Max) and all(arg.is_Rational for arg in args):
         # SymPy sorts and compares the arguments several times: 0.2 ms
         return (min if isinstance(expr, sp.Min) else max)(args, key=_fraction)
+    if isinstance(expr, _OF_REAL_NUMBERS):
+        for arg in args:
+            if arg.is_extended_real is False:
+                raise DomainError(f"{arg} is not a real number", where=_place(values))
     return _power(*args) if isinstance(expr, sp.Pow) else expr.func(*args)
 
 

@@ -72,6 +72,20 @@ def test_most_drawn_schedules_are_proved() -> None:
     assert len(open_names) <= 0.1 * len(schedules), open_names
 
 
+@pytest.mark.parametrize(("number", "width"), [(sp.E * t / 365, "3/10"), (sp.E * t, "1/2")])
+def test_a_remainder_of_an_exact_zero_decides_nothing(number: sp.Expr, width: str) -> None:
+    schedule = Schedule(cf.expr.floor_mod(number, sp.Rational(width)))
+    graph = compile_schedule(schedule, ANY_STEPS)
+    decision = first_open_decision(graph)
+    # 0.3 is rounded, and a multiple 0 of it is 0; later steps are decided one by one.
+    assert decision is not None
+    assert decision.step > 98_000
+    steps = np.arange(0, 98_000, 97)
+    expected = [float(schedule.exact(int(step))) for step in steps]
+    values = run_onnxruntime(graph, {"step": steps})["value"]
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-9)
+
+
 def test_a_floor_that_rounding_chooses_is_not_proved() -> None:
     verdict = validate(HALVINGS, parse_graph(ROUNDED))
     assert verdict.unknown

@@ -366,7 +366,9 @@ def _has_one_quotient(number: Enclosure, divisor: Enclosure) -> NDArray[np.bool_
     below = np.nextafter(np.minimum.reduce(corners), -np.inf)
     above = np.nextafter(np.maximum.reduce(corners), np.inf)
     has_sign = divisor.least > divisor.error
-    is_one: NDArray[np.bool_] = has_sign & (np.floor(below) == np.floor(above))
+    # Of an exact 0 the quotient is 0, also that of floats.
+    is_zero = (number.size == 0) & (number.error == 0)
+    is_one: NDArray[np.bool_] = has_sign & (is_zero | (np.floor(below) == np.floor(above)))
     return is_one
 
 

@@ -56,7 +56,9 @@ _VALUE = 5.0
 def shortest(points: Points) -> LibraryCall | None:
     """Returns the shortest schedule or composition that was found to reproduce the points."""
     with np.errstate(all="ignore"):
-        return _Composer(len(points.steps)).whole(points, _VALUE * len(points.steps), MOST_STRETCHES)
+        return _Composer(len(points.steps)).whole(
+            points, _VALUE * len(points.steps), MOST_STRETCHES
+        )
 
 
 class _Composer:

@@ -16,7 +16,7 @@ from tools.__main__ import MODULES
 
 SOURCE = ROOT / "src" / "closedform"
 CAPS = {
-    "analysis": 7105,
+    "analysis": 7110,
     "api": 749,
     "cli": 3414,
     "exporters": 3830,

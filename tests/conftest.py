@@ -87,7 +87,7 @@ class _File(pytest.Module):
             if self.path.is_relative_to(ROOT):
                 parts = self.path.relative_to(ROOT).with_suffix("").parts
                 sys.modules.pop(".".join(parts), None)
-            _skip_without_extra(error)
+            _skip_without_extra(error, self.nodeid)
             raise
 
 
@@ -117,10 +117,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
         raise
 
 
-def _skip_without_extra(error: Exception) -> None:
+def _skip_without_extra(error: Exception, file: str = "") -> None:
     extra = missing_extra(error)
     if extra is not None:
-        skip_for_extra(extra)
+        skip_for_extra(extra, file)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

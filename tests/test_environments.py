@@ -20,7 +20,8 @@ SUMMARY = """\
 ..s [100%]
 SKIPPED [2] tests/conftest.py:103: needs the extra torch
 SKIPPED [1] tests/exporters/test_mlx.py:21: could not import 'mlx.core': No module named 'mlx'
-SKIPPED [3] tests/conftest.py:145: needs the extra torch
+SKIPPED [2] tests/conftest.py:145: needs the extra torch
+SKIPPED [1] tests/conftest.py:145: needs the extra torch in tests/torch/test_fused.py
 2 failed, 70 passed, 6 skipped, 4 deselected, 1 error in 8.21s
 """
 

@@ -16,7 +16,7 @@ from tools.__main__ import MODULES
 
 SOURCE = ROOT / "src" / "closedform"
 CAPS = {
-    "analysis": 7102,
+    "analysis": 7107,
     "api": 739,
     "cli": 3447,
     "exporters": 3830,
@@ -37,7 +37,7 @@ CAPS = {
     "torch": 6487,
     "training": 12641,
     "transforms": 1055,
-    "verify": 17340,
+    "verify": 17341,
     "web": 575,
 }
 """The most code lines of each package; "modules" are the files in no package."""

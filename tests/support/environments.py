@@ -30,7 +30,7 @@ INPUTS = ("src/closedform", "tests/support", "tests/conftest.py", "pyproject.tom
 RUNNERS = ("pytest", "pytest-xdist", "hypothesis", "networkx", "setuptools>=77")
 # pip finds a build of this version for CPUs; that of others has 5 GB of CUDA.
 TORCH = "torch==2.13.0"
-SKIP = re.compile(r"^SKIPPED \[(\d+)\] \S+?:(?:\d+:)? (.+)$", re.MULTILINE)
+SKIP = re.compile(r"^SKIPPED \[(\d+)\] \S+?:(?:\d+:)? (.+?)(?: in tests/\S+)?$", re.MULTILINE)
 COUNT = re.compile(r"(\d+) (passed|failed|error|skipped)")
 
 

@@ -55,6 +55,10 @@ def skip_for_message(text: str) -> None:
         skip_for_module(in_python or in_library)
 
 
-def skip_for_extra(extra: str) -> None:
-    """Skips the test, or the file of tests that is imported, by the name of an extra."""
-    pytest.skip(f"needs the extra {extra}", allow_module_level=True)
+def skip_for_extra(extra: str, file: str = "") -> None:
+    """Skips the test, or a whole file of tests, by the name of an extra.
+
+    The reason names the file: of files with one reason pytest-xdist reports the first.
+    """
+    place = f" in {file}" if file else ""
+    pytest.skip(f"needs the extra {extra}{place}", allow_module_level=True)

@@ -45,6 +45,9 @@ MOST_MILESTONES = 5
 MOST_EVALUATIONS = 9_000_000
 """Values of structures that the search of one log may compute, or calls for as long."""
 
+MOST_OF_A_POINT = 200_000
+"""The same of each point: few points are reproduced by any structure, which tells nothing."""
+
 
 _VALUE = 5.0
 """Cost of a logged value: a description that is longer than the log explains nothing."""
@@ -53,14 +56,16 @@ _VALUE = 5.0
 def shortest(points: Points) -> LibraryCall | None:
     """Returns the shortest schedule or composition that was found to reproduce the points."""
     with np.errstate(all="ignore"):
-        return _Composer().whole(points, _VALUE * len(points.steps), MOST_STRETCHES)
+        return _Composer(len(points.steps)).whole(
+            points, _VALUE * len(points.steps), MOST_STRETCHES
+        )
 
 
 class _Composer:
     """The search for compositions of one log, with a limited number of evaluations."""
 
-    def __init__(self) -> None:
-        self.effort = Effort(MOST_EVALUATIONS)
+    def __init__(self, count: int) -> None:
+        self.effort = Effort(min(MOST_EVALUATIONS, MOST_OF_A_POINT * count))
 
     def single(
         self, points: Points, limit: float, most: int = MOST_ARGUMENTS

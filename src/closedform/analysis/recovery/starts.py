@@ -159,7 +159,8 @@ def _pool(
     if parameter.name == "width":
         peak = float(np.max(v))
         # The peak is 1 / sqrt(width warmup); 512 is the width of Vaswani et al. (2017).
-        return [1 / (peak**2 * assigned_values.get("warmup", end)) if peak > 0 else 512.0]
+        width = np.divide(1, np.square(peak) * assigned_values.get("warmup", end))
+        return [float(width) if peak > 0 else 512.0]
     return [1.0]
 
 
@@ -230,14 +231,16 @@ def _factors(
         return [slope, slope / 10, slope * 10, slope / 1000]
     if structure.name == "cyclic":
         return [*_envelope(curve), 1 - 0.3 / whole, 1 - 3 / whole, 1 - 30 / whole]
-    rates = [(last / first) ** (steps / whole)]
+    # Of NumPy: a power of Python's floats that overflows is an error, and no start is infinite.
+    rates = [float(np.power(last / first, steps / whole))]
     if structure.is_stepwise and curve.jumps:
         place = int(np.searchsorted(t, curve.jumps[0]))
         before = float(v[place - 1])
         rates.insert(0, float(v[place]) / before if before else 0.5)
     middle = len(v) // 2
     if v[middle] and t[middle] > t[0]:
-        rates.append(abs(float(v[middle]) / first) ** (steps / float(t[middle] - t[0])))
+        exponent = steps / float(t[middle] - t[0])
+        rates.append(float(np.power(abs(float(v[middle]) / first), exponent)))
     return rates
 
 

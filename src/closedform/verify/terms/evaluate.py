@@ -587,15 +587,16 @@ class _Part:
 
 def _remember(part: _Part) -> _Part:
     """Returns a part that is evaluated once where it is asked several times for one step."""
-    at, last_step, last_value = part.at, None, None
+    at = part.at
+    latest: tuple[int | None, Any] = (None, None)
 
     def remembered(step: int) -> Any:
-        nonlocal last_step, last_value
-        if step != last_step:
-            # The value first: it may raise.
-            last_value = at(step)
-            last_step = step
-        return last_value
+        nonlocal latest
+        # One tuple, so that threads that share the function read a step with its value.
+        pair = latest
+        if pair[0] != step:
+            latest = pair = step, at(step)
+        return pair[1]
 
     return replace(part, at=remembered)
 

@@ -73,19 +73,10 @@ def test_show_as_json() -> None:
     assert (rule["name"], rule["hyperparameters"]["lr"]) == ("sgd", "1/2")
 
 
-def test_audit_as_json() -> None:
-    data = json.loads(found("audit", *LINEAR, "--json"))["lr"]
-    assert (data["total"], data["peak"], data["area"]) == (10, 0, 5.5)
-    assert data["values"]["5"] == 0.5 if "5" in data["values"] else data["values"]["10"] == 0.0
-    assert {"framework", "is_proved", "first", "largest"} == set(data["comparisons"][0])
-
-
 def test_onnx_files_are_read_by_all_commands(model: Path, tmp_path: Path) -> None:
     assert "start = 1" in found("show", model) or "10" in found("show", model)
     assert json.loads(found("show", model, "--json"))["schedules"]["lr"]["values"]
     assert "┤" in found("plot", model)
-    assert "sum of the 10 steps  5.5" in found("audit", model, "--until", 10)
-    assert "has no length: give" in invoke("audit", model).stderr
     assert found("plot", model, "-o", tmp_path / "lr.png") == f"{tmp_path / 'lr.png'}\n"
 
 
@@ -143,7 +134,7 @@ def test_facts_of_a_config(tmp_path: Path) -> None:
     path = tmp_path / "trainer.yaml"
     path.write_text("learning_rate: 1e-3\nper_device_train_batch_size: 1\n", encoding="utf-8")
     facts = ["--facts", "total_steps=10", "--framework", "transformers"]
-    for command in ("show", "audit", "plot"):
+    for command in ("show", "plot"):
         assert "0.001" in found(command, path, *facts)
         assert invoke(command, path).exit_code in (2, 4)
 

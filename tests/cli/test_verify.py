@@ -1,4 +1,4 @@
-"""``closedform verify`` and ``closedform audit``: output, plots and exit codes."""
+"""``closedform verify``: output, plots and exit codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from onnx import helper
 
 import closedform as cf
 from closedform.cli.verify import summary, weight
-from tests.reference.records import CEREBRAS
 from tests.support.commands import CliRunner
 
 CONFIG = Path(__file__).parents[2] / "examples" / "configs" / "gpt3_111m.yaml"
@@ -242,40 +241,3 @@ def test_a_source_in_a_python_file_and_a_file_of_a_rule(tmp_path: Path) -> None:
 
 def test_summary_of_nothing() -> None:
     assert summary((), 0.0) == "no claims, in 0.00 s"
-
-
-# --- audit ---------------------------------------------------------------------------------------
-
-
-def test_audit_of_a_config() -> None:
-    (path,) = CEREBRAS.glob("111m-*.yaml")
-    code, text = run("audit", path)
-    assert code == 0
-    rows = [line.split() for line in text.splitlines()]
-    assert ["0", "0.0", "0"] in rows
-    assert ["1,525", "0.0006", "W,", "peak"] in rows
-    assert ["9,037", "6e-05", "T"] in rows
-    assert "jumps  none" in text
-    assert "peak 0.0006, end 6e-05, warmup 1,525, linear until 9,037" in text
-    assert ["cerebras", "none,", "proved"] in rows
-    assert ["torch", "0:", "6e-12", "(+6e-12)", "0:", "6e-12", "(+6e-12)"] in rows
-
-
-def test_audit_of_a_schedule_that_jumps() -> None:
-    code, text = run("audit", *STAIRS, "--until", "300")
-    assert code == 0
-    assert "jumps  from 1 to 1/2 at step 10; from 1/2 to 1/4 at step 20; " in text
-    assert "and 10 more" in text
-    assert "not compared with other frameworks" in text
-    assert "sum of the 300 steps  " in text
-
-
-def test_audit_of_a_config_whose_optimizer_is_unknown() -> None:
-    (path,) = CEREBRAS.glob("t5_11B-*.yaml")
-    assert run("audit", path)[0] == 0
-
-
-def test_audit_needs_a_schedule() -> None:
-    code, text = run("audit", "adam")
-    assert code == 2
-    assert "adam has no schedule to audit" in text

@@ -71,7 +71,7 @@ def test_an_unknown_config_names_its_keys(tmp_path: Path) -> None:
 def test_a_python_file_is_a_config_or_names_its_functions(tmp_path: Path) -> None:
     path = tmp_path / "lr.py"
     path.write_text(FUNCTIONS)
-    for command in ("show", "plot", "audit", "verify", "resume"):
+    for command in ("show", "plot", "verify", "resume"):
         words = [command, str(path), *(["--at", "3"] if command == "resume" else [])]
         code, line = run(*words)
         assert code == 4, line

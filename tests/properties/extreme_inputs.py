@@ -177,7 +177,7 @@ _RECIPE_USES = (
 _COMMANDS = (
     *("show {s}", "verify {s}", "verify {s} --symbolic", "plot {s} -o {place}/x.svg", "plot {s}"),
     *("export {s} -o {place}/out", "diff {s0} 'cosine --start 1 --end 0 --steps 100'", "list {x}"),
-    *("show {s} --steps {x}", "plot {s} --steps {x}", "diff {s0} {s0} --until {x}", "audit {s}"),
+    *("show {s} --steps {x}", "plot {s} --steps {x}", "diff {s0} {s0} --until {x}"),
     *("run {onnx} --steps {x}", "run {onnx} --steps 0:{x}:{y}", "verify {onnx} --against {s0}"),
     "solve cosine --start {x} --end 0 --steps 1000 --for steps --area {y}",
     "solve linear --start 1 --end 0 --steps 100 --for start --value {x} --at {y}",

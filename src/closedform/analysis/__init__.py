@@ -1,1 +1,1 @@
-"""Questions about recipes: compare, recover, resume, solve, write, watch and audit them."""
+"""Questions about recipes: compare, recover, resume, solve, write and watch them."""

@@ -524,7 +524,7 @@ def _prove(
     open_reason = ""
     if not run.is_given:
         # For every update first: it implies the verdict of the run, and says more.
-        verdict = equal_to(left, right).judge(Effort.of(LIMITS.audit_work))
+        verdict = equal_to(left, right).judge(Effort.of(LIMITS.comparison_work))
         if verdict.proved:
             return replace(difference, verdict=Status.PROVED, reason="equal for every update")
         if verdict.refuted and verdict.counterexample is not None:
@@ -532,7 +532,9 @@ def _prove(
             if step < difference.until or not run.has_end:
                 return _difference_at(left, right, step, difference)
         open_reason = verdict.reason
-    verdict = equal_to(left, right, where=t < difference.until).judge(Effort.of(LIMITS.audit_work))
+    verdict = equal_to(left, right, where=t < difference.until).judge(
+        Effort.of(LIMITS.comparison_work)
+    )
     if verdict.proved:
         equal = f"equal for the updates 0 to {last}"
         if run.has_end:

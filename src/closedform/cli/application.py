@@ -36,7 +36,6 @@ COMMANDS = {
     "export": ("export", "Write ONNX files."),
     "run": ("run", "Run an exported schedule in onnxruntime."),
     "verify": ("verify", "Prove or refute claims about a schedule, a rule or an ONNX file."),
-    "audit": ("audit", "Compare a schedule with the same settings in other frameworks."),
     "diff": ("diff", "Compare two recipes, schedules or logs."),
     "lint": ("lint", "Check recipes before the run."),
     "watch": ("watch", "Compare a log with its recipe, also while it grows."),

@@ -22,8 +22,9 @@ from closedform.verify.translation.constants import (
     with_split_constants,
 )
 from closedform.verify.translation.translation import validate
+from tests.reference.records import CEREBRAS
 
-CONFIG = Path(__file__).parents[2] / "reference" / "configs" / "13b_bs1080-b97243.yaml"
+CONFIG = CEREBRAS / "13b_bs1080-b97243.yaml"
 MIDDLE = fmpq(66, 10**6)  # of a cosine from 120 to 12 millionths
 HIGH = 66e-6
 LOW = float(sp.Rational(66, 10**6) - sp.Rational(HIGH))

@@ -224,7 +224,8 @@ def written_values(recipe: Recipe, framework: str, total: int, kind: TextKind) -
     try:
         text = extension_source(recipe, framework, total)
         proofs = [
-            equal_to(rate, read_back(rate)).judge(Effort.of(LIMITS.audit_work)) for rate in rates
+            equal_to(rate, read_back(rate)).judge(Effort.of(LIMITS.comparison_work))
+            for rate in rates
         ]
     except ClosedFormError as error:
         return Written(framework, "", ".py", Verdict.IMPOSSIBLE, why=error.what)
@@ -496,7 +497,7 @@ def _are_equal(schedule: Schedule, back: Schedule | None, total: int | None = No
         return bool(schedule.exact(0) == back.exact(0))
     if total is not None:
         return diff(schedule, back, total).verdict is Status.PROVED
-    return bool(equal_to(schedule, back).judge(Effort.of(LIMITS.audit_work)).proved)
+    return bool(equal_to(schedule, back).judge(Effort.of(LIMITS.comparison_work)).proved)
 
 
 # --- the verdict ---------------------------------------------------------------------------------
@@ -506,7 +507,7 @@ def _judge(exact: Written, schedule: Schedule, back: Schedule, total: int) -> Wr
     """The verdict on two learning rates over a run, and after it where they are one in the run."""
     (difference,) = diff(schedule, back, total).curves
     if difference.verdict is Status.PROVED:
-        if equal_to(schedule, back).judge(Effort.of(LIMITS.audit_work)).proved:
+        if equal_to(schedule, back).judge(Effort.of(LIMITS.comparison_work)).proved:
             return exact
         (later,) = diff(schedule, back, total + AFTER).curves
         why = "after the run the curves differ"

@@ -19,7 +19,7 @@ class Limits:
     # Work, in units of ``closedform.effort``: about a microsecond each
     claim_work: int = 10 * 2**20  # one claim, if nothing else is said
     validation_work: int = 5_000_000  # one translation validation, if nothing else is said
-    audit_work: int = 5_000_000  # one comparison of an audit
+    comparison_work: int = 5_000_000  # one comparison of two schedules
     tactics_share: float = 0.7  # part of the effort; the rest is for the last points
     first_work: int = 150_000  # points before the tactics
     confirming_work: int = 50_000  # points after a proof

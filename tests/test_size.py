@@ -29,7 +29,7 @@ CAPS = {
     "modules": 1237,
     "optimizers": 3682,
     "plotting": 734,
-    "recipes": 6519,
+    "recipes": 6527,
     "referee": 2664,
     "runtime": 2440,
     "scaling": 555,

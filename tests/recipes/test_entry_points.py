@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
@@ -100,15 +99,19 @@ def test_an_installed_package_adds_a_framework(tmp_path: Path) -> None:
     assert "--framework" in without.stderr  # the config is of no framework that is installed
 
 
-def register(monkeypatch: pytest.MonkeyPatch, points: Mapping[str, str]) -> None:
-    found = [EntryPoint(name, value, ENTRY_POINTS) for name, value in points.items()]
-    monkeypatch.setattr(registry, "entry_points", lambda group: found)
-    monkeypatch.setattr(registry, "_entry_points", registry._entry_points.__wrapped__)
+LOOK_UP = registry._entry_points.__wrapped__
+"""Without the cache."""
+
+
+def register(monkeypatch: pytest.MonkeyPatch, *points: tuple[str, str]) -> None:
+    listed = [EntryPoint(name, value, ENTRY_POINTS) for name, value in points]
+    monkeypatch.setattr(registry, "entry_points", lambda group: listed)
+    monkeypatch.setattr(registry, "_entry_points", LOOK_UP)
 
 
 def test_names_of_closedform_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     own, count = FRAMEWORKS["torch"], len(FRAMEWORKS)
-    register(monkeypatch, {"torch": "mylab_recipes:FRAMEWORK"})
+    register(monkeypatch, ("torch", "mylab_recipes:FRAMEWORK"))
     assert FRAMEWORKS["torch"] is own
     assert len([*FRAMEWORKS]) == len(FRAMEWORKS) == count
 
@@ -117,8 +120,18 @@ def test_an_entry_point_that_is_not_a_framework_is_named(monkeypatch: pytest.Mon
     module = ModuleType("mylab_recipes")
     module.FRAMEWORK = 3  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "mylab_recipes", module)
-    register(monkeypatch, {"mylab": "mylab_recipes:FRAMEWORK"})
+    register(monkeypatch, ("mylab", "mylab_recipes:FRAMEWORK"))
     assert "mylab" in FRAMEWORKS
     assert FRAMEWORKS.module("mylab") == "mylab_recipes"
     with pytest.raises(ConfigError, match="'mylab' must be a Framework of this name, got 3"):
         FRAMEWORKS["mylab"]
+
+
+def test_a_name_that_two_packages_declare_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = ("mylab", "mylab_recipes:FRAMEWORK"), ("mylab", "other_recipes:FRAMEWORK")
+    register(monkeypatch, ours, ours)  # one package on two entries of sys.path
+    assert "mylab" in FRAMEWORKS
+    register(monkeypatch, ours, theirs)
+    with pytest.raises(ConfigError, match="two packages declare the framework 'mylab'") as raised:
+        FRAMEWORKS["mylab"]
+    assert raised.value.where == "mylab_recipes:FRAMEWORK and other_recipes:FRAMEWORK"

@@ -90,9 +90,21 @@ _MODULES = {
 
 @functools.cache  # a look at all installed packages takes 15 ms
 def _entry_points() -> dict[str, EntryPoint]:
-    """Returns the entry points of installed packages, without names that are in the table."""
-    points = entry_points(group=ENTRY_POINTS)
-    return {point.name: point for point in points if point.name not in _MODULES}
+    """Returns the entry points of installed packages, without names that are in the table.
+
+    Raises:
+        ConfigError: Two packages declare one name.
+    """
+    points: dict[str, EntryPoint] = {}
+    for point in entry_points(group=ENTRY_POINTS):
+        other = points.setdefault(point.name, point)
+        if other.value != point.value:
+            raise ConfigError(
+                f"two packages declare the framework {point.name!r}",
+                where=f"{other.value} and {point.value}",
+                hint="uninstall one of them",
+            )
+    return {name: point for name, point in points.items() if name not in _MODULES}
 
 
 class _Frameworks(Mapping[str, Framework]):

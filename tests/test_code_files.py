@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path, PurePath
+from typing import Any
 
 import pytest
 

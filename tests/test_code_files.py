@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path, PurePath
+from typing import Any
 
 import pytest
 
@@ -128,8 +129,8 @@ NAMES = ("torch_extra", "torch_optim.sgd", "torchlike", "jaxlike", "numpy_torch"
 
 def link_torch(folder: Path) -> None:
     """Makes the packages of a folder neighbours of torch, as in site-packages."""
-    torch = importlib.import_module("torch")
-    (folder / "torch").symlink_to(os.path.dirname(str(torch.__file__)))
+    torch: Any = importlib.import_module("torch")
+    (folder / "torch").symlink_to(os.path.dirname(torch.__file__))
 
 
 def test_optimizers_of_packages_with_similar_names_are_read(tmp_path: Path) -> None:
@@ -192,7 +193,7 @@ FOLDERS = ("closedform", "torch", "jax", "site-packages", "torch/optim", "clöne
 def test_an_error_names_the_line_in_a_folder_with_the_name_of_a_package(
     tmp_path: Path, folder: str
 ) -> None:
-    torch = importlib.import_module("torch")
+    torch: Any = importlib.import_module("torch")
     import closedform as cf
 
     path = write(tmp_path, {f"{folder}/own_step.py": FAILING}) / folder / "own_step.py"

@@ -90,7 +90,7 @@ golden: $(STAMP) ## rewrite tests/golden from what the code says now
 	@$(PYTEST) tests --exhaustive --update-golden
 
 framework: $(STAMP) ## every test of one framework: make framework NAME=litgpt
-	@$(PYTEST) -n 0 -q tests/frameworks tests/recipes tests/analysis/writing tests/test_frameworks_page.py -k "$(NAME) or $(subst .,_,$(subst -,_,$(NAME)))"
+	@$(PYTEST) -n 0 -q tests/frameworks tests/recipes tests/analysis tests/test_as_implemented.py tests/test_frameworks_page.py -k "$(NAME) or $(subst .,_,$(subst -,_,$(NAME)))"
 
 compare: $(STAMP) $(COMPARE_STAMP) ## the suites whose stored result is not fresh; make compare SUITES="training/zoo jax"
 	@$(SUITES_OF) run --workers $(WORKERS) $(SUITES)

@@ -111,7 +111,8 @@ def register(monkeypatch: pytest.MonkeyPatch, *points: tuple[str, str]) -> None:
 
 def test_names_of_closedform_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     own, count = FRAMEWORKS["torch"], len(FRAMEWORKS)
-    register(monkeypatch, ("torch", "mylab_recipes:FRAMEWORK"))
+    names = ("mylab_recipes", "other_recipes")
+    register(monkeypatch, *(("torch", f"{name}:FRAMEWORK") for name in names))
     assert FRAMEWORKS["torch"] is own
     assert len([*FRAMEWORKS]) == len(FRAMEWORKS) == count
 

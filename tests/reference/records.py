@@ -1,9 +1,9 @@
 """Readers of the reference records: values that the reference systems computed themselves.
 
-``tests/frameworks/NAME`` has those of a framework: ``records.jsonl``, a line for each schedule or
-call, ``configs``, real configs, and ``configs.jsonl``, what its own code computes from each of
-them. ``optimizers/`` holds trajectories of optimizers; the format is described in the specification
-that came with them.
+``tests/frameworks/NAME`` has the records of a framework: ``records.jsonl``, a line for each
+schedule or call, ``configs``, real configs, ``configs.jsonl``, the values that its own code
+computes from each of them, and ``judged.jsonl``, rows whose values are not those of their config.
+``optimizers/`` holds trajectories of optimizers, whose format ``OptimizerRecord`` reads.
 """
 
 import functools
@@ -20,8 +20,6 @@ FRAMEWORKS = ROOT.parent / "frameworks"
 CEREBRAS = FRAMEWORKS / "cerebras" / "configs"
 CONFIGS = sorted(CEREBRAS.glob("*.yaml"))
 """The 35 configs of real training runs of cerebras."""
-
-_REMARKS = {"mae": ("samples",), "nemo-rl": ("algorithm",), "openrlhf": ("trainer",)}
 
 Row = dict[str, Any]
 Array = NDArray[Any]
@@ -77,17 +75,7 @@ def corpus() -> list[Row]:
     ``expected`` holds ``facts``, ``steps``, the ``lr`` and ``weight_decay`` of each, and ``how``:
     the function of the framework that computed them.
     """
-    rows = _of_frameworks("configs.jsonl")
-    return [_without_remarks(_with_text(folder, row)) for folder, row in rows]
-
-
-def _without_remarks(row: Row) -> Row:
-    """A config without the facts that its framework does not depend on: remarks on the run."""
-    remarks = _REMARKS.get(row["file"].partition("/")[0], ())
-    if not remarks or "expected" not in row:
-        return row
-    facts = {name: fact for name, fact in row["expected"]["facts"].items() if name not in remarks}
-    return {**row, "expected": {**row["expected"], "facts": facts}}
+    return [_with_text(folder, row) for folder, row in _of_frameworks("configs.jsonl")]
 
 
 @functools.cache

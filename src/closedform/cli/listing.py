@@ -90,7 +90,7 @@ def _origin(framework: Framework) -> dict[str, str]:
     """Whether configs of a framework are read and written, and the origin of its formulas."""
     ways = {"read": framework.reader, "written": framework.writer}
     return {
-        "configs": " and ".join(way for way, does in ways.items() if does is not None),
+        "configs": " and ".join(word for word, function in ways.items() if function is not None),
         "tier": framework.tier.value,
         "repository": framework.repository,
         "commit": framework.commit,

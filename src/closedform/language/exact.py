@@ -210,7 +210,7 @@ def _round_integer(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
 
 
 _OF_REAL_NUMBERS = (sp.Min, sp.Max, sp.Abs, sp.Heaviside)
-"""Of other numbers SymPy raises a ValueError, or has a size."""
+"""Functions of real numbers: for others SymPy raises ValueError, or takes the modulus."""
 
 
 def _value(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:

@@ -4,8 +4,9 @@ A framework imports it by one line, ``from closedform.recipes import kit``. Each
 where it is defined.
 
 Example:
+    >>> from closedform.recipes import kit
     >>> keys = kit.Keys(lr=kit.number(), warmup_steps=kit.integer(0, least=0))
-    >>> section = kit.document_section(kit.Document("run.yaml", {"lr": 3e-4}))
+    >>> section = kit.document_section(kit.Document({"lr": 3e-4}, "run.yaml"))
     >>> keys.read(section).warmup_steps
     0
 """

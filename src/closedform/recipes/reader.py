@@ -15,14 +15,15 @@
    have the place. A value that does not change is ``constant(value)``. Every recipe has "lr";
    "weight_decay" as well where the optimizer has one.
 5. The optimizer is an :class:`~closedform.recipes.recipe.OptimizerPlan`: usually
-   ``rules.plan_optimizer(name, arguments)``, which knows the common names, or
-   ``optimizer_classes.class_optimizer(section, path)``.
+   ``kit.plan_optimizer(name, arguments)``, which knows the common names, or
+   ``kit.class_optimizer(section, path)``.
 6. ``reading.recipe(groups, clock=…, …)`` makes the recipe. ``values`` are the arguments of the
    conditions of the framework's defects, which become the notes. ``derived`` repeats what the
    config determines of ``clock.CHECKED`` (lr, total_updates, warmup_updates, weight_decay):
    ``load_recipe`` compares them with the facts of the user.
-7. Tests: configs with the values that the framework computes, as rows of the corpus that
-   ``tests/recipes/test_corpus.py`` reads, with the tolerance of the framework's own precision.
+7. Tests: configs with the values that the framework computes, as lines of
+   ``tests/frameworks/NAME/configs.jsonl``, which ``tests/recipes/test_corpus.py`` reads, with the
+   tolerance of the framework's own precision.
 """
 
 from __future__ import annotations

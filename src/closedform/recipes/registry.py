@@ -97,6 +97,8 @@ def _entry_points() -> dict[str, EntryPoint]:
     """
     points: dict[str, EntryPoint] = {}
     for point in entry_points(group=ENTRY_POINTS):
+        if point.name in _MODULES:
+            continue
         other = points.setdefault(point.name, point)
         if other.value != point.value:
             raise ConfigError(
@@ -104,7 +106,7 @@ def _entry_points() -> dict[str, EntryPoint]:
                 where=f"{other.value} and {point.value}",
                 hint="uninstall one of them",
             )
-    return {name: point for name, point in points.items() if name not in _MODULES}
+    return points
 
 
 class _Frameworks(Mapping[str, Framework]):

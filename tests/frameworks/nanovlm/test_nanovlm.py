@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from closedform.recipes import load_recipe
-from tests.support.configs import written
+from tests.support.configs import write_experiment
 
 FIELDS = """
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class TrainConfig:
 
 
 def test_the_fields_of_a_dataclass_are_the_config(tmp_path: Path) -> None:
-    recipe = load_recipe(written(FIELDS, tmp_path))
+    recipe = load_recipe(write_experiment(FIELDS, tmp_path))
     assert recipe.framework == "nanovlm"
     assert recipe.horizon == 400
     # The warmup of 3 % has 12 updates, and update 11 has the rate.

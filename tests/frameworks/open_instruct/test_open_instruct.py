@@ -6,7 +6,7 @@ import sympy as sp
 from closedform import frameworks
 from closedform.errors import ClosedFormError, MissingFactsError
 from closedform.recipes.clock import Unit
-from tests.support.configs import read
+from tests.support.configs import read_recipe
 
 TUNING = """\
 learning_rate: 1.0
@@ -19,7 +19,7 @@ RUN = {"num_processes": 2, "batches_all_processes": 40}
 
 
 def test_the_line_of_open_instruct_ends_at_its_ratio() -> None:
-    recipe = read(f"{TUNING}final_lr_ratio: 0.5\n", RUN, ".yaml")
+    recipe = read_recipe(f"{TUNING}final_lr_ratio: 0.5\n", RUN, ".yaml")
     assert recipe.framework == "open-instruct"
     assert recipe.clock is not None
     assert (recipe.clock.unit, recipe.horizon) == (Unit.PROCESS_STEP, 20)
@@ -37,20 +37,20 @@ def test_the_line_of_open_instruct_ends_at_its_ratio() -> None:
 )
 def test_what_open_instruct_refuses_is_refused(line: str, message: str) -> None:
     with pytest.raises(ClosedFormError, match=message):
-        read(f"{TUNING}{line}\n", RUN, ".yaml")
+        read_recipe(f"{TUNING}{line}\n", RUN, ".yaml")
 
 
 def test_the_run_of_open_instruct_is_that_of_its_batches_or_episodes() -> None:
-    assert read(f"{TUNING}max_train_steps: 7\n", suffix=".yaml").horizon == 7
+    assert read_recipe(f"{TUNING}max_train_steps: 7\n", suffix=".yaml").horizon == 7
     with pytest.raises(MissingFactsError, match="world_size, micro_batches_per_epoch"):
-        read(TUNING, suffix=".yaml")
+        read_recipe(TUNING, suffix=".yaml")
     grpo = "learning_rate: 1.0\nnum_mini_batches: 4\n"
-    assert read(grpo, {"num_training_steps": 5}, ".yaml").horizon == 20
+    assert read_recipe(grpo, {"num_training_steps": 5}, ".yaml").horizon == 20
     episodes = "total_episodes: 1000\nnum_unique_prompts_rollout: 8\n"
     more = "num_samples_per_prompt_rollout: 4\n"
-    assert read(f"{grpo}{episodes}{more}", suffix=".yaml").horizon == 124
+    assert read_recipe(f"{grpo}{episodes}{more}", suffix=".yaml").horizon == 124
     with pytest.raises(MissingFactsError, match="missing facts: num_training_steps"):
-        read(grpo, suffix=".yaml")
+        read_recipe(grpo, suffix=".yaml")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_trainers_on_olmo_core_have_its_schedulers(
     grpo = (
         f"learning_rate: 1.0\nnum_mini_batches: 4\nwarmup_ratio: 0.2\nlr_scheduler_type: {kind}\n"
     )
-    recipe = read(grpo, {"num_training_steps": 5, "trainer": "olmo-core"}, ".yaml")
+    recipe = read_recipe(grpo, {"num_training_steps": 5, "trainer": "olmo-core"}, ".yaml")
     config = {"optim": {"lr": 1.0}, "scheduler": {"class": name, "warmup_steps": 4, **more}}
     expected = frameworks.schedule("olmo_core", name, config, facts={"max_steps": 20})
     steps = range(25)
@@ -75,6 +75,6 @@ def test_the_trainers_on_olmo_core_have_its_schedulers(
     assert not recipe.notes
     tuning = grpo.replace("num_mini_batches: 4", "final_lr_ratio: null\nnum_epochs: 2")
     facts = {"updates_per_epoch": 10, "trainer": "olmo-core"}
-    assert read(tuning, facts, ".yaml").schedule().exact(3) == expected.exact(3)
+    assert read_recipe(tuning, facts, ".yaml").schedule().exact(3) == expected.exact(3)
     with pytest.raises(ClosedFormError, match="must be transformers or olmo-core, got 'mine'"):
-        read(grpo, {"num_training_steps": 5, "trainer": "mine"}, ".yaml")
+        read_recipe(grpo, {"num_training_steps": 5, "trainer": "mine"}, ".yaml")

@@ -6,27 +6,27 @@ from closedform.errors import ClosedFormError, MissingFactsError
 from closedform.recipes import load_recipe
 from closedform.recipes.document import document_of
 from closedform.recipes.recipe import Role
-from tests.support.configs import read
+from tests.support.configs import read_recipe
 
 OPENRLHF = "--train.batch_size 8 --train.max_epochs 2 --adam.lr 1.0 --lr_scheduler linear"
 PPO = "--train.batch_size 8 --rollout.n_samples_per_prompt 4 --actor.adam.lr 1.0"
 
 
 def test_the_run_of_openrlhf_is_that_of_its_whole_batches() -> None:
-    assert read(OPENRLHF, {"dataset_size": 87}).horizon == 20
-    assert read(OPENRLHF, {"dataset_len": 87}).horizon == 20
-    assert read(f"{OPENRLHF} --data.max_samples 40", {"dataset_len": 87}).horizon == 10
-    assert read(OPENRLHF, {"total_updates": 7}).horizon == 7
-    assert read(PPO, {"prompts_len": 21}).horizon == 10
-    assert read(f"{PPO} --train.num_episodes 3", {"dataset_size": 21}).horizon == 30
+    assert read_recipe(OPENRLHF, {"dataset_size": 87}).horizon == 20
+    assert read_recipe(OPENRLHF, {"dataset_len": 87}).horizon == 20
+    assert read_recipe(f"{OPENRLHF} --data.max_samples 40", {"dataset_len": 87}).horizon == 10
+    assert read_recipe(OPENRLHF, {"total_updates": 7}).horizon == 7
+    assert read_recipe(PPO, {"prompts_len": 21}).horizon == 10
+    assert read_recipe(f"{PPO} --train.num_episodes 3", {"dataset_size": 21}).horizon == 30
     with pytest.raises(MissingFactsError, match="missing facts: total_updates"):
-        read(PPO)
+        read_recipe(PPO)
     with pytest.raises(ClosedFormError, match="the run has no update"):
-        read(OPENRLHF, {"dataset_size": 7})
+        read_recipe(OPENRLHF, {"dataset_size": 7})
 
 
 def test_muon_of_openrlhf_has_two_groups_with_one_factor() -> None:
-    recipe = read(f"{OPENRLHF} --optim muon --muon.lr 2.0", {"total_updates": 10})
+    recipe = read_recipe(f"{OPENRLHF} --optim muon --muon.lr 2.0", {"total_updates": 10})
     muon, adam = recipe.param_groups
     assert [muon.schedules["lr"].exact(t) for t in range(12)] == [
         2 * adam.schedules["lr"].exact(t) for t in range(12)
@@ -36,7 +36,9 @@ def test_muon_of_openrlhf_has_two_groups_with_one_factor() -> None:
 
 def test_a_model_of_openrlhf_is_a_fact() -> None:
     facts = {"prompts_len": 80, "role": "critic"}
-    recipe = read(f"{PPO} --critic.lr_scheduler constant --critic.adam.weight_decay 0.1", facts)
+    recipe = read_recipe(
+        f"{PPO} --critic.lr_scheduler constant --critic.adam.weight_decay 0.1", facts
+    )
     assert float(recipe.schedule()(0)) == pytest.approx(9e-6, rel=1e-15)
     assert [group.role for group in recipe.param_groups] == [Role.DEFAULT, Role.NO_DECAY]
     assert "constant-without-warmup" in recipe.notes
@@ -52,7 +54,7 @@ def test_a_model_of_openrlhf_is_a_fact() -> None:
 )
 def test_what_openrlhf_refuses_is_refused(flags: str, message: str) -> None:
     with pytest.raises(ClosedFormError, match=message):
-        read(f"{OPENRLHF} {flags}", {"total_updates": 10})
+        read_recipe(f"{OPENRLHF} {flags}", {"total_updates": 10})
 
 
 def test_the_minimum_of_openrlhf_was_passed_to_every_scheduler() -> None:

@@ -4,7 +4,7 @@ import pytest
 import sympy as sp
 
 from closedform.errors import ClosedFormError
-from tests.support.configs import read
+from tests.support.configs import read_recipe
 
 PRIME_RL = """\
 max_steps = 20
@@ -15,7 +15,7 @@ lr = 1.0
 
 
 def test_a_decay_of_one_update_of_prime_rl_has_no_value() -> None:
-    recipe = read(f'{PRIME_RL}type = "linear"\ndecay_steps = 1\n', suffix=".toml")
+    recipe = read_recipe(f'{PRIME_RL}type = "linear"\ndecay_steps = 1\n', suffix=".toml")
     assert recipe.schedule().last_step == 18
     assert {"decay-of-one", "starts-above-zero"} == set(recipe.notes)
     assert recipe.schedule().exact(0) == sp.Rational(1, 10**8)
@@ -35,9 +35,11 @@ def test_a_decay_of_one_update_of_prime_rl_has_no_value() -> None:
 )
 def test_what_prime_rl_refuses_is_refused(scheduler: str, message: str) -> None:
     with pytest.raises(ClosedFormError, match=message):
-        read(f"{PRIME_RL}{scheduler}\n", suffix=".toml")
+        read_recipe(f"{PRIME_RL}{scheduler}\n", suffix=".toml")
 
 
 def test_a_cosine_of_prime_rl_without_a_warmup_may_rise() -> None:
-    recipe = read(f'{PRIME_RL}type = "cosine"\nwarmup_steps = 0\nmin_lr = 2.0\n', suffix=".toml")
+    recipe = read_recipe(
+        f'{PRIME_RL}type = "cosine"\nwarmup_steps = 0\nmin_lr = 2.0\n', suffix=".toml"
+    )
     assert [recipe.schedule().exact(t) for t in (0, 20)] == [1, 2]

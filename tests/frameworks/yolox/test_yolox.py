@@ -6,7 +6,7 @@ import pytest
 
 from closedform.errors import ConfigError
 from closedform.recipes import load_recipe
-from tests.support.configs import written
+from tests.support.configs import write_experiment
 
 FACTS = {"iters_per_epoch": 10, "batch_size": 64}
 EXPERIMENT = """
@@ -27,7 +27,7 @@ class Exp(MyExp):
 def test_an_experiment_is_the_mapping_of_its_attributes(tmp_path: Path) -> None:
     attributes: dict[str, float] = {"max_epoch": 20, "warmup_epochs": 1, "no_aug_epochs": 2}
     attributes["basic_lr_per_img"] = 0.02 / 64.0
-    of_class = load_recipe(written(EXPERIMENT, tmp_path), facts=FACTS)
+    of_class = load_recipe(write_experiment(EXPERIMENT, tmp_path), facts=FACTS)
     of_mapping = load_recipe(attributes, facts=FACTS)
     assert of_class.framework == of_mapping.framework == "yolox"
     assert of_class.schedule() == of_mapping.schedule()
@@ -39,10 +39,10 @@ def test_an_experiment_is_the_mapping_of_its_attributes(tmp_path: Path) -> None:
 def test_an_experiment_with_code_for_its_rates_is_refused(name: str, tmp_path: Path) -> None:
     text = f"{EXPERIMENT}\n    def {name}(self, *arguments):\n        return None\n"
     with pytest.raises(ConfigError, match=name):
-        load_recipe(written(text, tmp_path), facts=FACTS)
+        load_recipe(write_experiment(text, tmp_path), facts=FACTS)
 
 
 def test_an_experiment_may_leave_all_to_the_defaults(tmp_path: Path) -> None:
     text = EXPERIMENT[: EXPERIMENT.index("        self.max_epoch")]
-    recipe = load_recipe(written(text, tmp_path), facts=FACTS)
+    recipe = load_recipe(write_experiment(text, tmp_path), facts=FACTS)
     assert (recipe.framework, recipe.horizon) == ("yolox", 3000)

@@ -43,10 +43,10 @@ MOST_MILESTONES = 5
 """Milestones at which two schedules are tried."""
 
 MOST_EVALUATIONS = 9_000_000
-"""Values of structures that the search of one log may compute, or calls for as long."""
+"""The budget of one log, in values computed; a call costs ``COST_OF_A_CALL`` more."""
 
-MOST_OF_A_POINT = 200_000
-"""The same of each point: few points are reproduced by any structure, which tells nothing."""
+MOST_EVALUATIONS_PER_POINT = 200_000
+"""The budget of one point: any structure reproduces few points, so a long search tells nothing."""
 
 
 _VALUE = 5.0
@@ -65,7 +65,7 @@ class _Composer:
     """The search for compositions of one log, with a limited number of evaluations."""
 
     def __init__(self, count: int) -> None:
-        self.effort = Effort(min(MOST_EVALUATIONS, MOST_OF_A_POINT * count))
+        self.effort = Effort(min(MOST_EVALUATIONS, MOST_EVALUATIONS_PER_POINT * count))
 
     def single(
         self, points: Points, limit: float, most: int = MOST_ARGUMENTS

@@ -68,7 +68,7 @@ _HOPELESS = 1e3
 """Cost from which a start is given up where a step gains less than a thousandth of it."""
 
 
-CALL = 300
+COST_OF_A_CALL = 300
 """Values that take as long as a call that computes none: a log of few points is many calls."""
 
 
@@ -123,7 +123,7 @@ class Problem:
         count = len(theta)
         points = self.points
         # Effort is values of the curve, not seconds: the same result on each machine.
-        self.effort.left -= CALL + count * len(points.steps) * (1 + len(self.linear))
+        self.effort.left -= COST_OF_A_CALL + count * len(points.steps) * (1 + len(self.linear))
         weights = 1 / points.errors
         shape = (count, len(points.steps))
         all_columns = self.program.columns(self._symbols(theta), points.steps)

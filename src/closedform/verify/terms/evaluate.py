@@ -36,7 +36,7 @@ from closedform.verify.terms.tree import RELATIONS, Op, Term, walk
 PRECISIONS = (64, 256, 1024)
 # Units of work for one operation on fractions or balls.
 _STEP = 3
-# A step has fewer; only for the length of fractions.
+# A bound on the bits of a step, for the length of fractions only.
 _STEP_BITS = 64
 # The exponential of a larger number stays undecided.
 _LARGEST_EXPONENT = fmpq(2) ** 64
@@ -577,7 +577,8 @@ class _Part:
     Attributes:
         at: The function.
         is_exact: Whether all that it returns is exact.
-        bits: The most bits of numerator and denominator, of a line; None of all other terms.
+        bits: A bound on the bits of numerator and denominator of a term that is linear in the
+            clock; None for other terms.
     """
 
     at: PointFunction
@@ -590,7 +591,7 @@ def _remember(part: _Part) -> _Part:
     at = part.at
     latest: tuple[int | None, Any] = (None, None)
 
-    def remembered(step: int) -> Any:
+    def value_at(step: int) -> Any:
         nonlocal latest
         # One tuple, so that threads that share the function read a step with its value.
         pair = latest
@@ -598,7 +599,7 @@ def _remember(part: _Part) -> _Part:
             latest = pair = step, at(step)
         return pair[1]
 
-    return replace(part, at=remembered)
+    return replace(part, at=value_at)
 
 
 # Of exact operands these have exact values; the others may have balls.

@@ -81,8 +81,6 @@ class Limits:
     fold_period: int = 10**6  # steps of a period that a goal is folded into
     cycle_period: int = 10**12  # steps of a period that two terms are compared on
     summed_steps: int = 1000  # steps of a sum that is added up
-    audit_steps: int = 100_000_000  # steps of a run that is audited
-    audit_chunk: int = 1 << 20  # steps that an audit evaluates at once
     range_comparisons: int = 256  # comparisons of runs and steps to find the range that is proved
     jump_times: int = 10_000  # jumps of one floor that are listed
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from flint import fmpq
 
 from closedform.compiler import compile_assignments
 from closedform.errors import VerificationError
@@ -214,7 +215,8 @@ def _between(low: float, high: float) -> Enclosure:
 def _number(value: object, dtype: DType) -> Enclosure:
     """A number of the language, and its distance from the float of a dtype."""
     exact = value_of(term(value), {})
-    number = float(exact)
+    # Python's quotient is rounded correctly; python-flint 0.7 has no float of a fraction.
+    number = int(exact.p) / int(exact.q) if isinstance(exact, fmpq) else float(exact)
     # A float of the dtype is exact, and has no error; any other number is half a unit away from its
     # float.
     if build.exact(number) == exact and dtype.numpy.type(number) == number:

@@ -30,7 +30,7 @@ CAPS = {
     "optimizers": 3682,
     "plotting": 734,
     "recipes": 6529,
-    "referee": 2664,
+    "referee": 2665,
     "runtime": 2440,
     "scaling": 555,
     "schedules": 1654,

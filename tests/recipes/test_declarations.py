@@ -33,7 +33,7 @@ def trees(name: str) -> list[ast.Module]:
 
 def test_recipes_are_made_in_one_place() -> None:
     """``Reading.recipe`` fills in the notes, the facts and the version."""
-    calls = re.compile(r"\b(?:kit\.)?Recipe\(")
+    calls = re.compile(r"\bRecipe\(")
     modules = [path for name in _MODULES for path in files(name)]
     assert not [path for path in modules if calls.search(path.read_text(encoding="utf-8"))]
     (call,) = [

@@ -9,6 +9,7 @@ from typing import Any
 
 from flint import fmpq
 
+from closedform.effort import Effort, spend
 from closedform.verify.checker.polynomials import (
     UNIT,
     Monomial,
@@ -19,9 +20,29 @@ from closedform.verify.checker.polynomials import (
 )
 from closedform.verify.checker.replay import Literal
 from closedform.verify.tactics.solver import z3
+from closedform.verify.terms.limits import LIMITS
 
 _MOST_COLUMNS = 260
 _UNITS = 1_000_000
+
+
+def has_long_numbers(forms: Iterable[Polynomial]) -> bool:
+    """Returns whether numbers are too long for z3, whose resource units do not count digits."""
+    return any(
+        value.height_bits() > LIMITS.solver_bits for form in forms for value in form.values()
+    )
+
+
+def units_of(effort: Effort, most: int) -> int:
+    """Returns the resource units that a question to z3 may take within an effort, at least 1."""
+    return max(1, min(most, effort.left * LIMITS.solver_units))
+
+
+def spend_units(solver: Any) -> None:
+    """Reports the resource units of the only question to a solver."""
+    statistics = solver.statistics()
+    if "rlimit count" in statistics.keys():  # noqa: SIM118 - z3's statistics, no mapping
+        spend(int(statistics.get_key_value("rlimit count")) // LIMITS.solver_units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +64,16 @@ class Combination:
 
 
 def combine(
-    literals: Sequence[tuple[int, Literal]], degree: int = 2, bases: Iterable[Polynomial] = ()
+    literals: Sequence[tuple[int, Literal]],
+    effort: Effort,
+    degree: int = 2,
+    bases: Iterable[Polynomial] = (),
 ) -> Combination | None:
     """Returns a combination of facts that is a contradiction, or None.
 
     Args:
         literals: Relations with the places of their facts.
+        effort: The work that it may do.
         degree: How many facts may be multiplied.
         bases: Numbers of which a square may be a factor, besides the monomials.
     """
@@ -57,7 +82,7 @@ def combine(
     columns = [Column(constant(1), (), is_strict=True)]
     columns += [Column(lit.form, (i,), is_strict=lit.relation == ">") for i, lit in inequalities]
     columns += [Column(lit.form, (i,), factor=UNIT) for i, lit in equations]
-    combination = _solve(columns)
+    combination = _solve(columns, effort)
     if combination is not None or degree < 2:
         return combination
     varying = [(i, lit) for i, lit in inequalities if constant_of(lit.form) is None]
@@ -82,7 +107,7 @@ def combine(
         for base in squares[:6]
         for i, lit in varying[:12]
     ]
-    combination = _solve(columns[:_MOST_COLUMNS])
+    combination = _solve(columns[:_MOST_COLUMNS], effort)
     if combination is not None or degree < 3:
         return combination
     place = len(columns)
@@ -102,7 +127,7 @@ def combine(
         for (i, a), (j, b) in itertools.combinations(varying[:9], 2)
         if len(base) ** 2 * len(a.form) * len(b.form) < 400
     ]
-    return _solve(columns[: 2 * _MOST_COLUMNS])
+    return _solve(columns[: 2 * _MOST_COLUMNS], effort)
 
 
 def _quotients(equation: Polynomial, literals: Sequence[tuple[int, Literal]]) -> list[Monomial]:
@@ -134,13 +159,16 @@ def _monomials(literals: Iterable[tuple[int, Literal]]) -> list[Monomial]:
     return sorted(counts, key=lambda monomial: -counts[monomial])
 
 
-def _solve(columns: Sequence[Column]) -> Combination | None:
+def _solve(columns: Sequence[Column], effort: Effort) -> Combination | None:
+    if has_long_numbers(column.form for column in columns):
+        return None
     # A separate context: its answer does not depend on the questions before.
     context = z3.Context()
     solver = z3.SolverFor("QF_LRA", ctx=context)
-    solver.set("rlimit", _UNITS)
+    solver.set("rlimit", units_of(effort, _UNITS))
     numbers = [z3.Real(f"c{place}", context) for place in range(len(columns))]
     rows: dict[Monomial, list[Any]] = {}
+    spend(10 * sum(len(column.form) for column in columns))
     for number, column in zip(numbers, columns, strict=True):
         # Multiples of equations may have any sign.
         if column.factor is None:
@@ -155,7 +183,9 @@ def _solve(columns: Sequence[Column]) -> Combination | None:
     # sum may be set to 1.
     strict = [n for n, column in zip(numbers, columns, strict=True) if column.is_strict]
     solver.add(z3.Sum(strict) == 1)
-    if solver.check() != z3.sat:
+    answer = solver.check()
+    spend_units(solver)
+    if answer != z3.sat:
         return None
     model = solver.model()
     weighted_columns = []

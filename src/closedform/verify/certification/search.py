@@ -13,9 +13,16 @@ from typing import Any, cast
 
 from flint import fmpq
 
+from closedform.effort import Effort, OutOfEffort, spend
 from closedform.errors import VerificationError
 from closedform.verify.certification.boxes import Boxes
-from closedform.verify.certification.combinations import Combination, combine
+from closedform.verify.certification.combinations import (
+    Combination,
+    combine,
+    has_long_numbers,
+    spend_units,
+    units_of,
+)
 from closedform.verify.certification.factors import Signs
 from closedform.verify.certification.steps import Place, Step, number_places, places_in
 from closedform.verify.checker.polynomials import (
@@ -29,6 +36,7 @@ from closedform.verify.checker.polynomials import (
 from closedform.verify.checker.replay import Facts, Literal, Replay, begin, check
 from closedform.verify.checker.terms import CHOICES, RejectedProofError
 from closedform.verify.tactics.solver import z3
+from closedform.verify.terms.limits import LIMITS
 
 _FUNCTIONS = ("cospi", "sinpi", "exp", "log", "floor", "^", "lookup", "pi", "opaque")
 # Bounds of the search; where they end it, the goal has no proof script.
@@ -40,40 +48,47 @@ class NoProofError(VerificationError):
     """The search gave up; the text says where."""
 
 
-def certify(statement: Mapping[str, Any], work: int = 300) -> dict[str, Any]:
+def certify(statement: Mapping[str, Any], effort: Effort | None = None) -> dict[str, Any]:
     """Returns a proof of a statement, replayed by the checker.
 
     Args:
         statement: The statement, as ``statement_of`` prints it.
-        work: How many cases may be looked at.
+        effort: The work that the search may do; that of one claim if None.
 
     Raises:
         NoProofError: No proof was found.
     """
-    search = _Search(work)
+    search = _Search(Effort.of(LIMITS.search_work) if effort is None else effort)
     try:
         facts, places = begin(search.replay, statement)
         step = search.refute(facts)
         proof = search.numbered_proof(step, places)
         check(statement, proof)
-    except (RejectedProofError, RecursionError) as error:
-        raise NoProofError(str(error)) from error
+    except (RejectedProofError, RecursionError, OutOfEffort) as error:
+        raise NoProofError(str(error) or "the work is used up") from error
+    finally:
+        search.charge()
     return proof
 
 
 class _Search:
-    def __init__(self, work: int) -> None:
+    def __init__(self, effort: Effort) -> None:
         self.replay = Replay()
         self.terms = self.replay.terms
-        self.work = work
+        self.effort = effort
+        self._charged = 0
         self.ranges = _MOST_RANGES
         self._open_signs: set[int] = set()
         self._used_equations: list[int] = []
 
+    def charge(self) -> None:
+        """Reports the work on the terms of the checker."""
+        spend(self.terms.work - self._charged)
+        self._charged = self.terms.work
+
     def spend(self) -> None:
-        self.work -= 1
-        if self.work < 0:
-            raise NoProofError("the work is used up")
+        self.charge()
+        self.effort.check()
 
     def numbered_proof(self, step: Step, places: list[int]) -> dict[str, Any]:
         """The steps with the numbers of rows, and the rows that the statement lacks."""
@@ -162,8 +177,18 @@ class _Search:
         end = Boxes(self.replay, facts).contradiction()
         if end is not None:
             return end
-        literals = self._literals(facts)
-        combination = combine(literals, degree=1)
+        return self._combined(facts, self._literals(facts), degree=1)
+
+    def _combined(
+        self,
+        facts: Facts,
+        literals: Sequence[tuple[int, Literal]],
+        degree: int,
+        bases: Sequence[Polynomial] = (),
+    ) -> Step | None:
+        """The combination of some facts that is 0 > 0, if there is one."""
+        self.spend()
+        combination = combine(literals, self.effort, degree, bases)
         return None if combination is None else self._combination(combination, facts)
 
     def _innermost_choice(self, facts: Facts) -> int | None:
@@ -391,18 +416,19 @@ class _Search:
         clauses = [fact for fact in facts if fact in relevant and nodes[fact][0] == "or"]
         differences = [place for place, literal in literals if literal.relation == "!="]
         is_end = not clauses and not differences
-        combination = combine(literals, 3 if is_end else 1, self._bases(facts) if is_end else ())
-        if combination is not None:
-            return self._combination(combination, facts)
+        bases = self._bases(facts) if is_end else []
+        end = self._combined(facts, literals, 3 if is_end else 1, bases)
+        if end is not None:
+            return end
         if is_end:
             signs = Signs(self.replay, facts, lambda more: self._closed_quickly(more))
             step = signs.refute()
             if step is not None:
                 return step
             # Facts that z3 did not need may be factors.
-            combination = combine(self._literals(signs.facts), 3, self._bases(facts))
-            if combination is not None:
-                return signs.before(self._combination(combination, signs.facts))
+            end = self._combined(signs.facts, self._literals(signs.facts), 3, bases)
+            if end is not None:
+                return signs.before(end)
             step = self._by_small_floors(facts, depth)
             if step is not None:
                 return step
@@ -425,9 +451,9 @@ class _Search:
                 rest = (relevant - {clause}) | parts
                 steps.append(step or self._by_cases(more_facts, rest, depth))
             return ["cases", facts.index(clause), steps]
-        whole = combine(literals, 2, self._bases(facts))
-        if whole is not None:
-            return self._combination(whole, facts)
+        end = self._combined(facts, literals, 2, self._bases(facts))
+        if end is not None:
+            return end
         fact = facts[differences[0]]
         left, right = nodes[nodes[fact][1][0]][1]
         steps = []
@@ -473,8 +499,7 @@ class _Search:
     def _closed_by_products(self, facts: Facts, truth: int) -> Step | None:
         """A contradiction of facts and one more, by products of two."""
         more_facts = self.replay.knowing(facts, truth)
-        combination = combine(self._literals(more_facts), 2)
-        return None if combination is None else self._combination(combination, more_facts)
+        return self._combined(more_facts, self._literals(more_facts), 2)
 
     def _round_facts(self, facts: Facts, relevant: set[int]) -> tuple[list[Step], Facts, set[int]]:
         """Relevant inequalities between integers, rounded."""
@@ -514,8 +539,7 @@ class _Search:
             for place, literal in self._literals(more_facts)
             if more_facts[place] in relevant or more_facts[place] in parts
         ]
-        combination = combine(literals, degree=1)
-        return None if combination is None else self._combination(combination, more_facts)
+        return self._combined(more_facts, literals, 1)
 
     def _combination(self, combination: Combination, facts: Facts) -> Step:
         products: list[Any] = []
@@ -651,19 +675,25 @@ class _Search:
     def _core(self, facts: Facts, lemmas: Iterable[int]) -> list[int] | None:
         """The facts and lemmas that z3 finds to contradict each other; None if it finds none."""
         truths = list(dict.fromkeys((*facts, *lemmas)))
+        literals = filter(None, map(self.replay.literal, truths))
+        if has_long_numbers(literal.form for literal in literals):
+            return None
         # Reals first: nonlinear real arithmetic is decidable, that of integers is not.
         for make in (z3.Real, z3.Int):
             self.spend()
             context = z3.Context()
             solver = z3.Solver(ctx=context)
             # Units of z3's own count, not seconds: the same answer on each machine.
-            solver.set("rlimit", 500_000)
+            solver.set("rlimit", units_of(self.effort, 500_000))
             # Gröbner bases are not counted in these units: one question took more than 5 minutes.
             solver.set("smt.arith.nl.grobner", False)
+            solver.set("smt.arith.nl.nra", False)
             writer = _Writer(self.replay, context, make)
             for number, truth in enumerate(truths):
                 solver.assert_and_track(writer.truth(truth), f"fact {number}")
-            if solver.check() == z3.unsat:
+            answer = solver.check()
+            spend_units(solver)
+            if answer == z3.unsat:
                 names = {str(name) for name in solver.unsat_core()}
                 return [truth for number, truth in enumerate(truths) if f"fact {number}" in names]
             if not any(map(self.replay.forms.is_integer, self._atoms_in(truths))):

@@ -107,6 +107,7 @@ class Intervals:
     def of(self, form: Polynomial) -> Interval:
         """Returns an interval that holds a polynomial."""
         total = _NOTHING
+        self.replay.terms.work += 4 * len(form)
         for monomial, coefficient in form.items():
             total = _plus(total, _times(self._of_monomial(monomial), (coefficient, coefficient)))
         return _round_ends(_common(total, self._of_remainder(form)))
@@ -149,6 +150,7 @@ class Intervals:
         op, _ = self.forms.atoms[atom]
         term = self.forms.terms_of_atoms[atom]
         _, args, value = self.replay.terms.nodes[term]
+        self.replay.terms.work += 10
         if op == "symbol":
             return self._bounds.get(atom, EVERYWHERE)
         if op == "pi":

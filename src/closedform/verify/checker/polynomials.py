@@ -114,7 +114,9 @@ class NormalForms:
 
     def difference(self, left: int, right: int) -> Polynomial:
         """Returns the normal form of ``left - right``."""
-        return plus(self.of(left), self.of(right), -1)
+        form = plus(self.of(left), self.of(right), -1)
+        self.terms.work += len(form)
+        return form
 
     def _operands(self, term: int) -> tuple[int, ...]:
         op, args, _ = self.terms.nodes[term]
@@ -130,10 +132,12 @@ class NormalForms:
             total: Polynomial = {}
             for form in forms:
                 total = plus(total, form)
+                self.terms.work += len(total)
             return total
         if op == "*":
             result = constant(1)
             for form in forms:
+                self.terms.work += len(result) * len(form)
                 result = product(result, form)
             return result
         if op == "/":

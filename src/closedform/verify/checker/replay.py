@@ -147,6 +147,7 @@ class Replay:
         if number is not None:
             return is_satisfied(relation.relation, number)
         for fact in facts:
+            self.terms.work += 1
             literal = self.literal(fact)
             if literal is not None and _is_weaker(literal, relation):
                 return True

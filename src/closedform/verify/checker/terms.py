@@ -44,15 +44,23 @@ def require(condition: object, message: str) -> None:
 
 @dataclass(slots=True)
 class Terms:
-    """The table of all terms of one check."""
+    """The table of all terms of one check.
+
+    Attributes:
+        nodes: The terms by their numbers.
+        work: What was done so far, in about microseconds: terms, monomials, ends of intervals. The
+            search ends by it, a replay does not.
+    """
 
     nodes: list[Node] = field(default_factory=list)
+    work: int = 0
     _places: dict[Node, int] = field(default_factory=dict)
     _declarations: dict[str, int] = field(default_factory=dict)
 
     def make(self, op: str, args: Iterable[int] = (), value: object = None) -> int:
         """Returns the number of a term; the same one for the same term."""
         node = (op, tuple(args), value)
+        self.work += 1
         place = self._places.get(node)
         if place is None:
             place = self._places[node] = len(self.nodes)
@@ -217,6 +225,7 @@ class Terms:
                 if arg not in visited:
                     visited.add(arg)
                     pending.append(arg)
+        self.work += len(visited)
         return sorted(visited)
 
     def substitute(self, roots: Iterable[int], replacements: Mapping[int, int]) -> list[int]:

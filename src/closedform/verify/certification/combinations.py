@@ -38,11 +38,14 @@ def units_of(effort: Effort, most: int) -> int:
     return max(1, min(most, effort.left * LIMITS.solver_units))
 
 
-def spend_units(solver: Any) -> None:
-    """Reports the resource units of the only question to a solver."""
+def spend_units(solver: Any, before: int = 0) -> int:
+    """Reports the resource units of a solver since a count before, and returns its count."""
     statistics = solver.statistics()
-    if "rlimit count" in statistics.keys():  # noqa: SIM118 - z3's statistics, no mapping
-        spend(int(statistics.get_key_value("rlimit count")) // LIMITS.solver_units)
+    if "rlimit count" not in statistics.keys():  # noqa: SIM118 - z3's statistics, no mapping
+        return before
+    count = int(statistics.get_key_value("rlimit count"))
+    spend((count - before) // LIMITS.solver_units)
+    return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ def combine(
     effort: Effort,
     degree: int = 2,
     bases: Iterable[Polynomial] = (),
+    columns: Sequence[Column] = (),
 ) -> Combination | None:
     """Returns a combination of facts that is a contradiction, or None.
 
@@ -76,10 +80,11 @@ def combine(
         effort: The work that it may do.
         degree: How many facts may be multiplied.
         bases: Numbers of which a square may be a factor, besides the monomials.
+        columns: Further products.
     """
     inequalities = [(i, lit) for i, lit in literals if lit.relation in (">", ">=")]
     equations = [(i, lit) for i, lit in literals if lit.relation == "="]
-    columns = [Column(constant(1), (), is_strict=True)]
+    columns = [Column(constant(1), (), is_strict=True), *columns]
     columns += [Column(lit.form, (i,), is_strict=lit.relation == ">") for i, lit in inequalities]
     columns += [Column(lit.form, (i,), factor=UNIT) for i, lit in equations]
     combination = _solve(columns, effort)
@@ -93,12 +98,12 @@ def combine(
         for (i, a), (j, b) in itertools.combinations_with_replacement(varying[:16], 2)
         if len(a.form) * len(b.form) < 400
     ]
-    monomials = _monomials(literals)
+    monomials = monomials_by_use(literals)
     bases = [*bases]
     columns += [
         Column(product(lit.form, {monomial: fmpq(1)}), (i,), factor=monomial)
         for i, lit in equations
-        for monomial in dict.fromkeys((*_quotients(lit.form, literals), *monomials[:12]))
+        for monomial in dict.fromkeys((*quotients(lit.form, literals), *monomials[:12]))
     ]
     squares = [*bases, *({monomial: fmpq(1)} for monomial in monomials)][:24]
     columns += [Column(product(base, base), (), square=base) for base in squares]
@@ -130,8 +135,8 @@ def combine(
     return _solve(columns[: 2 * _MOST_COLUMNS], effort)
 
 
-def _quotients(equation: Polynomial, literals: Sequence[tuple[int, Literal]]) -> list[Monomial]:
-    """The multipliers by which a monomial of an equation cancels a monomial of a relation."""
+def quotients(equation: Polynomial, literals: Sequence[tuple[int, Literal]]) -> list[Monomial]:
+    """Returns the multipliers by which a monomial of an equation cancels one of a relation."""
     counts: dict[Monomial, int] = {}
     for monomial in equation:
         if not monomial:
@@ -147,8 +152,8 @@ def _quotients(equation: Polynomial, literals: Sequence[tuple[int, Literal]]) ->
     return sorted(counts, key=lambda quotient: -counts[quotient])[:16]
 
 
-def _monomials(literals: Iterable[tuple[int, Literal]]) -> list[Monomial]:
-    """The atoms and the products of two that stand in some relations, the most frequent first."""
+def monomials_by_use(literals: Iterable[tuple[int, Literal]]) -> list[Monomial]:
+    """Returns the atoms and the products that stand in some relations, the most frequent first."""
     counts: dict[Monomial, int] = {}
     for _, literal in literals:
         for monomial in literal.form:

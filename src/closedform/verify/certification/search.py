@@ -17,25 +17,25 @@ from closedform.effort import Effort, OutOfEffort, spend
 from closedform.errors import VerificationError
 from closedform.verify.certification.boxes import Boxes
 from closedform.verify.certification.combinations import (
+    Column,
     Combination,
     combine,
-    has_long_numbers,
-    spend_units,
-    units_of,
 )
+from closedform.verify.certification.cores import Core, Product, find_core
 from closedform.verify.certification.factors import Signs
 from closedform.verify.certification.steps import Place, Step, number_places, places_in
 from closedform.verify.checker.polynomials import (
     UNIT,
     Polynomial,
+    constant,
     constant_of,
     content,
     key_of,
     plus,
+    product,
 )
 from closedform.verify.checker.replay import Facts, Literal, Replay, begin, check
 from closedform.verify.checker.terms import CHOICES, RejectedProofError
-from closedform.verify.tactics.solver import z3
 from closedform.verify.terms.limits import LIMITS
 
 _FUNCTIONS = ("cospi", "sinpi", "exp", "log", "floor", "^", "lookup", "pi", "opaque")
@@ -388,19 +388,22 @@ class _Search:
         lemmas = self._lemmas_about(facts)
         core = self._core(facts, lemmas)
         if core is None:
-            raise NoProofError("z3 finds no contradiction")
+            raise NoProofError("no contradiction of its facts and lemmas is found")
         prefix: list[Step] = []
         more_facts = facts
-        for about, number in (lemmas[truth] for truth in core if truth in lemmas):
+        for about, number in (lemmas[truth] for truth in core.truths if truth in lemmas):
             make = self.replay.lemmas.of if len(about) == 1 else self.replay.lemmas.of_pair
             more_facts = self.replay.knowing(more_facts, make(*about)[number])
             prefix.append(["lemma", [Place(term) for term in about], number])
-        relevant = {part for truth in core for part in self.replay.knowing((), truth)}
+        relevant = {part for truth in core.truths for part in self.replay.knowing((), truth)}
         more, cleared_facts, _ = self._clear_quotients(more_facts)
         relevant |= set(cleared_facts) - set(more_facts)
-        return _after([*prefix, *more], self._by_cases(cleared_facts, relevant, depth))
+        step = self._by_cases(cleared_facts, relevant, core.products, depth)
+        return _after([*prefix, *more], step)
 
-    def _by_cases(self, facts: Facts, relevant: set[int], depth: int) -> Step:
+    def _by_cases(
+        self, facts: Facts, relevant: set[int], products: Sequence[Product], depth: int
+    ) -> Step:
         """A contradiction of the wanted facts: disjunctions by cases, the fewest first."""
         self.spend()
         end = Boxes(self.replay, facts).contradiction()
@@ -408,7 +411,7 @@ class _Search:
             return end
         prefix, facts, relevant = self._round_facts(facts, relevant)
         if prefix:
-            return _after(prefix, self._by_cases(facts, relevant, depth))
+            return _after(prefix, self._by_cases(facts, relevant, products, depth))
         literals = [
             (place, literal) for place, literal in self._literals(facts) if facts[place] in relevant
         ]
@@ -416,6 +419,10 @@ class _Search:
         clauses = [fact for fact in facts if fact in relevant and nodes[fact][0] == "or"]
         differences = [place for place, literal in literals if literal.relation == "!="]
         is_end = not clauses and not differences
+        if is_end and products:
+            end = self._by_products(facts, products)
+            if end is not None:
+                return end
         bases = self._bases(facts) if is_end else []
         end = self._combined(facts, literals, 3 if is_end else 1, bases)
         if end is not None:
@@ -449,7 +456,7 @@ class _Search:
                 more_facts = self.replay.knowing(facts, part)
                 parts = set(self.replay.knowing((), part))
                 rest = (relevant - {clause}) | parts
-                steps.append(step or self._by_cases(more_facts, rest, depth))
+                steps.append(step or self._by_cases(more_facts, rest, products, depth))
             return ["cases", facts.index(clause), steps]
         end = self._combined(facts, literals, 2, self._bases(facts))
         if end is not None:
@@ -459,8 +466,60 @@ class _Search:
         steps = []
         for side in (self.terms.less(left, right), self.terms.less(right, left)):
             more_facts = self.replay.knowing(facts, side)
-            steps.append(self._by_cases(more_facts, (relevant - {fact}) | {side}, depth))
+            rest = (relevant - {fact}) | {side}
+            steps.append(self._by_cases(more_facts, rest, products, depth))
         return ["differ", facts.index(fact), *steps]
+
+    def _by_products(self, facts: Facts, products: Sequence[Product]) -> Step | None:
+        """A contradiction of the facts and the products whose premises follow from them."""
+        columns: list[Column] = []
+        prefix: list[tuple[int, Step]] = []
+        for item in products:
+            places: list[int] = []
+            for premise in item.premises:
+                truth = self._truth_of(premise)
+                if not self.replay.entails(facts, truth):
+                    step = self._closed_quickly(
+                        self.replay.knowing(facts, self.terms.negate(truth))
+                    )
+                    if step is None:
+                        break
+                    prefix.append((truth, step))
+                    facts = self.replay.knowing(facts, truth)
+                places.append(self._place_of(facts, premise))
+            else:
+                columns.append(self._column(facts, places, item))
+        self.spend()
+        combination = combine(self._literals(facts), self.effort, 1, columns=columns)
+        if combination is None:
+            return None
+        step = self._combination(combination, facts)
+        for truth, refutation in reversed(prefix):
+            step = ["split", Place(truth), step, refutation]
+        return step
+
+    def _truth_of(self, literal: Literal) -> int:
+        """A relation as a term."""
+        zero, number = self.terms.rational(0), self.replay.forms.term_of(literal.form)
+        makers = {">": self.terms.less, ">=": self.terms.less_equal, "=": self.terms.equal}
+        return makers[literal.relation](zero, number)
+
+    def _place_of(self, facts: Facts, premise: Literal) -> int:
+        """The place of a fact that is a relation, or a stricter one of the same number."""
+        truth = self._truth_of(premise)
+        return next(n for n, fact in enumerate(facts) if self.replay.entails([fact], truth))
+
+    def _column(self, facts: Facts, places: Sequence[int], item: Product) -> Column:
+        """A product as a column: with the numbers of the facts, which may be multiples."""
+        literals = [self.replay.relation(facts[place]) for place in places]
+        if item.factor is not None:
+            ((monomial, _),) = item.factor.items()
+            return Column(product(literals[0].form, item.factor), (places[0],), factor=monomial)
+        form = constant(1) if item.square is None else product(item.square, item.square)
+        for literal in literals:
+            form = product(form, literal.form)
+        is_strict = item.square is None and all(literal.relation == ">" for literal in literals)
+        return Column(form, tuple(places), square=item.square, is_strict=is_strict)
 
     def _by_small_floors(self, facts: Facts, depth: int) -> Step | None:
         """The facts with floors that products of facts show to be 0, 1 or 2."""
@@ -672,76 +731,11 @@ class _Search:
                         pending += forms.arguments[atom]
         return atoms
 
-    def _core(self, facts: Facts, lemmas: Iterable[int]) -> list[int] | None:
-        """The facts and lemmas that z3 finds to contradict each other; None if it finds none."""
+    def _core(self, facts: Facts, lemmas: Iterable[int]) -> Core | None:
+        """The facts and lemmas that contradict each other; None if none are found to."""
+        self.spend()
         truths = list(dict.fromkeys((*facts, *lemmas)))
-        literals = filter(None, map(self.replay.literal, truths))
-        if has_long_numbers(literal.form for literal in literals):
-            return None
-        # Reals first: nonlinear real arithmetic is decidable, that of integers is not.
-        for make in (z3.Real, z3.Int):
-            self.spend()
-            context = z3.Context()
-            solver = z3.Solver(ctx=context)
-            # Units of z3's own count, not seconds: the same answer on each machine.
-            solver.set("rlimit", units_of(self.effort, 500_000))
-            # Gröbner bases are not counted in these units: one question took more than 5 minutes.
-            solver.set("smt.arith.nl.grobner", False)
-            solver.set("smt.arith.nl.nra", False)
-            writer = _Writer(self.replay, context, make)
-            for number, truth in enumerate(truths):
-                solver.assert_and_track(writer.truth(truth), f"fact {number}")
-            answer = solver.check()
-            spend_units(solver)
-            if answer == z3.unsat:
-                names = {str(name) for name in solver.unsat_core()}
-                return [truth for number, truth in enumerate(truths) if f"fact {number}" in names]
-            if not any(map(self.replay.forms.is_integer, self._atoms_in(truths))):
-                break
-        return None
-
-
-class _Writer:
-    """Truths as z3's, an atom as a variable."""
-
-    def __init__(self, replay: Replay, context: Any, make_integer: Any) -> None:
-        self.replay = replay
-        self.context = context
-        self.make_integer = make_integer
-
-    def truth(self, truth: int) -> Any:
-        literal = self.replay.literal(truth)
-        if literal is not None:
-            form = self._form(literal.form)
-            match literal.relation:
-                case ">":
-                    return form > 0
-                case ">=":
-                    return form >= 0
-                case "=":
-                    return form == 0
-                case _:
-                    return form != 0
-        op, args, _ = self.replay.terms.nodes[truth]
-        if op in ("true", "false"):
-            return z3.BoolVal(op == "true", self.context)
-        parts = [self.truth(arg) for arg in args]
-        return z3.And(*parts) if op == "and" else z3.Or(*parts)
-
-    def _form(self, form: Polynomial) -> Any:
-        parts = [z3.RealVal(0, self.context)]
-        for monomial, value in form.items():
-            part = z3.RealVal(f"{value.p}/{value.q}", self.context)
-            for atom, exponent in monomial:
-                for _ in range(exponent):
-                    part = part * self._atom(atom)
-            parts.append(part)
-        return z3.Sum(parts)
-
-    def _atom(self, atom: int) -> Any:
-        if self.replay.forms.is_integer(atom) and self.make_integer is z3.Int:
-            return z3.ToReal(z3.Int(f"n{atom}", self.context))
-        return z3.Real(f"x{atom}", self.context)
+        return find_core(self.replay, truths, self._bases(facts), self.effort)
 
 
 def _after(prefix: Iterable[Step], step: Step) -> Step:

@@ -1,0 +1,356 @@
+"""The facts and lemmas that contradict each other, over polynomials.
+
+z3 decides conjunctions and disjunctions of relations in which each monomial is a number of its own.
+Where its model is none of polynomials, products of relations that exclude it are added: of
+``x > 1`` and ``y > 1`` the relation ``x y - x - y + 1 > 0``. So z3 is asked linear questions only,
+whose work it counts.
+
+``x > 0``, ``x < 0 or y > 1``, ``x y < x`` is a core of all three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flint import fmpq
+
+from closedform.effort import Effort, spend
+from closedform.verify.certification.combinations import (
+    has_long_numbers,
+    monomials_by_use,
+    quotients,
+    spend_units,
+    units_of,
+)
+from closedform.verify.checker.polynomials import (
+    UNIT,
+    Monomial,
+    Polynomial,
+    constant_of,
+    key_of,
+    plus,
+    product,
+    times,
+    whole_constant,
+)
+from closedform.verify.checker.replay import Literal, Replay
+from closedform.verify.tactics.solver import z3
+
+_MOST_ROUNDS = 40
+_MOST_ADDED = 24
+_MOST_UNITS = 500_000
+_MOST_MONOMIALS = 400
+_LEAST = 1e-9
+"""A product that the model makes smaller than this part of its terms is violated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A relation that holds where others do: a product of them.
+
+    Attributes:
+        premises: The inequalities or the equation that are multiplied.
+        square: A number whose square is a factor, besides.
+        factor: What an equation is multiplied by.
+        conclusion: The relation of the product.
+    """
+
+    premises: tuple[Literal, ...]
+    conclusion: Literal
+    square: Polynomial | None = None
+    factor: Polynomial | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Truths that contradict each other, by linear arithmetic with some products."""
+
+    truths: list[int]
+    products: list[Product]
+
+
+def find_core(
+    replay: Replay, truths: Sequence[int], bases: Iterable[Polynomial], effort: Effort
+) -> Core | None:
+    """Returns truths that contradict each other; None if no contradiction is found.
+
+    Args:
+        replay: The facts and rules of the checker.
+        truths: Relations, conjunctions and disjunctions.
+        bases: Numbers whose squares are not below 0, besides the monomials.
+        effort: The work that it may do.
+    """
+    literals = [literal for truth in truths for literal in literals_in(replay, truth)]
+    if has_long_numbers(literal.form for literal in literals):
+        return None
+    question = _Question(replay, effort)
+    for truth in truths:
+        question.add(truth)
+    products = _Products(replay, truths, literals, tuple(bases))
+    for _ in range(_MOST_ROUNDS):
+        effort.check()
+        core = question.core()
+        if core is not None or question.values is None:
+            return core
+        violated = products.violated(question.values)
+        if not violated:
+            return None
+        for violated_product in violated:
+            question.add_product(violated_product)
+    return None
+
+
+def literals_in(replay: Replay, truth: int) -> list[Literal]:
+    """Returns the relations in a truth, those of integers rounded."""
+    literal = replay.literal(truth)
+    if literal is not None:
+        return [replay.round_relation(literal) or literal]
+    op, args, _ = replay.terms.nodes[truth]
+    return [inner for arg in args if op in ("and", "or") for inner in literals_in(replay, arg)]
+
+
+class _Question:
+    """Truths over monomials as z3's, and its answer."""
+
+    def __init__(self, replay: Replay, effort: Effort) -> None:
+        self.replay = replay
+        self.effort = effort
+        self.values: dict[Monomial, float] | None = None
+        self._context = z3.Context()
+        self._solver = z3.SolverFor("QF_LRA", ctx=self._context)
+        self._variables: dict[Monomial, Any] = {}
+        self._truths: list[int] = []
+        self._products: list[Product] = []
+        self._units = 0
+
+    def add(self, truth: int) -> None:
+        """States a truth, which may be in a core."""
+        self._solver.assert_and_track(self._truth(truth), f"truth {len(self._truths)}")
+        self._truths.append(truth)
+
+    def add_product(self, implied: Product) -> None:
+        """States that the premises of a product imply its conclusion."""
+        negated = [z3.Not(self._relation(premise)) for premise in implied.premises]
+        implication = z3.Or(*negated, self._relation(implied.conclusion))
+        self._solver.assert_and_track(implication, f"product {len(self._products)}")
+        self._products.append(implied)
+
+    def core(self) -> Core | None:
+        """Returns truths that contradict each other; else ``values`` has a model, if there is."""
+        self._solver.set("rlimit", units_of(self.effort, _MOST_UNITS))
+        answer = self._solver.check()
+        self._units = spend_units(self._solver, self._units)
+        self.values = None
+        if answer == z3.unsat:
+            names = {str(name) for name in self._solver.unsat_core()}
+            return Core(
+                [truth for n, truth in enumerate(self._truths) if f"truth {n}" in names],
+                [item for n, item in enumerate(self._products) if f"product {n}" in names],
+            )
+        if answer == z3.sat:
+            model = self._solver.model()
+            self.values = {UNIT: 1.0}
+            for monomial, variable in self._variables.items():
+                value = model.eval(variable, model_completion=True)
+                number = fmpq(value.numerator_as_long(), value.denominator_as_long())
+                self.values[monomial] = int(number.p) / int(number.q)
+        return None
+
+    def _truth(self, truth: int) -> Any:
+        literal = self.replay.literal(truth)
+        if literal is not None:
+            return self._relation(self.replay.round_relation(literal) or literal)
+        op, args, _ = self.replay.terms.nodes[truth]
+        if op in ("true", "false"):
+            return z3.BoolVal(op == "true", self._context)
+        parts = [self._truth(arg) for arg in args]
+        return z3.And(*parts) if op == "and" else z3.Or(*parts)
+
+    def _relation(self, literal: Literal) -> Any:
+        form = self._form(literal.form)
+        match literal.relation:
+            case ">":
+                return form > 0
+            case ">=":
+                return form >= 0
+            case "=":
+                return form == 0
+            case _:
+                return form != 0
+
+    def _form(self, form: Polynomial) -> Any:
+        spend(10 * len(form))
+        parts = []
+        for monomial, value in form.items():
+            number = z3.RealVal(f"{value.p}/{value.q}", self._context)
+            parts.append(number * self._variable(monomial) if monomial else number)
+        return z3.Sum(parts) if parts else z3.RealVal(0, self._context)
+
+    def _variable(self, monomial: Monomial) -> Any:
+        if monomial not in self._variables:
+            self._variables[monomial] = z3.Real(f"m{len(self._variables)}", self._context)
+        return self._variables[monomial]
+
+
+class _Products:
+    """Products of relations, those first that speak of the monomials of the relations only."""
+
+    def __init__(
+        self,
+        replay: Replay,
+        truths: Sequence[int],
+        literals: Iterable[Literal],
+        bases: tuple[Polynomial, ...],
+    ) -> None:
+        by_form = {(lit.relation, key_of(lit.form)): lit for lit in literals}
+        self._relations = list(by_form.values())
+        self._bases = bases
+        self._monomials = {m for literal in self._relations for m in literal.form} | {UNIT}
+        self._groups = [
+            factors
+            for factors in _factors_of_terms(replay, truths)
+            if len(factors.form) <= _MOST_MONOMIALS
+        ]
+        self._candidates = self._closed_products()
+        self._is_wide = False
+
+    def violated(self, values: dict[Monomial, float]) -> list[Product]:
+        """Returns products that a model violates, which are candidates no longer."""
+        signed = [product for group in self._groups if (product := group.violated(values))]
+        scored = []
+        for place, candidate in enumerate(self._candidates):
+            spend(len(candidate.conclusion.form))
+            if not _holds(candidate.conclusion, values) and all(
+                _holds(premise, values) for premise in candidate.premises
+            ):
+                scored.append((len(candidate.conclusion.form), place))
+        chosen = {place for _, place in sorted(scored)[:_MOST_ADDED]}
+        added = [self._candidates[place] for place in sorted(chosen)]
+        self._candidates = [c for n, c in enumerate(self._candidates) if n not in chosen]
+        if not signed and not added and not self._is_wide:
+            self._is_wide = True
+            self._widen()
+            return self.violated(values)
+        return [*signed, *added]
+
+    def _widen(self) -> None:
+        """Admits the products of two atoms that stand in products of monomials."""
+        atoms = {
+            atom
+            for monomial in self._monomials
+            if sum(exponent for _, exponent in monomial) > 1
+            for atom, _ in monomial
+        }
+        if len(atoms) > _MOST_PAIRED_ATOMS:
+            return
+        units = [((atom, 1),) for atom in sorted(atoms)]
+        pairs = {times(a, b) for a in units for b in units}
+        if not pairs <= self._monomials:
+            known = {key_of(candidate.conclusion.form) for candidate in self._candidates}
+            self._monomials |= pairs
+            self._candidates += [
+                candidate
+                for candidate in self._closed_products()
+                if key_of(candidate.conclusion.form) not in known
+            ]
+
+    def _closed_products(self) -> list[Product]:
+        """The products whose monomials are all known."""
+        products = []
+        varying = [
+            literal
+            for literal in self._relations
+            if literal.relation in (">", ">=") and constant_of(literal.form) is None
+        ]
+        for place, left in enumerate(varying):
+            for right in varying[place:]:
+                if self._is_closed(left.form, right.form):
+                    products.append(_product_of((left, right)))
+        numbered = list(enumerate(self._relations))
+        multipliers = monomials_by_use(numbered)
+        for equation in self._relations:
+            if equation.relation != "=":
+                continue
+            for monomial in dict.fromkeys((*quotients(equation.form, numbered), *multipliers)):
+                factor = {monomial: fmpq(1)}
+                if self._is_closed(equation.form, factor):
+                    conclusion = Literal("=", product(equation.form, factor))
+                    products.append(Product((equation,), conclusion, factor=factor))
+        for base in (*self._bases, *({monomial: fmpq(1)} for monomial in multipliers)):
+            if self._is_closed(base, base):
+                products.append(_product_of((), base))
+        spend(2 * sum(len(item.conclusion.form) for item in products))
+        return products
+
+    def _is_closed(self, left: Polynomial, right: Polynomial) -> bool:
+        spend(1)
+        if len(left) * len(right) > _MOST_MONOMIALS:
+            return False
+        return all(times(a, b) in self._monomials for a in left for b in right)
+
+
+_MOST_PAIRED_ATOMS = 8
+
+
+def _product_of(premises: tuple[Literal, ...], square: Polynomial | None = None) -> Product:
+    form = {UNIT: fmpq(1)} if square is None else product(square, square)
+    for premise in premises:
+        form = product(form, premise.form)
+    is_strict = square is None and all(premise.relation == ">" for premise in premises)
+    return Product(premises, Literal(">" if is_strict else ">=", form), square)
+
+
+@dataclass(frozen=True, slots=True)
+class _Factors:
+    """A product as it is written in a term: numbers, and one whose square is a factor."""
+
+    numbers: tuple[Polynomial, ...]
+    square: Polynomial | None
+    form: Polynomial
+
+    def violated(self, values: dict[Monomial, float]) -> Product | None:
+        """Returns the product by the signs of its factors that a model violates, or None."""
+        spend(len(self.form))
+        premises = []
+        for number in self.numbers:
+            value = sum(float(c) * values.get(m, 0.0) for m, c in number.items())
+            relation = ">=" if value == 0 else ">"
+            premises.append(Literal(relation, plus({}, number, -1 if value < 0 else 1)))
+        candidate = _product_of(tuple(premises), self.square)
+        return None if _holds(candidate.conclusion, values) else candidate
+
+
+def _factors_of_terms(replay: Replay, truths: Sequence[int]) -> Iterator[_Factors]:
+    """The products below some truths that are not monomials."""
+    forms, nodes = replay.forms, replay.terms.nodes
+    for term in replay.terms.below(*truths):
+        op, args, _ = nodes[term]
+        if op != "*":
+            continue
+        numbers: list[Polynomial] = []
+        square: Polynomial | None = None
+        for arg in args:
+            base = forms.of(arg)
+            inner, inner_args, _ = nodes[arg]
+            if constant_of(base) is not None:
+                continue
+            if inner == "^" and whole_constant(forms.of(inner_args[1])) == 2 and square is None:
+                square = forms.of(inner_args[0])
+            else:
+                numbers.append(base)
+        if len(numbers) + (square is not None) > 1:
+            form = {UNIT: fmpq(1)} if square is None else product(square, square)
+            for number in numbers:
+                form = product(form, number)
+            yield _Factors(tuple(numbers), square, form)
+
+
+def _holds(literal: Literal, values: dict[Monomial, float]) -> bool:
+    """Whether a relation holds for the values of monomials, but for rounding."""
+    parts = [float(c) * values.get(m, 0.0) for m, c in literal.form.items()]
+    total, scale = sum(parts), sum(map(abs, parts))
+    if literal.relation == "=":
+        return abs(total) <= _LEAST * scale
+    return total > _LEAST * scale if literal.relation == ">" else total >= -_LEAST * scale

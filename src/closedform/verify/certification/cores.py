@@ -24,6 +24,7 @@ from closedform.verify.certification.combinations import (
     spend_units,
     units_of,
 )
+from closedform.verify.certification.factors import factors_of
 from closedform.verify.checker.polynomials import (
     UNIT,
     Monomial,
@@ -31,6 +32,7 @@ from closedform.verify.checker.polynomials import (
     constant_of,
     key_of,
     plus,
+    power,
     product,
     times,
     whole_constant,
@@ -210,7 +212,10 @@ class _Products:
         self._monomials = {m for literal in self._relations for m in literal.form} | {UNIT}
         self._groups = [
             factors
-            for factors in _factors_of_terms(replay, truths)
+            for factors in (
+                *_factors_of_terms(replay, truths),
+                *_factors_of_forms(literal.form for literal in self._relations),
+            )
             if len(factors.form) <= _MOST_MONOMIALS
         ]
         self._candidates = self._closed_products()
@@ -345,6 +350,28 @@ def _factors_of_terms(replay: Replay, truths: Sequence[int]) -> Iterator[_Factor
             for number in numbers:
                 form = product(form, number)
             yield _Factors(tuple(numbers), square, form)
+
+
+def _factors_of_forms(forms: Iterable[Polynomial]) -> Iterator[_Factors]:
+    """The factors of some polynomials that have more than one."""
+    for form in forms:
+        if len(form) > _MOST_FACTORED or all(len(m) < 2 and sum(e for _, e in m) < 2 for m in form):
+            continue
+        spend(20 * len(form))
+        factors = factors_of(form)
+        numbers = tuple(factor for factor, exponent in factors if exponent % 2)
+        square: Polynomial | None = None
+        for factor, exponent in factors:
+            if exponent > 1:
+                square = product(square or {UNIT: fmpq(1)}, power(factor, exponent // 2))
+        if len(numbers) + (square is not None) > 1:
+            total = {UNIT: fmpq(1)} if square is None else product(square, square)
+            for number in numbers:
+                total = product(total, number)
+            yield _Factors(numbers, square, total)
+
+
+_MOST_FACTORED = 60
 
 
 def _holds(literal: Literal, values: dict[Monomial, float]) -> bool:

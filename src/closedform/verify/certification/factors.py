@@ -32,6 +32,29 @@ class _Factor:
     is_strict: bool = False
 
 
+def factors_of(form: Polynomial) -> list[tuple[Polynomial, int]]:
+    """Returns the irreducible factors of a polynomial that are not constant, with exponents."""
+    atoms = sorted({atom for monomial in form for atom, _ in monomial})
+    if not atoms:
+        return []
+    context = fmpq_mpoly_ctx.get([f"x{atom}" for atom in atoms], Ordering.lex)
+    rows = {
+        tuple(dict(monomial).get(atom, 0) for atom in atoms): value
+        for monomial, value in form.items()
+    }
+    _, parts = context.from_dict(rows).factor()
+    return [
+        (
+            {
+                tuple((atom, int(e)) for atom, e in zip(atoms, exponents, strict=True) if e): value
+                for exponents, value in part.to_dict().items()
+            },
+            int(exponent),
+        )
+        for part, exponent in parts
+    ]
+
+
 class Signs:
     """The facts with the signs of factors, until two exclude each other.
 
@@ -63,7 +86,7 @@ class Signs:
                 literal = self.replay.literal(fact)
                 if fact in done or literal is None or len(literal.form) > _MOST_MONOMIALS:
                     continue
-                factors = self._factors(literal.form)
+                factors = [_Factor(*pair) for pair in factors_of(literal.form)]
                 # A single factor to the power 1 is the fact itself.
                 if len(factors) + sum(factor.exponent > 1 for factor in factors) < 2:
                     done.add(fact)
@@ -81,28 +104,6 @@ class Signs:
             if not is_new:
                 return None
         return None
-
-    # --- factors ---------------------------------------------------------------------------------
-
-    def _factors(self, form: Polynomial) -> list[_Factor]:
-        """The irreducible factors of a polynomial that are not constant."""
-        atoms = sorted({atom for monomial in form for atom, _ in monomial})
-        if not atoms:
-            return []
-        context = fmpq_mpoly_ctx.get([f"x{atom}" for atom in atoms], Ordering.lex)
-        rows = {
-            tuple(dict(monomial).get(atom, 0) for atom in atoms): value
-            for monomial, value in form.items()
-        }
-        _, parts = context.from_dict(rows).factor()
-        factors = []
-        for part, exponent in parts:
-            factor = {
-                tuple((atom, int(e)) for atom, e in zip(atoms, exponents, strict=True) if e): value
-                for exponents, value in part.to_dict().items()
-            }
-            factors.append(_Factor(factor, int(exponent)))
-        return factors
 
     def _with_sign(self, factor: _Factor) -> _Factor:
         """A factor with the fact that says its sign, which is added where it follows."""

@@ -477,8 +477,9 @@ class _Search:
         for item in products:
             places: list[int] = []
             for premise in item.premises:
-                truth = self._truth_of(premise)
-                if not self.replay.entails(facts, truth):
+                place = self._place_of(facts, premise)
+                if place is None:
+                    truth = self._truth_of(premise)
                     step = self._closed_quickly(
                         self.replay.knowing(facts, self.terms.negate(truth))
                     )
@@ -486,7 +487,8 @@ class _Search:
                         break
                     prefix.append((truth, step))
                     facts = self.replay.knowing(facts, truth)
-                places.append(self._place_of(facts, premise))
+                    place = facts.index(truth)
+                places.append(place)
             else:
                 columns.append(self._column(facts, places, item))
         self.spend()
@@ -504,10 +506,16 @@ class _Search:
         makers = {">": self.terms.less, ">=": self.terms.less_equal, "=": self.terms.equal}
         return makers[literal.relation](zero, number)
 
-    def _place_of(self, facts: Facts, premise: Literal) -> int:
+    def _place_of(self, facts: Facts, premise: Literal) -> int | None:
         """The place of a fact that is a relation, or a stricter one of the same number."""
         truth = self._truth_of(premise)
-        return next(n for n, fact in enumerate(facts) if self.replay.entails([fact], truth))
+        for place, literal in self._literals(facts):
+            is_equation = literal.relation == "="
+            if is_equation == (premise.relation == "=") and self.replay.entails(
+                [facts[place]], truth
+            ):
+                return place
+        return None
 
     def _column(self, facts: Facts, places: Sequence[int], item: Product) -> Column:
         """A product as a column: with the numbers of the facts, which may be multiples."""

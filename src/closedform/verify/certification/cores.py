@@ -10,6 +10,7 @@ whose work it counts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from flint import fmpq
 
 from closedform.effort import Effort, spend
 from closedform.verify.certification.combinations import (
+    combine,
     has_long_numbers,
     monomials_by_use,
     quotients,
@@ -27,6 +29,7 @@ from closedform.verify.certification.combinations import (
 from closedform.verify.certification.factors import factors_of
 from closedform.verify.checker.polynomials import (
     UNIT,
+    Key,
     Monomial,
     Polynomial,
     constant_of,
@@ -96,12 +99,34 @@ def find_core(
         core = question.core()
         if core is not None or question.values is None:
             return core
-        violated = products.violated(question.values)
+        violated = products.violated(question.values) or _combined(
+            question.true_literals(), question.values, products.bases, effort
+        )
         if not violated:
             return None
         for violated_product in violated:
             question.add_product(violated_product)
     return None
+
+
+def _combined(
+    literals: Sequence[Literal],
+    values: dict[Monomial, float],
+    bases: Sequence[Polynomial],
+    effort: Effort,
+) -> list[Product]:
+    """The products of a combination that excludes the relations of a model."""
+    combination = combine(list(enumerate(literals)), effort, 3, bases)
+    products = []
+    for _, column in combination.parts if combination is not None else ():
+        premises = tuple(literals[place] for place in column.facts)
+        if column.factor is not None:
+            factor = {column.factor: fmpq(1)}
+            conclusion = Literal("=", product(premises[0].form, factor))
+            products.append(Product(premises, conclusion, factor=factor))
+        elif len(premises) > 1 or column.square is not None:
+            products.append(_product_of(premises, column.square))
+    return [item for item in products if not _holds(item.conclusion, values)]
 
 
 def literals_in(replay: Replay, truth: int) -> list[Literal]:
@@ -160,6 +185,32 @@ class _Question:
                 self.values[monomial] = int(number.p) / int(number.q)
         return None
 
+    def true_literals(self) -> list[Literal]:
+        """Returns relations that hold in the model and make all truths true."""
+        values = self.values or {}
+        chosen: dict[tuple[str, Key], Literal] = {}
+        pending = list(self._truths)
+        while pending:
+            truth = pending.pop()
+            literal = self.replay.literal(truth)
+            op, args, _ = self.replay.terms.nodes[truth]
+            if literal is not None:
+                literal = self.replay.round_relation(literal) or literal
+                chosen[literal.relation, key_of(literal.form)] = literal
+            elif op == "and":
+                pending += args
+            elif op == "or":
+                pending += [arg for arg in args if self._is_true(arg, values)][:1]
+        return list(chosen.values())[::-1]
+
+    def _is_true(self, truth: int, values: dict[Monomial, float]) -> bool:
+        literal = self.replay.literal(truth)
+        if literal is not None:
+            return _holds(self.replay.round_relation(literal) or literal, values)
+        op, args, _ = self.replay.terms.nodes[truth]
+        parts = [self._is_true(arg, values) for arg in args]
+        return all(parts) if op in ("and", "true") else any(parts)
+
     def _truth(self, truth: int) -> Any:
         literal = self.replay.literal(truth)
         if literal is not None:
@@ -208,7 +259,7 @@ class _Products:
     ) -> None:
         by_form = {(lit.relation, key_of(lit.form)): lit for lit in literals}
         self._relations = list(by_form.values())
-        self._bases = bases
+        self.bases = bases
         self._monomials = {m for literal in self._relations for m in literal.form} | {UNIT}
         self._groups = [
             factors
@@ -283,7 +334,7 @@ class _Products:
                 if self._is_closed(equation.form, factor):
                     conclusion = Literal("=", product(equation.form, factor))
                     products.append(Product((equation,), conclusion, factor=factor))
-        for base in (*self._bases, *({monomial: fmpq(1)} for monomial in multipliers)):
+        for base in (*self.bases, *({monomial: fmpq(1)} for monomial in multipliers)):
             if self._is_closed(base, base):
                 products.append(_product_of((), base))
         spend(2 * sum(len(item.conclusion.form) for item in products))
@@ -318,11 +369,17 @@ class _Factors:
     def violated(self, values: dict[Monomial, float]) -> Product | None:
         """Returns the product by the signs of its factors that a model violates, or None."""
         spend(len(self.form))
-        premises = []
-        for number in self.numbers:
-            value = sum(float(c) * values.get(m, 0.0) for m, c in number.items())
-            relation = ">=" if value == 0 else ">"
-            premises.append(Literal(relation, plus({}, number, -1 if value < 0 else 1)))
+        total = _value_of(self.form, values)
+        signs = [_sign_of(number, values) for number in self.numbers]
+        if 0 in signs:
+            # Then the product is 0: of one such factor the sign is said that excludes the model.
+            place = signs.index(0)
+            signs = [sign or 1 for sign in signs]
+            signs[place] = math.prod(signs) * (-1 if total > 0 else 1)
+        premises = [
+            Literal(">=" if _sign_of(number, values) == 0 else ">", plus({}, number, sign))
+            for number, sign in zip(self.numbers, signs, strict=True)
+        ]
         candidate = _product_of(tuple(premises), self.square)
         return None if _holds(candidate.conclusion, values) else candidate
 
@@ -376,8 +433,18 @@ _MOST_FACTORED = 60
 
 def _holds(literal: Literal, values: dict[Monomial, float]) -> bool:
     """Whether a relation holds for the values of monomials, but for rounding."""
-    parts = [float(c) * values.get(m, 0.0) for m, c in literal.form.items()]
-    total, scale = sum(parts), sum(map(abs, parts))
-    if literal.relation == "=":
-        return abs(total) <= _LEAST * scale
-    return total > _LEAST * scale if literal.relation == ">" else total >= -_LEAST * scale
+    sign = _sign_of(literal.form, values)
+    return {"=": sign == 0, "!=": sign != 0, ">": sign > 0, ">=": sign >= 0}[literal.relation]
+
+
+def _value_of(form: Polynomial, values: dict[Monomial, float]) -> float:
+    return sum(float(number) * values.get(monomial, 0.0) for monomial, number in form.items())
+
+
+def _sign_of(form: Polynomial, values: dict[Monomial, float]) -> int:
+    """The sign of a polynomial for values of monomials; 0 within rounding."""
+    parts = [float(number) * values.get(monomial, 0.0) for monomial, number in form.items()]
+    total = sum(parts)
+    if abs(total) <= _LEAST * sum(map(abs, parts)):
+        return 0
+    return 1 if total > 0 else -1

@@ -709,13 +709,27 @@ class _Search:
                                 truths = self.replay.lemmas.of_pair(*pair)
                             except RejectedProofError:
                                 continue
-                            names += [(pair, n, t) for n, t in enumerate(truths)]
+                            names += [
+                                (pair, n, t)
+                                for n, t in enumerate(truths)
+                                if not self._extends(pair, t, seen_atoms)
+                            ]
                 terms_before.append(term)
                 for about, number, truth in names:
                     if truth not in lemmas and len(lemmas) < _MOST_LEMMAS:
                         lemmas[truth] = about, number
                         pending.append(truth)
         return lemmas
+
+    def _extends(self, pair: tuple[int, int], truth: int, atoms: set[int]) -> bool:
+        """Whether a lemma about two cosines, or two powers of one exponent, has new functions.
+
+        There is such a lemma about each pair: its functions would have lemmas in their turn.
+        """
+        nodes, forms = self.terms.nodes, self.replay.forms
+        (op, left, _), (_, right, _) = nodes[pair[0]], nodes[pair[1]]
+        is_product = op == "cospi" or (op == "^" and forms.of(left[1]) == forms.of(right[1]))
+        return is_product and not self._atoms_in([truth]) <= atoms
 
     def _atoms_in(self, truths: Iterable[int]) -> set[int]:
         """The atoms in the relations of some truths, and in the arguments of atoms."""

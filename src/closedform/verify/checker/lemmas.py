@@ -14,6 +14,7 @@ from closedform.verify.checker.polynomials import (
     NormalForms,
     Polynomial,
     cancel,
+    clear,
     plus,
     whole_constant,
 )
@@ -109,6 +110,7 @@ class Lemmas:
         (u,) = terms.nodes[term][1]
         minus, zero, unit, two = (terms.rational(n) for n in (-1, 0, 1, 2))
         halves = [terms.rational(fmpq(n, 2)) for n in (-1, 1, 3)]
+        turns = terms.multiply(two, terms.make("floor", (terms.multiply(halves[1], u),)))
         return [
             le(minus, term),
             le(term, unit),
@@ -120,6 +122,8 @@ class Lemmas:
             implies(lt(zero, u), lt(u, two), lt(term, unit)),
             implies(lt(halves[0], u), lt(u, halves[1]), lt(zero, term)),
             implies(lt(halves[1], u), lt(u, halves[2]), lt(term, zero)),
+            implies(eq(term, unit), eq(u, turns)),
+            implies(eq(term, minus), eq(u, terms.add(turns, unit))),
         ]
 
     def _of_floor(self, term: int) -> list[int]:
@@ -132,7 +136,30 @@ class Lemmas:
             lemmas.append(implies(lt(u, bound), le(term, terms.subtract(bound, unit))))
         if self.forms.is_whole(self.forms.of(u)):
             lemmas.append(terms.equal(term, u))
-        return lemmas
+        return lemmas + self._of_floor_of_quotient(term)
+
+    def _of_floor_of_quotient(self, term: int) -> list[int]:
+        """``floor(a / b) = n`` as ``n b <= a < (n + 1) b``, where b > 0."""
+        terms = self.terms
+        (u,) = terms.nodes[term][1]
+        form = self.forms.of(u)
+        inverses = {
+            atom for monomial in form for atom, _ in monomial if self.forms.atoms[atom][0] == "inv"
+        }
+        if len(inverses) != 1:
+            return []
+        (atom,) = inverses
+        (divisor,) = self.forms.arguments[atom]
+        dividend, degree = clear(form, atom, divisor)
+        if degree != 1:
+            return []
+        above, below = self.forms.term_of(dividend), self.forms.term_of(divisor)
+        is_positive = terms.less(terms.rational(0), below)
+        multiple = terms.multiply(term, below)
+        return [
+            terms.implies(is_positive, terms.less_equal(multiple, above)),
+            terms.implies(is_positive, terms.less(above, terms.add(multiple, below))),
+        ]
 
     def _of_power(self, term: int) -> list[int]:
         terms, (lt, le, eq, implies) = self.terms, self._makers
@@ -186,10 +213,17 @@ class Lemmas:
             positive = terms.less(terms.rational(0), left[0])
             return [terms.implies(positive, lemma) for lemma in self._of_increasing(first, second)]
         if op == "floor":
-            return [terms.implies(
-                terms.less_equal(left[0], right[0]), terms.less_equal(first, second)
-            )]  # fmt: skip
+            return self._of_floors(first, second, left[0], right[0])
         return self._of_powers(first, second, left, right) if op == "^" else []
+
+    def _of_floors(self, first: int, second: int, a: int, b: int) -> list[int]:
+        terms, (lt, le, _, implies) = self.terms, self._makers
+        unit = terms.rational(1)
+        return [
+            implies(le(a, b), le(first, second)),
+            implies(le(b, terms.add(a, unit)), le(second, terms.add(first, unit))),
+            terms.make("or", (le(first, second), lt(second, first))),
+        ]
 
     def _of_increasing(self, first: int, second: int) -> list[int]:
         terms = self.terms
@@ -224,6 +258,12 @@ class Lemmas:
         elif self.forms.is_whole(plus(half, self.forms.of(terms.rational(fmpq(1, 2))))):
             opposite = terms.multiply(terms.rational(-1), second)
             lemmas.append(implies(*nonzero, eq(first, opposite)))
+        sum_and_difference = [
+            terms.make("cospi", (angle,)) for angle in (terms.add(a, b), terms.subtract(a, b))
+        ]
+        lemmas.append(
+            eq(terms.multiply(two, first, second), terms.add(*sum_and_difference))
+        )
         return lemmas
 
     def _of_powers(
@@ -239,6 +279,9 @@ class Lemmas:
                 implies(le(zero, a), lt(a, b), lt(zero, x), lt(first, second)),
                 implies(lt(zero, a), le(a, b), lt(x, zero), le(second, first)),
             ]
+            quotient = terms.make("^", (terms.make("/", (b, a)), x))
+            is_product = eq(second, terms.multiply(first, quotient))
+            lemmas.append(implies(lt(zero, a), le(zero, b), is_product))
         if self.forms.of(a) == self.forms.of(b):
             gap = terms.subtract(y, x)
             step = eq(second, terms.multiply(first, terms.make("^", (a, gap))))

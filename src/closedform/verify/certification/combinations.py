@@ -109,7 +109,7 @@ def combine(
     columns += [Column(product(base, base), (), square=base) for base in squares]
     columns += [
         Column(product(product(base, base), lit.form), (i,), square=base)
-        for base in squares[:6]
+        for base in squares[:10]
         for i, lit in varying[:12]
     ]
     combination = _solve(columns[:_MOST_COLUMNS], effort)
@@ -128,7 +128,7 @@ def combine(
     # A sum of squares weighted by numbers above 0, as r lr (g + p)**2 with the facts r > 0, lr > 0.
     columns[place:place] = [
         Column(product(product(base, base), product(a.form, b.form)), (i, j), square=base)
-        for base in bases[:4]
+        for base in bases[:8]
         for (i, a), (j, b) in itertools.combinations(varying[:9], 2)
         if len(base) ** 2 * len(a.form) * len(b.form) < 400
     ]

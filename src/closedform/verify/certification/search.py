@@ -593,7 +593,23 @@ class _Search:
             op, args, _ = self.terms.nodes[term]
             if op == "^" and constant_of(forms.of(args[1])) == 2:
                 bases.append(forms.of(args[0]))
-        return bases
+        return [*bases, *self._differences(facts)]
+
+    def _differences(self, facts: Facts) -> list[Polynomial]:
+        """Differences and sums of atoms of which facts hold the squares and the product."""
+        monomials = {m for _, literal in self._literals(facts) for m in literal.form}
+        squared = {atom for monomial in monomials for atom, exponent in monomial if exponent == 2}
+        pairs = {
+            pair
+            for monomial in monomials
+            for pair in itertools.combinations([a for a, e in monomial if e == 1], 2)
+            if squared.issuperset(pair)
+        }
+        return [
+            {((first, 1),): fmpq(1), ((second, 1),): fmpq(sign)}
+            for first, second in sorted(pairs)[:6]
+            for sign in (-1, 1)
+        ]
 
     def _closed_by(self, facts: Facts, relevant: set[int], part: int) -> Step | None:
         more_facts = self.replay.knowing(facts, part)

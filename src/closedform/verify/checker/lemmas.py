@@ -110,7 +110,6 @@ class Lemmas:
         (u,) = terms.nodes[term][1]
         minus, zero, unit, two = (terms.rational(n) for n in (-1, 0, 1, 2))
         halves = [terms.rational(fmpq(n, 2)) for n in (-1, 1, 3)]
-        turns = terms.multiply(two, terms.make("floor", (terms.multiply(halves[1], u),)))
         return [
             le(minus, term),
             le(term, unit),
@@ -122,8 +121,7 @@ class Lemmas:
             implies(lt(zero, u), lt(u, two), lt(term, unit)),
             implies(lt(halves[0], u), lt(u, halves[1]), lt(zero, term)),
             implies(lt(halves[1], u), lt(u, halves[2]), lt(term, zero)),
-            implies(eq(term, unit), eq(u, turns)),
-            implies(eq(term, minus), eq(u, terms.add(turns, unit))),
+            *self._of_whole_turns(term),
         ]
 
     def _of_floor(self, term: int) -> list[int]:
@@ -139,26 +137,56 @@ class Lemmas:
         return lemmas + self._of_floor_of_quotient(term)
 
     def _of_floor_of_quotient(self, term: int) -> list[int]:
-        """``floor(a / b) = n`` as ``n b <= a < (n + 1) b``, where b > 0."""
+        """``floor(a / b) = n`` as ``n b <= a < (n + 1) b``, where b > 0.
+
+        Of logarithms ``floor(log a / log b)``, too: ``b^n <= a < b^(n + 1)``, where a > 0, b > 1.
+        """
         terms = self.terms
         (u,) = terms.nodes[term][1]
-        form = self.forms.of(u)
+        above, below = self._quotient(u)
+        is_positive = terms.less(terms.rational(0), below)
+        multiple = terms.multiply(term, below)
+        lemmas = [
+            terms.implies(is_positive, terms.less_equal(multiple, above)),
+            terms.implies(is_positive, terms.less(above, terms.add(multiple, below))),
+        ]
+        op, args, _ = terms.nodes[u]
+        if op == "/" and all(terms.nodes[arg][0] == "log" for arg in args):
+            number, base = (terms.nodes[arg][1][0] for arg in args)
+            conditions = terms.less(terms.rational(1), base), terms.less(terms.rational(0), number)
+            power = terms.make("^", (base, term))
+            lemmas += [
+                terms.implies(*conditions, terms.less_equal(power, number)),
+                terms.implies(*conditions, terms.less(number, terms.multiply(base, power))),
+            ]
+        return lemmas
+
+    def _quotient(self, number: int) -> tuple[int, int]:
+        """Terms a and b with ``number = a / b`` wherever b is not 0; b is 1 where there is none."""
+        form = self.forms.of(number)
         inverses = {
             atom for monomial in form for atom, _ in monomial if self.forms.atoms[atom][0] == "inv"
         }
-        if len(inverses) != 1:
-            return []
-        (atom,) = inverses
-        (divisor,) = self.forms.arguments[atom]
-        dividend, degree = clear(form, atom, divisor)
-        if degree != 1:
-            return []
-        above, below = self.forms.term_of(dividend), self.forms.term_of(divisor)
-        is_positive = terms.less(terms.rational(0), below)
-        multiple = terms.multiply(term, below)
+        if len(inverses) == 1:
+            (atom,) = inverses
+            (divisor,) = self.forms.arguments[atom]
+            dividend, degree = clear(form, atom, divisor)
+            if degree == 1:
+                return self.forms.term_of(dividend), self.forms.term_of(divisor)
+        return number, self.terms.rational(1)
+
+    def _of_whole_turns(self, term: int) -> list[int]:
+        """``cos(pi a / b)`` is 1 or -1 only where ``a / b`` is an even or an odd integer."""
+        terms, (lt, _, eq, implies) = self.terms, self._makers
+        (u,) = terms.nodes[term][1]
+        unit, two = terms.rational(1), terms.rational(2)
+        above, below = self._quotient(u)
+        half = terms.multiply(terms.rational(fmpq(1, 2)), u)
+        whole = terms.multiply(two, terms.make("floor", (half,)))
+        is_positive = lt(terms.rational(0), below)
         return [
-            terms.implies(is_positive, terms.less_equal(multiple, above)),
-            terms.implies(is_positive, terms.less(above, terms.add(multiple, below))),
+            implies(is_positive, eq(term, sign), eq(above, terms.multiply(turns, below)))
+            for sign, turns in ((unit, whole), (terms.rational(-1), terms.add(whole, unit)))
         ]
 
     def _of_power(self, term: int) -> list[int]:

@@ -10,6 +10,7 @@ whose work it counts.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,6 @@ from closedform.verify.certification.combinations import (
     combine,
     has_long_numbers,
     monomials_by_use,
-    quotients,
     spend_units,
     units_of,
 )
@@ -266,11 +266,12 @@ class _Products:
             for factors in (
                 *_factors_of_terms(replay, truths),
                 *_factors_of_forms(literal.form for literal in self._relations),
+                *_differences(replay, self._monomials),
             )
             if len(factors.form) <= _MOST_MONOMIALS
         ]
         self._candidates = self._closed_products()
-        self._is_wide = False
+        self._widenings = [self._pairs_of_atoms, self._multiples_of_equations] * 2
 
     def violated(self, values: dict[Monomial, float]) -> list[Product]:
         """Returns products that a model violates, which are candidates no longer."""
@@ -285,14 +286,24 @@ class _Products:
         chosen = {place for _, place in sorted(scored)[:_MOST_ADDED]}
         added = [self._candidates[place] for place in sorted(chosen)]
         self._candidates = [c for n, c in enumerate(self._candidates) if n not in chosen]
-        if not signed and not added and not self._is_wide:
-            self._is_wide = True
-            self._widen()
+        if not signed and not added and self._widenings:
+            self._widen(self._widenings.pop(0)())
             return self.violated(values)
         return [*signed, *added]
 
-    def _widen(self) -> None:
-        """Admits the products of two atoms that stand in products of monomials."""
+    def _widen(self, monomials: set[Monomial]) -> None:
+        """Admits products with some more monomials."""
+        if not monomials <= self._monomials:
+            known = {key_of(candidate.conclusion.form) for candidate in self._candidates}
+            self._monomials |= monomials
+            self._candidates += [
+                candidate
+                for candidate in self._closed_products()
+                if key_of(candidate.conclusion.form) not in known
+            ]
+
+    def _pairs_of_atoms(self) -> set[Monomial]:
+        """The products of two atoms that stand in products of monomials."""
         atoms = {
             atom
             for monomial in self._monomials
@@ -300,17 +311,21 @@ class _Products:
             for atom, _ in monomial
         }
         if len(atoms) > _MOST_PAIRED_ATOMS:
-            return
+            return set()
         units = [((atom, 1),) for atom in sorted(atoms)]
-        pairs = {times(a, b) for a in units for b in units}
-        if not pairs <= self._monomials:
-            known = {key_of(candidate.conclusion.form) for candidate in self._candidates}
-            self._monomials |= pairs
-            self._candidates += [
-                candidate
-                for candidate in self._closed_products()
-                if key_of(candidate.conclusion.form) not in known
-            ]
+        return {times(a, b) for a in units for b in units}
+
+    def _multiples_of_equations(self) -> set[Monomial]:
+        """The monomials of multiples of short equations that have a known one."""
+        monomials: set[Monomial] = set()
+        for equation in self._relations:
+            if equation.relation != "=" or len(equation.form) > _MOST_OF_EQUATION:
+                continue
+            for multiplier in _multipliers(equation.form, self._monomials):
+                monomials |= {times(monomial, multiplier) for monomial in equation.form}
+            if len(monomials) > _MOST_NEW:
+                break
+        return monomials
 
     def _closed_products(self) -> list[Product]:
         """The products whose monomials are all known."""
@@ -329,7 +344,8 @@ class _Products:
         for equation in self._relations:
             if equation.relation != "=":
                 continue
-            for monomial in dict.fromkeys((*quotients(equation.form, numbered), *multipliers)):
+            cancelling = _multipliers(equation.form, self._monomials)
+            for monomial in dict.fromkeys((*cancelling, *multipliers)):
                 factor = {monomial: fmpq(1)}
                 if self._is_closed(equation.form, factor):
                     conclusion = Literal("=", product(equation.form, factor))
@@ -348,6 +364,22 @@ class _Products:
 
 
 _MOST_PAIRED_ATOMS = 8
+_MOST_OF_EQUATION = 4
+_MOST_NEW = 120
+
+
+def _multipliers(form: Polynomial, monomials: set[Monomial]) -> list[Monomial]:
+    """Monomials by which one of a polynomial becomes a known one."""
+    multipliers: dict[Monomial, None] = {}
+    for divisor in form:
+        spend(len(monomials))
+        for monomial in sorted(monomials) if divisor else ():
+            exponents = dict(monomial)
+            for atom, exponent in divisor:
+                exponents[atom] = exponents.get(atom, 0) - exponent
+            if monomial != divisor and min(exponents.values()) >= 0:
+                multipliers[tuple((atom, e) for atom, e in sorted(exponents.items()) if e)] = None
+    return [*multipliers][:16]
 
 
 def _product_of(premises: tuple[Literal, ...], square: Polynomial | None = None) -> Product:
@@ -429,6 +461,33 @@ def _factors_of_forms(forms: Iterable[Polynomial]) -> Iterator[_Factors]:
 
 
 _MOST_FACTORED = 60
+_MOST_DIFFERENCES = 300
+
+
+def _differences(replay: Replay, monomials: set[Monomial]) -> Iterator[_Factors]:
+    """Products ``a x - a y`` of known monomials, of integers also ``a x - a y - a`` and with + a.
+
+    They say that a multiplication by a number above 0 keeps an order.
+    """
+    cofactors: dict[int, list[Monomial]] = {}
+    for monomial in sorted(monomials):
+        for atom, exponent in monomial:
+            rest = tuple((a, e - (a == atom)) for a, e in monomial if e > (a == atom))
+            if rest in monomials and len(monomial) + exponent > 2:
+                cofactors.setdefault(atom, []).append(rest)
+    count = 0
+    for atom, rests in sorted(cofactors.items()):
+        number: Polynomial = {((atom, 1),): fmpq(1)}
+        for left, right in itertools.combinations(rests, 2):
+            difference = {left: fmpq(1), right: fmpq(-1)}
+            is_whole = UNIT not in difference and replay.forms.is_whole(difference)
+            shifts = (0, 1, -1) if is_whole and ((atom, 1),) in monomials else (0,)
+            for shift in shifts:
+                factor = plus(difference, {UNIT: fmpq(1)}, shift) if shift else difference
+                count += 1
+                if count > _MOST_DIFFERENCES:
+                    return
+                yield _Factors((number, factor), None, product(number, factor))
 
 
 def _holds(literal: Literal, values: dict[Monomial, float]) -> bool:

@@ -420,9 +420,16 @@ class _Search:
         differences = [place for place, literal in literals if literal.relation == "!="]
         is_end = not clauses and not differences
         if is_end and products:
-            end = self._by_products(facts, products)
+            end, open_truth = self._by_products(facts, products)
             if end is not None:
                 return end
+            if open_truth is not None:
+                steps = []
+                for truth in (open_truth, self.terms.negate(open_truth)):
+                    more_facts = self.replay.knowing(facts, truth)
+                    parts = set(self.replay.knowing((), truth))
+                    steps.append(self._by_cases(more_facts, relevant | parts, products, depth))
+                return ["split", Place(open_truth), *steps]
         bases = self._bases(facts) if is_end else []
         end = self._combined(facts, literals, 3 if is_end else 1, bases)
         if end is not None:
@@ -470,8 +477,14 @@ class _Search:
             steps.append(self._by_cases(more_facts, rest, products, depth))
         return ["differ", facts.index(fact), *steps]
 
-    def _by_products(self, facts: Facts, products: Sequence[Product]) -> Step | None:
-        """A contradiction of the facts and the products whose premises follow from them."""
+    def _by_products(
+        self, facts: Facts, products: Sequence[Product]
+    ) -> tuple[Step | None, int | None]:
+        """A contradiction of the facts and the products whose premises follow from them.
+
+        Else a premise of one that is neither true nor false.
+        """
+        open_truth: int | None = None
         columns: list[Column] = []
         prefix: list[tuple[int, Step]] = []
         for item in products:
@@ -484,6 +497,8 @@ class _Search:
                         self.replay.knowing(facts, self.terms.negate(truth))
                     )
                     if step is None:
+                        if open_truth is None and not self._is_decided(facts, truth):
+                            open_truth = truth
                         break
                     prefix.append((truth, step))
                     facts = self.replay.knowing(facts, truth)
@@ -494,11 +509,18 @@ class _Search:
         self.spend()
         combination = combine(self._literals(facts), self.effort, 1, columns=columns)
         if combination is None:
-            return None
+            return None, open_truth
         step = self._combination(combination, facts)
         for truth, refutation in reversed(prefix):
             step = ["split", Place(truth), step, refutation]
-        return step
+        return step, None
+
+    def _is_decided(self, facts: Facts, truth: int) -> bool:
+        """Whether a relation is a fact or refuted by facts."""
+        return (
+            self.terms.nodes[truth][0] == "="
+            or self._closed_quickly(self.replay.knowing(facts, truth)) is not None
+        )
 
     def _truth_of(self, literal: Literal) -> int:
         """A relation as a term."""

@@ -289,9 +289,7 @@ class Lemmas:
         sum_and_difference = [
             terms.make("cospi", (angle,)) for angle in (terms.add(a, b), terms.subtract(a, b))
         ]
-        lemmas.append(
-            eq(terms.multiply(two, first, second), terms.add(*sum_and_difference))
-        )
+        lemmas.append(eq(terms.multiply(two, first, second), terms.add(*sum_and_difference)))
         return lemmas
 
     def _of_powers(

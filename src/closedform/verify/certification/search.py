@@ -164,7 +164,12 @@ class _Search:
             if all(self.replay.entails(facts, p) for p in self.replay.knowing((), condition)):
                 rest = self.replay._replace_terms(facts, {choice: value}, condition)
                 return ["choose", Place(choice), number, self.refute(rest, depth + 1)]
-        condition = alternatives[0][0]
+        # A condition that is known to be false would be split on for ever.
+        condition = next(
+            condition
+            for condition, _ in alternatives
+            if not self.replay.entails(facts, self.terms.negate(condition))
+        )
         truths = [condition, self.terms.negate(condition)]
         steps = []
         for truth in truths:

@@ -146,5 +146,5 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@$(BIN)/python -m pip install -qq -e ".[dev]" $(VERSIONS)
 	@touch $@
 
-$(COMPARE_STAMP): $(STAMP) tests/recipes/compare_requirements.txt tests/verify/compare_requirements.txt
+$(COMPARE_STAMP): $(STAMP) tests/recipes/compare_requirements.txt
 	@tools/make_compare_environment.sh

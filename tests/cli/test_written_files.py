@@ -27,7 +27,6 @@ WRITERS = {
     "recipe": ["export", "config.yaml", "--framework", "transformers", *PARAMS, "-o"],
     "lr.svg": ["plot", *LINEAR, "-o"],
     "claims.svg": ["verify", *LINEAR, "-o"],
-    "proofs": ["verify", *LINEAR, "--proof"],
     "certificates": ["verify", *LINEAR, "--certificate"],
     "values.csv": ["run", "start.onnx", "-o"],
     "resumed.onnx": ["resume", *LINEAR, "--at", "3", "--total", "20", "-o"],

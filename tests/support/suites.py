@@ -30,10 +30,7 @@ from tests.support.inputs import ROOT, commit, digest
 
 RECORDS = ROOT / "tools" / "results" / "suites.json"
 COMMON_INPUTS = ("src/closedform", "tests/support", "tests/conftest.py", "constraints.txt")
-REQUIREMENTS = (
-    "tests/recipes/compare_requirements.txt",
-    "tests/verify/compare_requirements.txt",
-)
+REQUIREMENTS = ("tests/recipes/compare_requirements.txt",)
 SUMMARY = re.compile(r"(?:\d+ (?:passed|failed|errors?|skipped|xfailed|deselected)(?:, )?)+")
 
 

@@ -36,7 +36,7 @@ REPLAYS = 50
 FALSE_CLAIMS = 200
 EDITS = 200
 EDITS_OF_A_CLAIM = 10
-WORK = 25
+WORK = 250_000
 MOST_PROOFS_STILL = 0.15
 """The largest share of the edits of ``HARMLESS`` kinds that leave a proof of the goal."""
 

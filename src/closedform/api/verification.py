@@ -73,7 +73,6 @@ def verify_file(
     budget: float | None = None,
     seconds: float = 60.0,
     memory: int = 2 * 2**30,
-    proof: str | os.PathLike[str] | None = None,
 ) -> FileReport:
     """Returns what is found out about an ONNX file that anyone made, within hard limits.
 
@@ -96,12 +95,9 @@ def verify_file(
         budget: Seconds of wall-clock time for each of them, in addition; None for no such limit.
         seconds: Wall-clock seconds for the whole file.
         memory: Bytes of memory for it; not enforced on Windows.
-        proof: A folder into which each proved goal is written as an SMT-LIB 2 script, and a list
-            of them.
 
     Raises:
-        VerificationError: The file cannot be read, the folder not written, or a limit is not
-            above 0.
+        VerificationError: The file cannot be read, or a limit is not above 0.
         ArgumentError: The source is unknown, its arguments do not fit it, or it is of another kind
             than the file.
     """
@@ -118,7 +114,6 @@ def verify_file(
         "key": key,
         "effort": effort,
         "budget": budget,
-        "proof": None if proof is None else os.fspath(proof),
     }
     watch = Watch()
     try:

@@ -88,9 +88,6 @@ def parser(prog: str) -> Parser:
         '{"in_0": "grad.w"}; without it their use says so',
     )
     command.add_argument(
-        "--proof", type=Path, help="a folder for the proved goals, as SMT-LIB 2 scripts"
-    )
-    command.add_argument(
         "--check",
         action="store_true",
         help="replay a proof of each proved goal in a second, small checker",
@@ -140,7 +137,6 @@ def run(
     against: str | None,
     settings: list[str],
     ports: Path | None,
-    proof: Path | None,
     check: bool,
     certificate: Path | None,
     effort: float,
@@ -178,7 +174,6 @@ def run(
                 budget,
                 seconds,
                 size,
-                proof,
                 strict=strict,
             )
         subjects = [subject]
@@ -189,7 +184,7 @@ def run(
         is_certified = check or certificate is not None
         subjects = []
         for title, report, *schedule in reports:
-            subject = _of_report(title, report, *schedule, strict=strict, proof=proof)
+            subject = _of_report(title, report, *schedule, strict=strict)
             if is_certified:
                 subject = _with_certificate(subject, report, certificate)
             subjects.append(subject)
@@ -234,7 +229,6 @@ def _check_file(
     budget: float | None,
     seconds: float,
     memory: int,
-    proof: Path | None,
     *,
     strict: bool,
 ) -> _Checked:
@@ -249,7 +243,6 @@ def _check_file(
         budget=budget,
         seconds=seconds,
         memory=memory,
-        proof=proof,
     )
     code = report.exit_code(strict=strict)
     return _Checked(report.subject, report.rows, report.seconds, code)
@@ -261,15 +254,8 @@ def _of_report(
     schedule: Schedule | None = None,
     *,
     strict: bool,
-    proof: Path | None,
 ) -> _Checked:
     from closedform.referee.file_report import row_of
-
-    if proof is not None:
-        from closedform.verify.claims.scripts import write_proofs
-
-        # A title such as "lr: cosine" has characters that Windows forbids in file names.
-        write_proofs((*report, *report.floats), proof / re.sub(r"[^\w.-]+", "-", title))
 
     rows = tuple(row_of(finding) for finding in (*report, *report.floats))
     return _Checked(title, rows, report.seconds, report.exit_code(strict=strict), schedule)

@@ -36,7 +36,6 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
             source,
             effort=request["effort"],
             budget=request["budget"],
-            proof=request["proof"],
             ports=request["ports"],
         )
     except ClosedFormError as error:

@@ -28,7 +28,6 @@ from closedform.verify.certificates.floats import schedule_floats
 from closedform.verify.claims.core import claim_effort
 from closedform.verify.claims.files import verify_file
 from closedform.verify.claims.report import Finding
-from closedform.verify.claims.scripts import write_proofs
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.verdicts import FLOATS_KEY, KEY
 
@@ -141,7 +140,6 @@ def check_file(
     *,
     effort: float = 1.0,
     budget: float | None = None,
-    proof: str | None = None,
     ports: PortNames | None = None,
 ) -> FileReport:
     """Returns what is found out about a file, in this process and without limits.
@@ -151,7 +149,6 @@ def check_file(
         source: A schedule or rule that it is compared with; a rule for each parameter by name.
         effort: How much work each claim and the comparison may take, as a multiple of the usual.
         budget: Seconds of wall-clock time for each of them; None for no such limit.
-        proof: A folder into which the proved goals are written as scripts.
         ports: What inputs and outputs of a step that another tool wrote are; None for what their
             use says.
 
@@ -161,7 +158,7 @@ def check_file(
     """
     watch = Watch()
     model = checked_model(path)
-    rows = list(_rows(Path(path), model, source, effort, budget, proof, ports))
+    rows = list(_rows(Path(path), model, source, effort, budget, ports))
     # A statement of the file that is proved here says nothing more.
     names = {row.name for row in rows if row.verdict == str(Status.PROVED)}
     rows = [row for row in rows if row.verdict != STATED or row.name not in names]
@@ -174,7 +171,6 @@ def _rows(
     source: Source | None,
     effort: float,
     budget: float | None,
-    proof: str | None,
     ports: PortNames | None,
 ) -> Iterator[ReportLine]:
     kind = rule_file(model.model)
@@ -195,8 +191,6 @@ def _rows(
         )
     if kind is None:
         _, report = verify_file(path, model, effort=effort, budget=budget)
-        if proof is not None:
-            write_proofs(report, Path(proof))
         yield from (row_of(finding) for finding in report)
         yield _floats(model)
     if source is not None:

@@ -23,7 +23,6 @@ from closedform.verify.claims.induction import recurrence
 from closedform.verify.claims.reading import CLOCK
 from closedform.verify.tactics.clock import walk_segment
 from closedform.verify.tactics.prover import prove
-from closedform.verify.tactics.solver import require_solver
 from closedform.verify.terms.build import (
     FALSE,
     TRUE,
@@ -135,7 +134,7 @@ class TracingProver:
         effort = self._question()
         try:
             return walk_segment(Segment(part.first, part.end, goal), CLOCK, effort).is_proved
-        except (OutOfEffort, ImportError, VerificationError):
+        except (OutOfEffort, VerificationError):
             return False
         finally:
             self._charge(effort)
@@ -148,7 +147,7 @@ class TracingProver:
                 if self._is_proved(statement if truth else negate(statement), assumptions):
                     return truth
             return None
-        except (ImportError, VerificationError):  # without z3 fewer questions are decided
+        except VerificationError:
             return None
 
     def _is_proved(self, goal: Term, facts: tuple[Term, ...]) -> bool:
@@ -217,11 +216,7 @@ class TracingProver:
             )
         except VerificationError:
             return None
-        if verdict.proved or verdict.refuted:
-            return verdict.proved
-        # Without it, schedulers that have a closed form would be refused as if they had none.
-        require_solver()
-        return None
+        return verdict.proved if verdict.proved or verdict.refuted else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from closedform.effort import Effort
 from closedform.verify.certification.search import NoProofError, certify
 from tests.verify.checker.false_claims import FalseClaim
 from tests.verify.checker.planted import is_accepted, tampered_proofs
@@ -30,12 +31,12 @@ class FalseClaims:
     accepted: list[str] = field(default_factory=list)
 
 
-def offer_false_claims(claims: Iterable[FalseClaim], work: int, edits: int) -> FalseClaims:
+def offer_false_claims(claims: Iterable[FalseClaim], units: int, edits: int) -> FalseClaims:
     """Searches for proofs of false claims, and offers proofs of true ones for them.
 
     Args:
         claims: The false claims.
-        work: How many cases a search may look at.
+        units: The work of a search.
         edits: The number of edited proofs for each claim.
     """
     result = FalseClaims()
@@ -44,13 +45,13 @@ def offer_false_claims(claims: Iterable[FalseClaim], work: int, edits: int) -> F
         result.claims[claim.kind] += 1
         statement = claim.goal.statement()
         try:
-            certify(statement, work=work)
+            certify(statement, Effort.of(units))
             result.accepted.append(f"{claim.goal.name}: the search")
         except NoProofError:
             pass
         true_statement = claim.truth.statement()
         try:
-            proof = certify(true_statement, work=work)
+            proof = certify(true_statement, Effort.of(units))
         except NoProofError:
             continue
         for offered in (proof, *tampered_proofs(proof, edits, number)):

@@ -24,7 +24,7 @@ from closedform.verify.terms.tree import Op, Term, walk
 from tests.verify.goals import PROVED, Goal
 
 Data = dict[str, Any]
-WORK = 40
+WORK = 400_000
 UNITS = 40_000
 
 
@@ -95,10 +95,10 @@ def is_accepted(statement: Data, proof: Data) -> bool:
     return True
 
 
-def certify_or_none(statement: Data, work: int = WORK) -> Data | None:
+def certify_or_none(statement: Data, units: int = WORK) -> Data | None:
     """The proof of a statement, if the search comes to one."""
     try:
-        return certify(statement, work=work)
+        return certify(statement, Effort.of(units))
     except NoProofError:
         return None
 

@@ -16,6 +16,7 @@ import pytest
 from flint import fmpq
 
 import closedform
+from closedform.effort import Effort
 from closedform.verify.certification.search import NoProofError, certify
 from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker import replay
@@ -44,6 +45,7 @@ Data = dict[str, Any]
 
 # A part of the goals that are proved; the search soon finds a proof of most of them.
 TRUE_GOALS = [goal for goal in GOALS if goal.expected is PROVED][2 :: 6 if is_exhaustive() else 12]
+UNITS = 300_000
 FALSE_GOALS = [goal for goal in GOALS if goal.expected is REFUTED]
 
 
@@ -53,7 +55,7 @@ def proofs() -> list[tuple[Goal, Data, Data]]:
     for goal in TRUE_GOALS:
         statement = statement_of(goal.goal, goal.assume)
         try:
-            certified_goals.append((goal, statement, certify(statement, work=25)))
+            certified_goals.append((goal, statement, certify(statement, Effort.of(UNITS))))
         except NoProofError:
             continue
     return certified_goals
@@ -76,7 +78,7 @@ def test_proofs_of_true_goals_are_accepted() -> None:
 def test_search_finds_no_proof_of_a_false_goal() -> None:
     for goal in FALSE_GOALS[::4]:
         with pytest.raises(NoProofError):
-            certify(statement_of(goal.goal, goal.assume), work=15)
+            certify(statement_of(goal.goal, goal.assume), Effort.of(UNITS))
 
 
 def false_statements(goal: Goal) -> Iterator[Data]:
@@ -291,7 +293,7 @@ def test_a_square_times_two_numbers_above_zero() -> None:
     for left_out in range(3):
         fewer = (*signs[:left_out], *signs[left_out + 1 :])
         with pytest.raises(NoProofError):
-            certify(statement_of(goal, fewer), work=10)
+            certify(statement_of(goal, fewer), Effort.of(UNITS))
 
 
 def test_verify_loads_neither_the_checker_nor_the_search_for_proofs() -> None:

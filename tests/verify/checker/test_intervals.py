@@ -12,6 +12,7 @@ import sympy as sp
 from flint import fmpq
 from sympy import cos, pi
 
+from closedform.effort import Effort
 from closedform.verify.certification.search import NoProofError, certify
 from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.intervals import Intervals
@@ -107,4 +108,4 @@ def _equal(left: Any, right: Any) -> dict[str, Any]:
 def test_an_equation_is_certified_and_a_wrong_one_is_not(left: Any, right: Any, wrong: Any) -> None:
     certify(_equal(left, right))
     with pytest.raises(NoProofError):
-        certify(_equal(left, wrong), work=60)
+        certify(_equal(left, wrong), Effort.of(400_000))

@@ -52,7 +52,7 @@ def test_no_proof_of_two_hundred_planted_false_goals() -> None:
 
 
 def test_no_proof_of_some_false_claims_about_the_library() -> None:
-    result = offer_false_claims(false_claims(20, every=12), work=4, edits=5)
+    result = offer_false_claims(false_claims(20, every=12), units=60_000, edits=5)
     assert result.accepted == []
     assert result.claims.total() == 20
     assert result.proofs >= 60
@@ -62,7 +62,7 @@ def test_edits_that_leave_no_proof_are_rejected() -> None:
     certificates = []
     for goal in [goal for goal in GOALS if goal.expected is PROVED][2::20]:
         statement = statement_of(goal.goal, goal.assume)
-        proof = certify_or_none(statement, work=15)
+        proof = certify_or_none(statement, 150_000)
         if proof is not None:
             assert is_accepted(statement, proof)
             certificates.append((statement, proof))

@@ -5,17 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-import z3
 from flint import fmpq
 
-from closedform import from_torch, schedules
 from closedform.effort import METER, Effort
-from closedform.errors import VerificationError
 from closedform.verify.tactics import solver
 from closedform.verify.tactics.solver import (
-    Answer,
-    Question,
     SolverMode,
     ask,
     entails,
@@ -57,7 +51,6 @@ from closedform.verify.terms.build import (
 )
 from closedform.verify.terms.evaluate import holds
 from closedform.verify.terms.tree import Sign, Term
-from closedform.verify.terms.verdict import Status
 
 X, Y = symbol("x"), symbol("y")
 P = symbol("p", sign=Sign.POSITIVE)
@@ -164,15 +157,6 @@ def test_digits_of_numbers_are_counted_where_integers_are_read() -> None:
     assert work(300, SolverMode.REAL) < 10 * work(3, SolverMode.REAL)
 
 
-def test_the_text_of_a_question_is_smt_lib() -> None:
-    question = Question([less(X, Y), less(Y, X)], SolverMode.REAL)
-    text = question.text()
-    assert "(declare-fun x () Real)" in text
-    again = z3.Solver()
-    again.from_string(text)
-    assert again.check() == z3.unsat
-
-
 def test_lemmas_can_be_left_out() -> None:
     facts = [less(ONE, cospi(X))]
     assert ask(facts, ENOUGH).refuted
@@ -202,37 +186,6 @@ assert "z3" not in sys.modules
 
 def test_validated_export_loads_no_solver(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", EXPORT, str(tmp_path / "lr.onnx")], check=True)
-
-
-def test_missing_solver_is_an_error_that_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "z3", None)
-    monkeypatch.setattr(solver, "z3", solver._Z3())
-    with pytest.raises(VerificationError, match="pip install z3-solver"):
-        Question([less(X, Y)], SolverMode.REAL)
-    assert ask([less(X, Y), less(Y, X)], ENOUGH) == Answer(refuted=False)
-
-
-def test_without_a_solver_claims_are_unknown_with_the_package(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "z3", None)
-    monkeypatch.setattr(solver, "z3", solver._Z3())
-    report = schedules.wsd(1, 0, 100, 10, 20).verify()
-    unknown = [each.verdict for each in report.findings if each.verdict.status is Status.UNKNOWN]
-    assert unknown
-    for verdict in unknown:
-        assert verdict.reason.endswith("not installed: pip install z3-solver")
-
-
-def test_a_scheduler_of_torch_that_needs_the_solver_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 7, 0.5)
-    monkeypatch.setitem(sys.modules, "z3", None)
-    monkeypatch.setattr(solver, "z3", solver._Z3())
-    with pytest.raises(VerificationError, match="pip install z3-solver"):
-        from_torch(scheduler)
 
 
 @pytest.mark.parametrize(("power", "is_long"), [(600, False), (5000, True)])

@@ -21,8 +21,8 @@ from closedform.verify.certification.combinations import (
     Combination,
     combine,
 )
-from closedform.verify.certification.cores import Core, Product, find_core
-from closedform.verify.certification.factors import Signs
+from closedform.verify.certification.cores import Core, find_core
+from closedform.verify.certification.products import Product
 from closedform.verify.certification.steps import Place, Step, number_places, places_in
 from closedform.verify.checker.polynomials import (
     UNIT,
@@ -440,17 +440,6 @@ class _Search:
         if end is not None:
             return end
         if is_end:
-            signs = Signs(self.replay, facts, lambda more: self._closed_quickly(more))
-            step = signs.refute()
-            if step is not None:
-                return step
-            # Facts that z3 did not need may be factors.
-            end = self._combined(signs.facts, self._literals(signs.facts), 3, bases)
-            if end is not None:
-                return signs.before(end)
-            step = self._by_small_floors(facts, depth)
-            if step is not None:
-                return step
             raise NoProofError("no combination of its facts is a contradiction")
         best: tuple[int, int, list[Step | None]] | None = None
         for clause in clauses:
@@ -555,45 +544,6 @@ class _Search:
             form = product(form, literal.form)
         is_strict = item.square is None and all(literal.relation == ">" for literal in literals)
         return Column(form, tuple(places), square=item.square, is_strict=is_strict)
-
-    def _by_small_floors(self, facts: Facts, depth: int) -> Step | None:
-        """The facts with floors that products of facts show to be 0, 1 or 2."""
-        forms, terms = self.replay.forms, self.terms
-        one = terms.rational(1)
-        for atom in sorted(self._atoms_in(facts)):
-            floor = forms.terms_of_atoms[atom]
-            if terms.nodes[floor][0] != "floor":
-                continue
-            splits: list[tuple[int, Step]] = []
-            # Small floors only: each candidate costs two searches for a combination.
-            for number in map(terms.rational, range(3)):
-                bounds = (
-                    terms.less_equal(number, floor),
-                    terms.less(floor, terms.add(number, one)),
-                )
-                steps = [self._closed_by_products(facts, terms.negate(bound)) for bound in bounds]
-                if steps[0] is None:
-                    break
-                if steps[1] is not None:
-                    splits = list(zip(bounds, cast("list[Step]", steps), strict=True))
-                    break
-            if not splits or all(self.replay.entails(facts, bound) for bound, _ in splits):
-                continue
-            (low, low_step), (high, high_step) = splits
-            more_facts = self.replay.knowing(facts, low, high)
-            # The second bound is shown where the first one holds: its place among facts is later.
-            high_step = (
-                self._closed_by_products(self.replay.knowing(facts, low), terms.negate(high))
-                or high_step
-            )
-            rest = self.refute(more_facts, depth + 1)
-            return ["split", Place(low), ["split", Place(high), rest, high_step], low_step]
-        return None
-
-    def _closed_by_products(self, facts: Facts, truth: int) -> Step | None:
-        """A contradiction of facts and one more, by products of two."""
-        more_facts = self.replay.knowing(facts, truth)
-        return self._combined(more_facts, self._literals(more_facts), 2)
 
     def _round_facts(self, facts: Facts, relevant: set[int]) -> tuple[list[Step], Facts, set[int]]:
         """Relevant inequalities between integers, rounded."""
@@ -770,8 +720,9 @@ class _Search:
         There is such a lemma about each pair: its functions would have lemmas in their turn.
         """
         nodes, forms = self.terms.nodes, self.replay.forms
-        (op, left, _), (_, right, _) = nodes[pair[0]], nodes[pair[1]]
-        is_product = op == "cospi" or (op == "^" and forms.of(left[1]) == forms.of(right[1]))
+        (op, left, _), (op_of_second, right, _) = nodes[pair[0]], nodes[pair[1]]
+        are_powers = op == op_of_second == "^"
+        is_product = op == "cospi" or (are_powers and forms.of(left[1]) == forms.of(right[1]))
         return is_product and not self._atoms_in([truth]) <= atoms
 
     def _atoms_in(self, truths: Iterable[int]) -> set[int]:

@@ -19,7 +19,6 @@ from closedform.errors import VerificationError
 from closedform.language import Schedule, UpdateRule
 from closedform.language.symbols import InternalName
 from closedform.verify.tactics.prover import prove
-from closedform.verify.tactics.solver import missing
 from closedform.verify.terms.build import FALSE, TRUE, exact, negate, own_symbol, substitute
 from closedform.verify.terms.definedness import Obligation, PartialOperation, obligations
 from closedform.verify.terms.evaluate import Undefined, value
@@ -293,7 +292,7 @@ def _out_of_reach(goal: Goal, verdict: Verdict) -> str:
 def _hints_beyond(verdict: Verdict) -> tuple[str, ...]:
     """Ways to decide a claim that is false at a point to which no run is known."""
     has_states = any(str(name).startswith("state.") for name in verdict.counterexample or ())
-    return ("give invariants= of the states that a run reaches" if has_states else "", missing())
+    return ("give invariants= of the states that a run reaches",) if has_states else ()
 
 
 @dataclass(slots=True)

@@ -41,7 +41,6 @@ from closedform.verify.claims.rule import finite_steps, invariant
 from closedform.verify.claims.runs import Runs
 from closedform.verify.claims.step import open_symbols, step_of
 from closedform.verify.claims.values import bounded, ends_at, monotone, non_negative
-from closedform.verify.tactics.solver import missing
 from closedform.verify.terms.build import FALSE
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Op, walk
@@ -261,8 +260,7 @@ def _standard(rule: UpdateRule, subject: str, effort: float, budget: float | Non
         return claim.judge(claim_effort(effort, budget), proofs).proved
 
     invariants = preserve(list(non_negative_states(step)))
-    # Without the solver, further invariants are not proved, and looked for in vain.
-    if not missing() and not is_enough(invariants):
+    if not is_enough(invariants):
         for candidates in FURTHER:
             likely_conditions = not_contradicted(list(candidates(step)), runs)
             conditions = preserve([*invariants, *likely_conditions]) if likely_conditions else []

@@ -29,7 +29,7 @@ from closedform.verify.tactics.samples import (
     examine,
     simplify_point,
 )
-from closedform.verify.tactics.solver import SolverMode, ask, missing, session
+from closedform.verify.tactics.solver import SolverMode, ask, session
 from closedform.verify.terms.build import (
     either,
     equal,
@@ -200,8 +200,7 @@ def _unknown(reason: str, tally: Tally) -> Verdict:
     evidence = f"it is true at {tally.satisfied} points"
     if tally.undecided:
         evidence += f", and within balls at {tally.undecided}"
-    reasons = [reason, evidence, missing()]
-    return Verdict(Status.UNKNOWN, (), None, "; ".join(filter(None, reasons)), tally.satisfied)
+    return Verdict(Status.UNKNOWN, (), None, f"{reason}; {evidence}", tally.satisfied)
 
 
 def _from_models(result: Escalation, sampler: Sampler) -> Counterexample | None:

@@ -52,12 +52,6 @@ class Tally:
     undecided: int = 0  # balls could not decide the goal
     counterexample: Counterexample | None = None
 
-    def add(self, later: Tally) -> None:
-        """Adds the points that were tried later."""
-        self.satisfied += later.satisfied
-        self.undecided += later.undecided
-        self.counterexample = later.counterexample
-
     @property
     def point_count(self) -> int:
         """How many points satisfy the assumptions."""

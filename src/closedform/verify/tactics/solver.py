@@ -10,7 +10,6 @@ look for a counterexample, which ``evaluate`` then checks.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,48 +20,24 @@ from typing import Any
 from flint import fmpq
 
 from closedform.effort import UNLIMITED, Effort, spend
-from closedform.errors import VerificationError
 from closedform.language.symbols import InternalName
 from closedform.verify.tactics.lemmas import is_function, lemmas_of, lemmas_of_pair
 from closedform.verify.terms.build import is_rational, negate
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import RELATIONS, TRUTHS, Op, Sign, Term, walk
 
-_INSTALL = "pip install z3-solver"
-_MISSING = "this proof needs the solver z3, which is not installed"
-
-
-class MissingSolverError(VerificationError):
-    """A question cannot be written: z3 is not installed."""
-
 
 class _Z3:
     """The module z3, loaded when the first name of it is used: few claims need a solver."""
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            attribute = getattr(importlib.import_module("z3"), name)
-        except ModuleNotFoundError as error:
-            raise MissingSolverError(_MISSING, hint=_INSTALL) from error
+        attribute = getattr(importlib.import_module("z3"), name)
         # Cached on the object, so that __getattr__ is asked once per name.
         setattr(self, name, attribute)
         return attribute
 
 
 z3 = _Z3()
-
-
-def require_solver() -> None:
-    """Raises MissingSolverError if z3 is not installed."""
-    if missing():
-        raise MissingSolverError(_MISSING, hint=_INSTALL)
-
-
-def missing() -> str:
-    """Returns what to say of a goal that was not proved without z3; empty if it is installed."""
-    if importlib.util.find_spec("z3") is not None:
-        return ""
-    return f"the solver z3, which may prove it, is not installed: {_INSTALL}"
 
 
 class _Session:
@@ -147,16 +122,12 @@ def ask(
 ) -> Answer:
     """Returns whether some facts contradict each other, or a model of them.
 
-    The effort is for writing the question, too. Where it ends there, and without z3, the answer is
-    neither.
+    The effort is for writing the question, too. Where it ends there, the answer is neither.
     """
     statements = tuple(facts)
     if is_too_large(statements):
         return Answer(refuted=False)
-    try:
-        question = Question(statements, reading, with_lemmas=with_lemmas, effort=effort)
-    except MissingSolverError:
-        return Answer(refuted=False)
+    question = Question(statements, reading, with_lemmas=with_lemmas, effort=effort)
     return question.answer(effort) if effort.left else Answer(refuted=False)
 
 
@@ -231,12 +202,6 @@ class Question:
         if with_lemmas:
             self._instantiate()
         self.assertions += self._definitions
-
-    def text(self) -> str:
-        """Returns the question as SMT-LIB, for another solver."""
-        solver = z3.Solver(ctx=self._session.context)
-        solver.add(*self.assertions)
-        return str(solver.to_smt2())
 
     def answer(self, effort: Effort) -> Answer:
         """Returns z3's answer within an effort; an answer that it cannot give is neither."""

@@ -19,9 +19,6 @@ class Limits:
     # Work, in units of ``closedform.effort``: about a microsecond each
     claim_work: int = 10 * 2**20  # one claim, if nothing else is said
     search_work: int = 2_000_000  # the search for one proof
-    points_work: int = 2_000  # one point
-    stages: tuple[tuple[int, int], ...] = ((12, 30_000), (120, 2_000_000), (1500, 0))
-    # points, and the work of the search after them, until one of them decides
     validation_work: int = 5_000_000  # one translation validation, if nothing else is said
     comparison_work: int = 5_000_000  # one comparison of two schedules
     tactics_share: float = 0.7  # part of the effort; the rest is for the last points

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
 import sympy as sp
 
@@ -57,8 +56,6 @@ class Verdict:
         samples: The points at which the claim was evaluated and true.
         proved_until: Of an UNKNOWN verdict on all steps, the first step that is open: the claim is
             proved at every step below it. None where no such range was looked for or found.
-        proof: Of a proved claim, its goals with the proofs that the checker has replayed, as JSON
-            data: ``statement`` and ``proof`` of each.
         run: Of a refuted claim about the steps of a rule, the run to the step at which it is false.
         seconds: The time that it took; verdicts are compared without it.
     """
@@ -69,7 +66,6 @@ class Verdict:
     reason: str = ""
     samples: int = 0
     proved_until: int | None = None
-    proof: Sequence[Mapping[str, Any]] = field(default=(), compare=False)
     run: Run | None = None
     seconds: float = field(default=0.0, compare=False)
 

@@ -1,4 +1,4 @@
-"""Proofs and refutations of goals: points refute, the search proposes, the checker decides.
+"""One prover beside the tactics: points refute, the search proposes, the checker decides.
 
 A goal is first evaluated at points, where most false goals fail within microseconds. Then the
 search (``search``) looks for a proof, and the checker (``checker``) replays it: only that says
@@ -18,18 +18,18 @@ from closedform.effort import Effort, Watch
 from closedform.errors import VerificationError
 from closedform.verify.certification.search import NoProofError, certify
 from closedform.verify.certification.statements import statement_of
-from closedform.verify.identity.canonical import is_zero
+from closedform.verify.tactics.prover import without_tensor_functions
 from closedform.verify.tactics.samples import Counterexample, Sampler, Tally, simplify_point
-from closedform.verify.terms.build import own_symbol, rebuild, subtract
 from closedform.verify.terms.evaluate import holds
-from closedform.verify.terms.facts import is_non_negative
 from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.tensor_functions import FUNCTIONS, REDUCE_MAX, REDUCE_SUM, kind_of
-from closedform.verify.terms.tree import TRUTHS, Op, Sign, Term, show, symbols, walk
+from closedform.verify.terms.tree import TRUTHS, Term, show, symbols
 from closedform.verify.terms.verdict import Status, Verdict
 
 PROOF = "a checked proof"
 POINTS = "a point"
+STAGES = ((12, 30_000), (120, 2_000_000), (600, 0))
+"""Points, and the work of the search after them, until one of them decides."""
+POINT_WORK = 2_000
 
 
 def prove(
@@ -78,9 +78,14 @@ def _prove(goal: Term, assumptions: tuple[Term, ...], effort: Effort, seed: int)
     statement: dict[str, Any] | None = None
     # Most false goals fail at one of the first points, and most true ones have a short proof: the
     # next stage costs about ten times what the one before it does.
-    for points, search_work in LIMITS.stages:
-        portion = effort.portion(min(LIMITS.points_work * points, units / 4))
-        tally.add(sampler.search(points, portion))
+    for points, search_work in STAGES:
+        portion = effort.portion(min(POINT_WORK * points, units / 4))
+        later = sampler.search(points, portion)
+        tally = Tally(
+            tally.satisfied + later.satisfied,
+            tally.undecided + later.undecided,
+            later.counterexample,
+        )
         if tally.counterexample is not None:
             portion = effort.portion(LIMITS.simplifying_work)
             counterexample = simplify_point(
@@ -91,22 +96,21 @@ def _prove(goal: Term, assumptions: tuple[Term, ...], effort: Effort, seed: int)
             break
         statement = statement or statement_of(*without_tensor_functions(goal, assumptions))
         try:
-            proof = certify(statement, effort.portion(min(search_work, units * 0.7)))
+            certify(statement, effort.portion(min(search_work, units * 0.7)))
         except NoProofError as error:
             reason = str(error)
         else:
-            return _proved(statement, proof, tally)
+            return _proved(tally)
     return _unknown(reason, tally)
 
 
-def _proved(statement: dict[str, Any], proof: dict[str, Any], tally: Tally) -> Verdict:
+def _proved(tally: Tally) -> Verdict:
     reason = ""
     if tally.undecided:
         reason = f"{tally.undecided} points agree within balls"
     elif not tally.satisfied:
         reason = "no point was found: perhaps nothing satisfies the assumptions"
-    goals = ({"statement": statement, "proof": proof},)
-    return Verdict(Status.PROVED, (PROOF,), None, reason, tally.satisfied, proof=goals)
+    return Verdict(Status.PROVED, (PROOF,), None, reason, tally.satisfied)
 
 
 def _refuted(counterexample: Counterexample, tally: Tally) -> Verdict:
@@ -122,48 +126,3 @@ def _unknown(reason: str, tally: Tally) -> Verdict:
     if tally.undecided:
         evidence += f", and within balls at {tally.undecided}"
     return Verdict(Status.UNKNOWN, (), None, f"{reason}; {evidence}", tally.satisfied)
-
-
-def without_tensor_functions(
-    goal: Term, assumptions: Iterable[Term]
-) -> tuple[Term, tuple[Term, ...]]:
-    """Returns a goal and assumptions with each function of tensors as a symbol.
-
-    What is proved of the symbols is proved of the functions; what is not may still be true.
-    """
-    statements = (goal, *assumptions)
-    if not any(_is_tensor_function(node) for node in walk(*statements)):
-        return goal, statements[1:]
-    rewritten: dict[Term, Term] = {}
-    names_of_functions: list[tuple[Term, Term]] = []
-    for node in walk(*statements):
-        rebuilt_node = (
-            rebuild(node, tuple(rewritten[arg] for arg in node.args)) if node.args else node
-        )
-        rewritten[node] = (
-            _symbol_of(rebuilt_node, names_of_functions)
-            if _is_tensor_function(rebuilt_node)
-            else rebuilt_node
-        )
-    return rewritten[goal], tuple(rewritten[assumption] for assumption in statements[1:])
-
-
-def _is_tensor_function(node: Term) -> bool:
-    return node.op is Op.OPAQUE and kind_of(node.value) in FUNCTIONS
-
-
-def _symbol_of(node: Term, names_of_functions: list[tuple[Term, Term]]) -> Term:
-    """The symbol of an equal function, or a new one."""
-    for function, name in names_of_functions:
-        if function.value == node.value and all(
-            is_zero(subtract(left, right))
-            for left, right in zip(node.args, function.args, strict=True)
-        ):
-            return name
-    is_reduction = kind_of(node.value) in (REDUCE_SUM, REDUCE_MAX)
-    is_large = is_reduction and is_non_negative(node.args[0])
-    # A sum or maximum of numbers >= 0 is >= 0, that of none included.
-    sign = Sign.NONNEGATIVE if is_large else Sign.ANY
-    name = own_symbol(f"{kind_of(node.value)}#{len(names_of_functions)}", sign=sign)
-    names_of_functions.append((node, name))
-    return name

@@ -1,0 +1,339 @@
+"""Products of relations that exclude a model in which each monomial is a number of its own.
+
+Of ``x > 1`` and ``y > 1`` the relation ``x y - x - y + 1 > 0``, of ``x = y`` the relation
+``x z = y z``, of any number its square. A product is a candidate where all of its monomials are
+known; candidates that a model violates are added.
+
+The relations ``x > 0``, ``y > 0``, ``x y < 0`` with the model x = 1, y = 1, x y = -1 give
+``x > 0 and y > 0 => x y > 0``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from flint import Ordering, fmpq, fmpq_mpoly_ctx
+
+from closedform.effort import spend
+from closedform.verify.certification.combinations import monomials_by_use
+from closedform.verify.checker.polynomials import (
+    UNIT,
+    Monomial,
+    Polynomial,
+    constant_of,
+    key_of,
+    plus,
+    power,
+    product,
+    times,
+    whole_constant,
+)
+from closedform.verify.checker.replay import Literal, Replay
+
+# Bounds of what is tried; beyond them a core is not found.
+_MOST_ADDED = 24  # products that are added in one round
+_MOST_MONOMIALS = 400  # of a product
+_MOST_FACTORED = 60  # monomials of a polynomial that is factored
+_MOST_DIFFERENCES = 300
+_MOST_PAIRED_ATOMS = 8
+_MOST_OF_EQUATION = 4  # monomials of an equation that is multiplied by further ones
+_MOST_NEW = 120  # monomials of such multiples
+_LEAST = 1e-9
+"""The part of its terms below which a sum is 0: models are read as floats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A relation that holds where others do: a product of them.
+
+    Attributes:
+        premises: The inequalities or the equation that are multiplied.
+        square: A number whose square is a factor, besides.
+        factor: What an equation is multiplied by.
+        conclusion: The relation of the product.
+    """
+
+    premises: tuple[Literal, ...]
+    conclusion: Literal
+    square: Polynomial | None = None
+    factor: Polynomial | None = None
+
+
+class Products:
+    """Products of relations, those first that speak of the monomials of the relations only."""
+
+    def __init__(
+        self,
+        replay: Replay,
+        truths: Sequence[int],
+        literals: Iterable[Literal],
+        bases: tuple[Polynomial, ...],
+    ) -> None:
+        by_form = {(lit.relation, key_of(lit.form)): lit for lit in literals}
+        self._relations = list(by_form.values())
+        self.bases = bases
+        self._monomials = {m for literal in self._relations for m in literal.form} | {UNIT}
+        self._groups = [
+            factors
+            for factors in (
+                *_factors_of_terms(replay, truths),
+                *_factors_of_forms(literal.form for literal in self._relations),
+                *_differences(replay, self._monomials),
+            )
+            if len(factors.form) <= _MOST_MONOMIALS
+        ]
+        self._candidates = [*self._closed_products()]
+        self._widenings = [self._pairs_of_atoms, self._multiples_of_equations] * 2
+
+    def violated(self, values: dict[Monomial, float]) -> list[Product]:
+        """Returns products that a model violates, which are candidates no longer."""
+        signed = [product for group in self._groups if (product := group.violated(values))]
+        scored = []
+        for place, candidate in enumerate(self._candidates):
+            spend(len(candidate.conclusion.form))
+            if not holds(candidate.conclusion, values) and all(
+                holds(premise, values) for premise in candidate.premises
+            ):
+                scored.append((len(candidate.conclusion.form), place))
+        chosen = {place for _, place in sorted(scored)[:_MOST_ADDED]}
+        added = [self._candidates[place] for place in sorted(chosen)]
+        self._candidates = [c for n, c in enumerate(self._candidates) if n not in chosen]
+        if not signed and not added and self._widenings:
+            self._widen(self._widenings.pop(0)())
+            return self.violated(values)
+        return [*signed, *added]
+
+    def _widen(self, monomials: set[Monomial]) -> None:
+        """Admits products with some more monomials."""
+        if not monomials <= self._monomials:
+            known = {key_of(candidate.conclusion.form) for candidate in self._candidates}
+            self._monomials |= monomials
+            self._candidates += [
+                candidate
+                for candidate in self._closed_products()
+                if key_of(candidate.conclusion.form) not in known
+            ]
+
+    def _pairs_of_atoms(self) -> set[Monomial]:
+        """The products of two atoms that stand in products of monomials."""
+        atoms = {
+            atom
+            for monomial in self._monomials
+            if sum(exponent for _, exponent in monomial) > 1
+            for atom, _ in monomial
+        }
+        if len(atoms) > _MOST_PAIRED_ATOMS:
+            return set()
+        units = [((atom, 1),) for atom in sorted(atoms)]
+        return {times(a, b) for a in units for b in units}
+
+    def _multiples_of_equations(self) -> set[Monomial]:
+        """The monomials of multiples of short equations that have a known one."""
+        monomials: set[Monomial] = set()
+        for equation in self._relations:
+            if equation.relation != "=" or len(equation.form) > _MOST_OF_EQUATION:
+                continue
+            for multiplier in _multipliers(equation.form, self._monomials):
+                monomials |= {times(monomial, multiplier) for monomial in equation.form}
+            if len(monomials) > _MOST_NEW:
+                break
+        return monomials
+
+    def _closed_products(self) -> Iterator[Product]:
+        """The products whose monomials are all known."""
+        varying = [
+            literal
+            for literal in self._relations
+            if literal.relation in (">", ">=") and constant_of(literal.form) is None
+        ]
+        for left, right in itertools.combinations_with_replacement(varying, 2):
+            if self._is_closed(left.form, right.form):
+                yield product_of((left, right))
+        frequent = monomials_by_use(list(enumerate(self._relations)))
+        for equation in self._relations:
+            if equation.relation != "=":
+                continue
+            cancelling = _multipliers(equation.form, self._monomials)
+            for monomial in dict.fromkeys((*cancelling, *frequent)):
+                factor = {monomial: fmpq(1)}
+                if self._is_closed(equation.form, factor):
+                    yield multiple_of(equation, monomial)
+        for base in (*self.bases, *({monomial: fmpq(1)} for monomial in frequent)):
+            if self._is_closed(base, base):
+                yield product_of((), base)
+
+    def _is_closed(self, left: Polynomial, right: Polynomial) -> bool:
+        spend(1)
+        if len(left) * len(right) > _MOST_MONOMIALS:
+            return False
+        return all(times(a, b) in self._monomials for a in left for b in right)
+
+
+def _multipliers(form: Polynomial, monomials: set[Monomial]) -> list[Monomial]:
+    """Monomials by which one of a polynomial becomes a known one."""
+    multipliers: dict[Monomial, None] = {}
+    for divisor in form:
+        spend(len(monomials))
+        for monomial in sorted(monomials) if divisor else ():
+            exponents = dict(monomial)
+            for atom, exponent in divisor:
+                exponents[atom] = exponents.get(atom, 0) - exponent
+            if monomial != divisor and min(exponents.values()) >= 0:
+                multipliers[tuple((atom, e) for atom, e in sorted(exponents.items()) if e)] = None
+    return [*multipliers][:16]
+
+
+def product_of(premises: tuple[Literal, ...], square: Polynomial | None = None) -> Product:
+    """Returns the product of some inequalities and of a square."""
+    form = {UNIT: fmpq(1)} if square is None else product(square, square)
+    for premise in premises:
+        form = product(form, premise.form)
+    is_strict = square is None and all(premise.relation == ">" for premise in premises)
+    return Product(premises, Literal(">" if is_strict else ">=", form), square)
+
+
+def multiple_of(equation: Literal, monomial: Monomial) -> Product:
+    """Returns an equation times a monomial."""
+    factor = {monomial: fmpq(1)}
+    return Product((equation,), Literal("=", product(equation.form, factor)), factor=factor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Factors:
+    """A product as it is written in a term: numbers, and one whose square is a factor."""
+
+    numbers: tuple[Polynomial, ...]
+    square: Polynomial | None
+    form: Polynomial
+
+    def violated(self, values: dict[Monomial, float]) -> Product | None:
+        """Returns the product by the signs of its factors that a model violates, or None."""
+        spend(len(self.form))
+        total = _value_of(self.form, values)
+        signs = [_sign_of(number, values) for number in self.numbers]
+        if 0 in signs:
+            # Then the product is 0: of one such factor the sign is said that excludes the model.
+            place = signs.index(0)
+            signs = [sign or 1 for sign in signs]
+            signs[place] = math.prod(signs) * (-1 if total > 0 else 1)
+        premises = [
+            Literal(">=" if _sign_of(number, values) == 0 else ">", plus({}, number, sign))
+            for number, sign in zip(self.numbers, signs, strict=True)
+        ]
+        candidate = product_of(tuple(premises), self.square)
+        return None if holds(candidate.conclusion, values) else candidate
+
+
+def _factors_of_terms(replay: Replay, truths: Sequence[int]) -> Iterator[_Factors]:
+    """The products below some truths that are not monomials."""
+    forms, nodes = replay.forms, replay.terms.nodes
+    for term in replay.terms.below(*truths):
+        op, args, _ = nodes[term]
+        if op != "*":
+            continue
+        numbers: list[Polynomial] = []
+        square: Polynomial | None = None
+        for arg in args:
+            base = forms.of(arg)
+            inner, inner_args, _ = nodes[arg]
+            if constant_of(base) is not None:
+                continue
+            if inner == "^" and whole_constant(forms.of(inner_args[1])) == 2 and square is None:
+                square = forms.of(inner_args[0])
+            else:
+                numbers.append(base)
+        if len(numbers) + (square is not None) > 1:
+            form = {UNIT: fmpq(1)} if square is None else product(square, square)
+            for number in numbers:
+                form = product(form, number)
+            yield _Factors(tuple(numbers), square, form)
+
+
+def _factors_of_forms(forms: Iterable[Polynomial]) -> Iterator[_Factors]:
+    """The factors of some polynomials that have more than one."""
+    for form in forms:
+        if len(form) > _MOST_FACTORED or all(len(m) < 2 and sum(e for _, e in m) < 2 for m in form):
+            continue
+        spend(20 * len(form))
+        factors = _factors_of(form)
+        numbers = tuple(factor for factor, exponent in factors if exponent % 2)
+        square: Polynomial | None = None
+        for factor, exponent in factors:
+            if exponent > 1:
+                square = product(square or {UNIT: fmpq(1)}, power(factor, exponent // 2))
+        if len(numbers) + (square is not None) > 1:
+            total = {UNIT: fmpq(1)} if square is None else product(square, square)
+            for number in numbers:
+                total = product(total, number)
+            yield _Factors(numbers, square, total)
+
+
+def _factors_of(form: Polynomial) -> list[tuple[Polynomial, int]]:
+    """The irreducible factors of a polynomial that are not constant, with exponents."""
+    atoms = sorted({atom for monomial in form for atom, _ in monomial})
+    if not atoms:
+        return []
+    context = fmpq_mpoly_ctx.get([f"x{atom}" for atom in atoms], Ordering.lex)
+    rows = {
+        tuple(dict(monomial).get(atom, 0) for atom in atoms): value
+        for monomial, value in form.items()
+    }
+    _, parts = context.from_dict(rows).factor()
+    return [
+        (
+            {
+                tuple((atom, int(e)) for atom, e in zip(atoms, exponents, strict=True) if e): value
+                for exponents, value in part.to_dict().items()
+            },
+            int(exponent),
+        )
+        for part, exponent in parts
+    ]
+
+
+def _differences(replay: Replay, monomials: set[Monomial]) -> Iterator[_Factors]:
+    """Products ``a x - a y`` of known monomials, of integers also ``a x - a y - a`` and with + a.
+
+    They say that a multiplication by a number above 0 keeps an order.
+    """
+    cofactors: dict[int, list[Monomial]] = {}
+    for monomial in sorted(monomials):
+        for atom, exponent in monomial:
+            rest = tuple((a, e - (a == atom)) for a, e in monomial if e > (a == atom))
+            if rest in monomials and len(monomial) + exponent > 2:
+                cofactors.setdefault(atom, []).append(rest)
+    count = 0
+    for atom, rests in sorted(cofactors.items()):
+        number: Polynomial = {((atom, 1),): fmpq(1)}
+        for left, right in itertools.combinations(rests, 2):
+            difference = {left: fmpq(1), right: fmpq(-1)}
+            is_whole = UNIT not in difference and replay.forms.is_whole(difference)
+            shifts = (0, 1, -1) if is_whole and ((atom, 1),) in monomials else (0,)
+            for shift in shifts:
+                factor = plus(difference, {UNIT: fmpq(1)}, shift) if shift else difference
+                count += 1
+                if count > _MOST_DIFFERENCES:
+                    return
+                yield _Factors((number, factor), None, product(number, factor))
+
+
+def holds(literal: Literal, values: dict[Monomial, float]) -> bool:
+    """Returns whether a relation holds for the values of monomials, but for rounding."""
+    sign = _sign_of(literal.form, values)
+    return {"=": sign == 0, "!=": sign != 0, ">": sign > 0, ">=": sign >= 0}[literal.relation]
+
+
+def _value_of(form: Polynomial, values: dict[Monomial, float]) -> float:
+    return sum(float(number) * values.get(monomial, 0.0) for monomial, number in form.items())
+
+
+def _sign_of(form: Polynomial, values: dict[Monomial, float]) -> int:
+    """The sign of a polynomial for values of monomials; 0 within rounding."""
+    parts = [float(number) * values.get(monomial, 0.0) for monomial, number in form.items()]
+    total = sum(parts)
+    if abs(total) <= _LEAST * sum(map(abs, parts)):
+        return 0
+    return 1 if total > 0 else -1

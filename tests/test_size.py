@@ -17,8 +17,8 @@ from tools.__main__ import MODULES
 SOURCE = ROOT / "src" / "closedform"
 CAPS = {
     "analysis": 6859,
-    "api": 739,
-    "cli": 3301,
+    "api": 737,
+    "cli": 3289,
     "exporters": 3830,
     "frameworks": 20551,
     "importers": 14346,
@@ -30,7 +30,7 @@ CAPS = {
     "optimizers": 3682,
     "plotting": 734,
     "recipes": 6529,
-    "referee": 2665,
+    "referee": 2660,
     "runtime": 2440,
     "scaling": 555,
     "schedules": 1654,

@@ -17,9 +17,6 @@ import threading
 import time
 from dataclasses import dataclass, replace
 
-PER_SECOND = 1_000_000
-"""Units of work in a second of one core of 2023."""
-
 
 class OutOfEffort(Exception):  # noqa: N818 - a bound that is met, not a fault
     """The work is done that was allowed, or the wall-clock time is over."""

@@ -69,7 +69,7 @@ def find_core(
         core = question.core()
         if core is not None or question.values is None:
             return core
-        violated = products.violated(question.values) or _combined(
+        violated = products.against(question.values) or _products_of_combination(
             question.true_literals(), question.values, products.bases, effort
         )
         if not violated:
@@ -79,7 +79,7 @@ def find_core(
     return None
 
 
-def _combined(
+def _products_of_combination(
     literals: Sequence[Literal],
     values: dict[Monomial, float],
     bases: Sequence[Polynomial],

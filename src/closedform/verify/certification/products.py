@@ -88,9 +88,9 @@ class Products:
         self._candidates = [*self._closed_products()]
         self._widenings = [self._pairs_of_atoms, self._multiples_of_equations] * 2
 
-    def violated(self, values: dict[Monomial, float]) -> list[Product]:
+    def against(self, values: dict[Monomial, float]) -> list[Product]:
         """Returns products that a model violates, which are candidates no longer."""
-        signed = [product for group in self._groups if (product := group.violated(values))]
+        signed = [product for group in self._groups if (product := group.product_against(values))]
         scored = []
         for place, candidate in enumerate(self._candidates):
             spend(len(candidate.conclusion.form))
@@ -103,7 +103,7 @@ class Products:
         self._candidates = [c for n, c in enumerate(self._candidates) if n not in chosen]
         if not signed and not added and self._widenings:
             self._widen(self._widenings.pop(0)())
-            return self.violated(values)
+            return self.against(values)
         return [*signed, *added]
 
     def _widen(self, monomials: set[Monomial]) -> None:
@@ -209,7 +209,7 @@ class _Factors:
     square: Polynomial | None
     form: Polynomial
 
-    def violated(self, values: dict[Monomial, float]) -> Product | None:
+    def product_against(self, values: dict[Monomial, float]) -> Product | None:
         """Returns the product by the signs of its factors that a model violates, or None."""
         spend(len(self.form))
         total = _value_of(self.form, values)

@@ -182,9 +182,9 @@ class _Search:
         end = Boxes(self.replay, facts).contradiction()
         if end is not None:
             return end
-        return self._combined(facts, self._literals(facts), degree=1)
+        return self._combine_facts(facts, self._literals(facts), degree=1)
 
-    def _combined(
+    def _combine_facts(
         self,
         facts: Facts,
         literals: Sequence[tuple[int, Literal]],
@@ -436,7 +436,7 @@ class _Search:
                     steps.append(self._by_cases(more_facts, relevant | parts, products, depth))
                 return ["split", Place(open_truth), *steps]
         bases = self._bases(facts) if is_end else []
-        end = self._combined(facts, literals, 3 if is_end else 1, bases)
+        end = self._combine_facts(facts, literals, 3 if is_end else 1, bases)
         if end is not None:
             return end
         if is_end:
@@ -459,7 +459,7 @@ class _Search:
                 rest = (relevant - {clause}) | parts
                 steps.append(step or self._by_cases(more_facts, rest, products, depth))
             return ["cases", facts.index(clause), steps]
-        end = self._combined(facts, literals, 2, self._bases(facts))
+        end = self._combine_facts(facts, literals, 2, self._bases(facts))
         if end is not None:
             return end
         fact = facts[differences[0]]
@@ -599,7 +599,7 @@ class _Search:
             for place, literal in self._literals(more_facts)
             if more_facts[place] in relevant or more_facts[place] in parts
         ]
-        return self._combined(more_facts, literals, 1)
+        return self._combine_facts(more_facts, literals, 1)
 
     def _combination(self, combination: Combination, facts: Facts) -> Step:
         products: list[Any] = []

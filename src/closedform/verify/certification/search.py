@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from math import lcm
 from typing import Any, cast
 
 from flint import fmpq
@@ -42,6 +43,7 @@ _FUNCTIONS = ("cospi", "sinpi", "exp", "log", "floor", "^", "lookup", "pi", "opa
 # Bounds of the search; where they end it, the goal has no proof script.
 _MOST_RANGES = 400
 _MOST_LEMMAS = 600
+_MOST_RESIDUES = 120
 
 
 class NoProofError(VerificationError):
@@ -141,10 +143,33 @@ class _Search:
         ranges = self._by_ranges(facts, depth)
         if ranges is not None:
             return ranges
-        choice = self._innermost_choice(facts)
-        if choice is not None:
-            return self._by_choice(facts, choice, depth)
-        return self._by_order(facts, depth)
+        try:
+            choice = self._innermost_choice(facts)
+            if choice is not None:
+                return self._by_choice(facts, choice, depth)
+            return self._by_order(facts, depth)
+        except NoProofError:
+            residues = self._by_residues(facts, depth)
+            if residues is None:
+                raise
+            return residues
+
+    def _by_residues(self, facts: Facts, depth: int) -> Step | None:
+        """The only symbol, an integer, by its residues, where floors repeat with a period."""
+        nodes, forms = self.terms.nodes, self.replay.forms
+        below = self._below(facts)
+        symbols = [term for term in below if nodes[term][0] == "symbol"]
+        floors = [forms.of(nodes[term][1][0]) for term in below if nodes[term][0] == "floor"]
+        if len(symbols) != 1 or not nodes[symbols[0]][2][1] or not floors:  # type: ignore[index]
+            return None
+        modulus = lcm(*(int(number.q) for form in floors for m, number in form.items() if m))
+        if not 1 < modulus <= _MOST_RESIDUES:
+            return None
+        name = f"quotient {len(self.terms.nodes)}"
+        quotient = self.terms.make("symbol", (), (name, True, "any"))
+        cases = self.replay.residues(facts, symbols[0], quotient, modulus)
+        steps = [self.refute(case, depth + 1) for case in cases]
+        return ["residues", Place(symbols[0]), Place(quotient), steps]
 
     def _below(self, facts: Iterable[int]) -> list[int]:
         """The terms in facts, arguments first, without those inside of opaque functions."""

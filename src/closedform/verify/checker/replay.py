@@ -15,6 +15,7 @@ step                                          meaning
 ``["round", fact, truth, step]``              an inequality between integers, its constant rounded
 ``["clear", fact, divisor, truth, step]``     a relation times a divisor whose sign is a fact
 ``["range", symbol, [ends], [steps]]``        an integer in intervals that cover its values
+``["residues", symbol, q, [steps]]``          an integer as m q + r, a step for each residue r
 ``["contradiction", [facts], fact]``          a fact is false by interval arithmetic
 ``["empty", [facts]]``                        bounds of one symbol exclude each other
 ``["combine", products, equations]``          products and multiples of facts add up to 0 > 0
@@ -54,6 +55,7 @@ from closedform.verify.checker.terms import RejectedProofError, Terms, fraction,
 
 Facts = tuple[int, ...]
 MOST_DEEP = 400
+MOST_RESIDUES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +325,52 @@ class Replay:
             parts.append((part, self.knowing(facts, *more)))
         return parts
 
+    def _residues(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
+        symbol, quotient, steps = _of_length(step, 3)
+        parts = _list(steps)
+        terms = self.term(places, symbol), self.term(places, quotient)
+        return list(zip(parts, self.residues(facts, *terms, len(parts)), strict=True))
+
+    def residues(self, facts: Facts, symbol: int, quotient: int, modulus: int) -> list[Facts]:
+        """Returns the facts with an integer as ``modulus q + r``, for each residue r.
+
+        Nothing is known of the integer q. A floor of ``a q + b`` with a whole number a is
+        ``a q + floor(b)``.
+        """
+        terms = self.terms
+        for term in (symbol, quotient):
+            op, _, value = terms.nodes[term]
+            require(op == "symbol" and isinstance(value, tuple) and value[1], "not an integer")
+        sign = cast("tuple[str, bool, str]", terms.nodes[quotient][2])[2]
+        is_new = sign == "any" and quotient not in terms.below(*facts)
+        require(is_new, "something is known of the quotient")
+        require(0 < modulus <= MOST_RESIDUES, f"no modulus {modulus}")
+        multiple = terms.multiply(terms.rational(modulus), quotient)
+        numbers = [terms.add(multiple, terms.rational(residue)) for residue in range(modulus)]
+        return [
+            self.knowing(
+                (), *self._without_floors(terms.substitute(facts, {symbol: number}), quotient)
+            )
+            for number in numbers
+        ]
+
+    def _without_floors(self, truths: Sequence[int], symbol: int) -> list[int]:
+        """Truths with the floors of linear forms of an integer, innermost first."""
+        replacements: dict[int, int] = {}
+        ((monomial, _),) = self.forms.of(symbol).items()
+        for term in self.terms.below(*truths):
+            op, args, _ = self.terms.nodes[term]
+            if op != "floor":
+                continue
+            (argument,) = self.terms.substitute(args, replacements)
+            form = dict(self.forms.of(argument))
+            offset, slope = form.pop(UNIT, fmpq(0)), form.pop(monomial, fmpq(0))
+            if not form and slope.q == 1:
+                multiple = self.terms.multiply(self.terms.rational(slope), symbol)
+                floor = self.terms.rational(fmpq(offset.floor()))
+                replacements[term] = self.terms.add(multiple, floor)
+        return self.terms.substitute(truths, replacements)
+
     def _simplify(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
         bounds, decisions, rest = _of_length(step, 3)
         intervals = self._intervals(facts, bounds)
@@ -443,6 +491,7 @@ _STEPS = {
     "round": Replay._round,
     "clear": Replay._clear,
     "range": Replay._range,
+    "residues": Replay._residues,
     "simplify": Replay._simplify,
 }
 _ENDS = {

@@ -109,10 +109,13 @@ def proofs_of_lemmas(module: str, functions: Sequence[Term]) -> str:
     definitions = Definitions(sample.replay)
     lines = []
     for number, (about, place) in enumerate(sample.lemmas):
-        prove = lemma_about if len(about) == 1 else lemma_about_two
         truth = sample.replay.terms.positive_form(sample.truth(about, place))
         proposition = definitions.proposition(truth)
-        proof = prove(definitions, *about, place)
+        proof = (
+            lemma_about(definitions, about[0], place)
+            if len(about) == 1
+            else lemma_about_two(definitions, about[0], about[1], place)
+        )
         lines += [f"Lemma lemma_{number} : {proposition}.", f"Proof. imply {proof}. Qed."]
     lines = [*definitions.declarations(), *definitions.lines, *lines]
     return "\n".join(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.replay import Replay
@@ -112,7 +113,7 @@ def tree_of(replay: Replay, term: int) -> Term:
     for below in replay.terms.below(term):
         op, args, value = replay.terms.nodes[below]
         if op == "symbol":
-            name, is_integer, _ = value  # type: ignore[misc]
+            name, is_integer, _ = cast("tuple[str, bool, str]", value)
             nodes[below] = symbol(name.removeprefix("user: "), integer=is_integer)
         else:
             nodes[below] = Term(Op(op), tuple(nodes[arg] for arg in args), value)

@@ -6,7 +6,7 @@ The tests that run `coqc` are skipped only where it is not installed; a separate
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 import closedform as cf
 from closedform.verify.certification.search import certify
 from closedform.verify.certification.statements import statement_of
+from closedform.verify.checker.terms import CHOICES
 from closedform.verify.claims.certified import CertifiedGoal
 from closedform.verify.terms.build import (
     add,
@@ -30,9 +31,11 @@ from closedform.verify.terms.build import (
 )
 from closedform.verify.terms.tree import Sign, Term
 from tests.rocq.coq import COQC, Coq, with_library
+from tests.verify.checker.lemma_samples import SAMPLES, sample_of
 from tests.verify.tactics.test_goals import GOALS
 from tools.rocq import files
 from tools.rocq.__main__ import main
+from tools.rocq.definitions import Definitions
 from tools.rocq.files import (
     AXIOMS_OF_REALS,
     LIBRARY,
@@ -42,6 +45,7 @@ from tools.rocq.files import (
     rocq_file,
     unexpected_axioms,
 )
+from tools.rocq.lemma_names import lemma_about, lemma_about_two
 from tools.rocq.script import claim_section
 
 needs_coqc = pytest.mark.skipif(COQC is None, reason="coqc is not installed")
@@ -97,6 +101,39 @@ def test_a_file_that_is_not_a_certificate_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a certificate of version 3 is expected, got 1"):
         main([str(path)])
     assert [file.name for file in tmp_path.iterdir()] == ["other.json"]
+
+
+def proofs_of_lemmas(module: str, functions: Sequence[Term]) -> str:
+    """The lemmas about some functions, each with the proof that a script has of it."""
+    sample = sample_of(functions)
+    definitions = Definitions(sample.replay)
+    lines = []
+    for number, (about, place) in enumerate(sample.lemmas):
+        truth = sample.replay.terms.positive_form(sample.truth(about, place))
+        proposition = definitions.proposition(truth)
+        proof = (
+            lemma_about(definitions, about[0], place)
+            if len(about) == 1
+            else lemma_about_two(definitions, about[0], about[1], place)
+        )
+        lines += [f"Lemma lemma_{number} : {proposition}.", f"Proof. imply {proof}. Qed."]
+    lines = [*definitions.declarations(), *definitions.lines, *lines]
+    return "\n".join(
+        [f"Module {module}.", "Section Proofs.", *lines, "End Proofs.", f"End {module}."]
+    )
+
+
+@needs_coqc
+def test_the_lemmas_of_the_checker_are_proved(coq: Coq) -> None:
+    """All but those of choices, which a script proves by their cases."""
+    modules = [
+        proofs_of_lemmas(f"sample_{place}", functions)
+        for place, functions in enumerate(SAMPLES.values())
+        if functions[0].op.value not in CHOICES
+    ]
+    head = rocq_file("lemmas", "lemmas", []).text
+    result = coq.check(RocqFile("lemmas", "\n".join([head, *modules]), "", {}))
+    assert result.returncode == 0, result.stderr
 
 
 @needs_coqc

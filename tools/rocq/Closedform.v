@@ -321,10 +321,17 @@ Proof.
   intros ->. unfold cospi. replace (PI * (2 * v)) with (2 * (PI * v)) by ring.
   rewrite cos_2a_cos. ring.
 Qed.
+Lemma cospi_product (u v : R) :
+  2 * cospi u * cospi v = cospi (u + v) + cospi (u + IZR (-1) * v).
+Proof.
+  unfold cospi. replace (PI * (u + v)) with (PI * u + PI * v) by ring.
+  replace (PI * (u + IZR (-1) * v)) with (PI * u - PI * v) by ring.
+  rewrite cos_plus, cos_minus. ring.
+Qed.
 
 Lemma pi_low : 314159 / 100000 < PI.
 Proof. interval with (i_prec 60). Qed.
-Lemma pi_high : PI < 314160 / 100000.
+Lemma pi_high : PI < 3927 / 1250.
 Proof. interval with (i_prec 60). Qed.
 
 Lemma quotient_times (a b : R) : b <> 0 -> a / b * b = a.
@@ -407,6 +414,51 @@ Proof.
 Qed.
 Lemma floor_same (u v : R) : u = v -> floor u = floor v.
 Proof. now intros ->. Qed.
+Lemma floor_next (u v : R) : v <= u + 1 -> floor v <= floor u + 1.
+Proof.
+  intros. destruct (int_floor u) as [n E]. rewrite E, <- plus_IZR.
+  assert (G := floor_least u). destruct (int_floor v) as [m F]. assert (I := floor_most v).
+  rewrite E in G. rewrite F in *. apply IZR_le. cut (m < n + 2)%Z; [lia |].
+  apply lt_IZR. rewrite plus_IZR. lra.
+Qed.
+Lemma floor_order (u v : R) : floor v < floor u -> floor v < floor u.
+Proof. tauto. Qed.
+
+(* Of a quotient: the floor times the divisor, and the cosine of whole turns. *)
+Lemma floor_quotient_most (u a b : R) : (b <> 0 -> u = a / b) -> 0 < b -> floor u * b <= a.
+Proof.
+  intros E P. assert (G := floor_most u).
+  replace a with (u * b) by (rewrite E by lra; field; lra). apply Rmult_le_compat_r; lra.
+Qed.
+Lemma floor_quotient_least (u a b : R) : (b <> 0 -> u = a / b) -> 0 < b -> a < floor u * b + b.
+Proof.
+  intros E P. assert (G := floor_least u).
+  replace a with (u * b) by (rewrite E by lra; field; lra). nra.
+Qed.
+Lemma cospi_reduced (u : R) : cospi u = cospi (u - 2 * floor (1 / 2 * u)).
+Proof.
+  unfold floor. symmetry. apply (cospi_whole_turns u _ (- Int_part (1 / 2 * u))).
+  rewrite opp_IZR. ring.
+Qed.
+Lemma cospi_is_one (u a b : R) : (b <> 0 -> u = a / b) -> 0 < b -> cospi u = 1 ->
+  a = 2 * floor (1 / 2 * u) * b.
+Proof.
+  intros E P H. replace a with (u * b) by (rewrite E by lra; field; lra). f_equal.
+  rewrite cospi_reduced in H. assert (A := floor_most (1 / 2 * u)).
+  assert (B := floor_least (1 / 2 * u)). destruct (Rlt_le_dec 0 (u - 2 * floor (1 / 2 * u))); [| lra].
+  assert (G : cospi (u - 2 * floor (1 / 2 * u)) < 1) by (apply cospi_below_one; lra). lra.
+Qed.
+Lemma cospi_is_minus_one (u a b : R) : (b <> 0 -> u = a / b) -> 0 < b -> cospi u = IZR (-1) ->
+  a = (2 * floor (1 / 2 * u) + 1) * b.
+Proof.
+  intros E P H. replace a with (u * b) by (rewrite E by lra; field; lra). f_equal.
+  rewrite cospi_reduced in H. assert (A := floor_most (1 / 2 * u)).
+  assert (B := floor_least (1 / 2 * u)). set (r := u - 2 * floor (1 / 2 * u)) in *.
+  cut (r = 1); [unfold r; lra |]. destruct (Rtotal_order r 1) as [C | [C | C]]; [| exact C |].
+  - assert (IZR (-1) < cospi r) by (apply cospi_above_minus_one; unfold r in *; lra). lra.
+  - rewrite (cospi_period (r - 2) r) in H by ring.
+    assert (IZR (-1) < cospi (r - 2)) by (apply cospi_above_minus_one; unfold r in *; lra). lra.
+Qed.
 
 Lemma int_part_whole (n : Z) : Int_part (IZR n) = n.
 Proof. apply eq_IZR. apply (floor_whole (IZR n)). apply int_whole. Qed.
@@ -587,6 +639,41 @@ Lemma pw_not_zero (b e : R) : is_int e -> b <> 0 -> pw b e <> 0.
 Proof. intros [n ->] H. rewrite pw_whole. now apply powerRZ_NOR. Qed.
 Lemma pw_is_exp (b e u : R) : 0 < b -> e * ln b = u -> pw b e = exp u.
 Proof. intros H <-. now rewrite pw_positive_base. Qed.
+Lemma pw_of_zero (x : R) : x <> 0 -> pw 0 x = 0.
+Proof.
+  intros H. destruct (Rtotal_order x 0) as [N | [E | P]]; [| lra | now apply pw_zero_base].
+  unfold pw. destruct (Rlt_dec 0 0); [lra |].
+  destruct (Req_EM_T (IZR (Int_part x)) x) as [E |]; [| reflexivity].
+  destruct (Int_part x) as [| p | p] eqn:F; [lra | |].
+  - assert (0 < IZR (Z.pos p)) by (apply IZR_lt; lia). lra.
+  - simpl. rewrite pow_i by apply Pos2Nat.is_pos. apply Rinv_0.
+Qed.
+Lemma pw_quotient (a b x : R) : 0 < a -> 0 <= b -> pw b x = pw a x * pw (b / a) x.
+Proof.
+  intros H [G | <-].
+  - assert (0 < b / a) by now apply Rdiv_lt_0_compat.
+    rewrite !pw_positive_base, Rpower_mult_distr by assumption. f_equal. field. lra.
+  - replace (0 / a) with 0 by (field; lra). destruct (Req_dec x 0) as [E | N].
+    + rewrite !pw_exponent_zero by assumption. ring.
+    + rewrite (pw_of_zero x) by assumption. ring.
+Qed.
+Lemma floor_log_most (a b : R) : 1 < b -> 0 < a -> pw b (floor (ln a / ln b)) <= a.
+Proof.
+  intros H G. rewrite pw_positive_base by lra. unfold Rpower.
+  apply Rle_trans with (exp (ln a)); [| rewrite exp_ln; lra].
+  assert (L := log_positive b H). assert (F := floor_most (ln a / ln b)).
+  cut (floor (ln a / ln b) * ln b <= ln a);
+    [intros [I | ->]; [left; now apply exp_increasing | right; reflexivity] |].
+  apply floor_quotient_most; [reflexivity | assumption].
+Qed.
+Lemma floor_log_least (a b : R) : 1 < b -> 0 < a -> a < b * pw b (floor (ln a / ln b)).
+Proof.
+  intros H G. rewrite pw_positive_base by lra. unfold Rpower.
+  apply Rle_lt_trans with (exp (ln a)); [rewrite exp_ln; lra |].
+  rewrite <- (exp_ln b) at 1 by lra. rewrite <- exp_plus. apply exp_increasing.
+  assert (L := log_positive b H).
+  assert (F := floor_quotient_least (ln a / ln b) (ln a) (ln b) (fun _ => eq_refl) L). lra.
+Qed.
 Lemma pw_same (a b x y : R) : a = b -> x = y -> pw a x = pw b y.
 Proof. now intros -> ->. Qed.
 
@@ -648,6 +735,9 @@ Lemma pw_strict_by (a b x y : R) : x = y -> 0 <= a -> a < b -> 0 < x -> pw a x <
 Proof. intros <-. apply pw_strict. Qed.
 Lemma pw_reversed_by (a b x y : R) : x = y -> 0 < a -> a <= b -> x < 0 -> pw b y <= pw a x.
 Proof. intros <-. apply pw_reversed. Qed.
+Lemma pw_quotient_by (a b x y : R) :
+  x = y -> 0 < a -> 0 <= b -> pw b y = pw a x * pw (b / a) x.
+Proof. intros <-. apply pw_quotient. Qed.
 Lemma pw_grows_by (a b x y : R) : a = b -> 1 <= a -> x <= y -> pw a x <= pw b y.
 Proof. intros <-. apply pw_grows. Qed.
 Lemma pw_falls_by (a b x y : R) : a = b -> 0 < a -> a <= 1 -> x <= y -> pw b y <= pw a x.

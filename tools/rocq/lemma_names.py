@@ -48,7 +48,10 @@ def lemma_about(definitions: Definitions, term: int, number: int) -> str:
     if number < len(names):
         return f"({names[number]} {' '.join(nodes)})"
     if op == "floor":
-        return f"(floor_whole {nodes[0]} {definitions.integer_node(args[0])})"
+        return _of_floor(definitions, args[0], number - len(names))
+    if op == "cospi":
+        lemma = ("cospi_is_one", "cospi_is_minus_one")[number - len(names)]
+        return f"({lemma} {nodes[0]} {_quotient(definitions, args[0])})"
     if op == "sinpi":
         quarter_turn = definitions.terms.make(
             "+", (args[0], definitions.terms.multiply(
@@ -60,6 +63,43 @@ def lemma_about(definitions: Definitions, term: int, number: int) -> str:
     if op == "^":
         return _of_power(definitions, args, number - len(names))
     raise InexpressibleError(f"lemma {number} about {op} is not printed")
+
+
+def _of_floor(definitions: Definitions, operand: int, number: int) -> str:
+    node = definitions.node(operand)
+    if definitions.forms.is_whole(definitions.forms.of(operand)):
+        if number == 0:
+            return f"(floor_whole {node} {definitions.integer_node(operand)})"
+        number -= 1
+    of_quotient = "floor_quotient_most", "floor_quotient_least"
+    if number < len(of_quotient):
+        return f"({of_quotient[number]} {node} {_quotient(definitions, operand)})"
+    lemma = ("floor_log_most", "floor_log_least")[number - len(of_quotient)]
+    nodes = definitions.terms.nodes
+    operands = (definitions.node(nodes[logarithm][1][0]) for logarithm in nodes[operand][1])
+    return f"({lemma} {' '.join(operands)})"
+
+
+def _quotient(definitions: Definitions, number: int) -> str:
+    """The dividend and the divisor of a number, and the lemma that it is their quotient."""
+    forms = definitions.forms
+    above, below = definitions.replay.lemmas._quotient(number)
+    node, *parts = (definitions.node(term) for term in (number, above, below))
+    if above == number:
+        proof = f"intros _. unfold {parts[1]}. field."
+    else:
+        form = forms.of(number)
+        atoms = {atom for monomial in form for atom, _ in monomial}
+        (inverse,) = (atom for atom in atoms if forms.atoms[atom][0] == "inv")
+        proof = (
+            f"intros H. {definitions.rewriting([below]).replace('. ', ' in H. ')}"
+            f"{definitions.rewriting((number, above, below))}"
+            f"unfold {definitions.atom(inverse)}. by_field H."
+        )
+    name = f"T{len(definitions.lines)}"
+    definitions.write(f"Lemma {name} : {parts[1]} <> 0 -> {node} = {parts[0]} / {parts[1]}.")
+    definitions.write(f"Proof. {proof} Qed.")
+    return f"{' '.join(parts)} {name}"
 
 
 def _of_table(definitions: Definitions, index: int, entries: tuple[fmpq, ...], number: int) -> str:
@@ -104,11 +144,14 @@ def lemma_about_two(definitions: Definitions, first: int, second: int, number: i
     if op == "log":
         return f"({('log_same', 'ln_increasing')[number]} {' '.join(nodes)})"
     if op == "floor":
-        return f"(floor_monotone {' '.join(nodes)})"
+        names = ("floor_monotone", "floor_next", "floor_order")
+        return f"({names[number]} {' '.join(nodes)})"
     if op == "cospi":
         of_cosines = ("cospi_same", "cospi_mirrored", "cospi_falls", "cospi_rises")
         if number < len(of_cosines):
             return f"({of_cosines[number]} {' '.join(nodes)})"
+        if number == len(definitions.replay.lemmas.of_pair(first, second)) - 1:
+            return f"(cospi_product {' '.join(nodes)})"
         is_double = definitions.forms.of(left[0]) == plus({}, definitions.forms.of(right[0]), 2)
         if is_double and number == len(of_cosines):
             return _of_double(definitions, left[0], right[0])
@@ -196,7 +239,7 @@ def _of_powers(
         equation = _equality_of(definitions, x, y)
         proofs += [
             f"(pw_{name}_by {base} {other_base} {exponent} {second_exponent} {equation})"
-            for name in ("monotone", "strict", "reversed")
+            for name in ("monotone", "strict", "reversed", "quotient")
         ]
     if forms.of(a) == forms.of(b):
         equation = _equality_of(definitions, a, b)

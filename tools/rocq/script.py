@@ -242,6 +242,8 @@ class Script:
             if name == "empty":
                 self._empty(rest, facts, names_in_scope)
                 return
+            if name == "residues":
+                raise InexpressibleError("the residues of an integer are not printed")
             parts = CHECKED_STEPS[name](self.replay, rest, facts, self.places)
             if name == "range":
                 run_range(self, rest, facts, parts, names_in_scope, depth)

@@ -148,6 +148,14 @@ def _of_range(step: Step) -> Iterator[Change]:
     yield "case left out", step, slice(2, 4), [step[2][:-1], step[3][:-1]]  # type: ignore[misc]
 
 
+def _of_residues(step: Step) -> Iterator[Change]:
+    yield from _places("place in a rule", step, 1)
+    yield from _places("place in a rule", step, 2)
+    yield "order of cases", step, 3, step[3][::-1]
+    # The residues of another modulus cover the integers, too.
+    yield "end of a range", step, 3, step[3][:-1]
+
+
 def _of_lemma(step: Step) -> Iterator[Change]:
     for place in range(len(step[1])):
         yield from _places("term of a lemma", step[1], place)
@@ -207,6 +215,7 @@ _CHANGES: Mapping[str, Callable[[Step], Iterator[Change]]] = {
     "round": _of_places,
     "clear": _of_places,
     "range": _of_range,
+    "residues": _of_residues,
     "simplify": _of_simplify,
     "contradiction": _of_contradiction,
     "empty": _of_empty,

@@ -34,8 +34,13 @@ def test_a_summary_of_pytest_is_read() -> None:
         "needs the extra torch": 5,
         "could not import 'mlx.core': No module named 'mlx'": 1,
     }
-    assert read_summary("no tests ran in 0.1s", ORIGIN).passed == 0
-    assert read_summary("", ORIGIN).failed == 0
+    nothing = read_summary("no tests ran in 0.1s", ORIGIN)
+    assert (nothing.passed, nothing.failed) == (0, 0)
+
+
+@pytest.mark.parametrize("text", ["", "..s [ 50%]"])
+def test_a_run_that_was_killed_has_failed(text: str) -> None:
+    assert read_summary(text, ORIGIN).failed == 1
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ CAPS = {
     "plotting": 734,
     "recipes": 6529,
     "referee": 2660,
-    "runtime": 2440,
+    "runtime": 2444,
     "scaling": 555,
     "schedules": 1654,
     "torch": 6487,

@@ -393,7 +393,8 @@ REFUSED: dict[str, tuple[ModelProto, list[str], str]] = {
     "size": (
         _changed(lambda m: m.graph.initializer[0].dims.__setitem__(0, 5)),
         ["*"],
-        r"fc\.weight\) raw_data size \(72 bytes\) is too small",
+        # The checker of onnx compares sizes since 1.23; before, the reader does.
+        r"fc\.weight(\) raw_data size \(72 bytes\) is too small|' cannot be read)",
     ),
     "name": (
         model_of([node("Add", "x", "forward")], {"x": normal(2, 6)}, {"forward": normal(6)}),

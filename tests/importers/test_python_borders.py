@@ -519,6 +519,11 @@ def test_a_hyperparameter_is_run_at_its_value() -> None:
 
 
 SCALARS = (np.int8(3), np.uint8(3), np.int32(3), np.float16(3.5), np.float32(3.5), np.float64(3.5))
+# NumPy 2.0 raises an OverflowError where it compares its integer with that of a subclass of int,
+# which constants are in a trace, and the dtype does not hold it.
+REFUSED_COMPARISONS = (
+    {(np.int8, 200), (np.uint8, -1)} if np.lib.NumpyVersion(np.__version__) < "2.1.0" else set()
+)
 
 
 @pytest.mark.parametrize("scalar", SCALARS, ids=lambda scalar: type(scalar).__name__)
@@ -533,9 +538,13 @@ def test_scalars_of_numpy_keep_their_type_beside_constants(scalar: Any, constant
 
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # integers that wrap
+                is_comparison = name in ("lt", "eq")
+                is_refused = is_comparison and (type(scalar), constant) in REFUSED_COMPARISONS
                 try:
-                    expected = function(1)
+                    expected = None if is_refused else function(1)
                 except OverflowError:
+                    expected = None
+                if expected is None:
                     with pytest.raises(TraceError, match="out of bounds"):
                         cf.from_python(function)
                     continue

@@ -155,9 +155,12 @@ def draw_inputs(model: ModelProto, rule: Rule) -> dict[str, Any]:
             drawn[value.name] = (3 * generator.normal(size=shape)).astype(np.float32)
     if isinstance(rule, Elementwise):
         for place, kink in enumerate(rule.kinks):
-            number = kink.place[X]
+            operand = kink.place[X]
             row = place + 1
-            drawn["batch.x"][row] = drawn["batch.z"][row] if number == Z else float(number.value)
+            if operand == Z:
+                drawn["batch.x"][row] = drawn["batch.z"][row]
+            else:  # python-flint 0.7 has no float of a fraction
+                drawn["batch.x"][row] = int(operand.value.p) / int(operand.value.q)
     return drawn
 
 

@@ -195,7 +195,8 @@ def test_a_file_of_first_states(tmp_path: Path) -> None:
     ("left", "right", "texts", "difference"),
     [
         (fmpq(1, 9), fmpq(1, 8), ("1/9", "1/8"), "0.0139"),
-        (fmpq(1, 10), arb("0.1 +/- 1e-20") + fmpq(1, 10**14), None, "1.00e-14"),
+        # Powers of two: sums of other balls are rounded in another way by python-flint 0.7.
+        (fmpq(1, 8), arb("0.125 +/- 1e-20") + fmpq(1, 2**46), None, "1.42e-14"),
         (arb("0.3 +/- 1e-9"), fmpq(3, 10) + fmpq(1, 10**7), None, "1.00e-7"),
         (fmpq(1) + fmpq(1, 2**100), fmpq(1), None, "7.89e-31"),
         (Undefined("1 / 0"), fmpq(1, 2), ("undefined (1 / 0)", "1/2"), ""),

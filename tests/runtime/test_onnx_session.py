@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
@@ -11,7 +12,7 @@ from closedform.exporters.onnx_model import to_model
 from closedform.ir.graph import Builder, Graph, Role, scalar
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, TensorType
-from closedform.runtime.onnx_session import open_session
+from closedform.runtime.onnx_session import SessionBinding, open_session
 from closedform.runtime.schedule import ScheduleSession
 from tests.exporters.graphs import cosine_graph
 
@@ -112,3 +113,15 @@ def test_a_missing_provider_is_named() -> None:
         "execution provider 'AbacusExecutionProvider' is not available (graph 'cosine'): "
         "available are "
     )
+
+
+def test_allocated_outputs_outlive_the_next_run() -> None:
+    array = np.zeros(3, np.float32)
+    session = open_session(to_model(identity_graph("x", DType.F32, 1)))
+    binding = SessionBinding(session, {"x": array}, {}, ["value"])
+    values = []
+    for number in range(3):
+        array[:] = number
+        binding.run({})
+        values.append(binding.take_allocated()["value"])
+    assert [value.numpy().tolist() for value in values] == [[n] * 3 for n in range(3)]

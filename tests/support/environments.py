@@ -101,14 +101,16 @@ class Outcome:
 
 
 def read_summary(text: str, origin: Mapping[str, str]) -> Outcome:
-    """Returns the outcome that ``pytest -q -rs`` prints."""
+    """Returns the outcome that ``pytest -q -rs`` prints; a run without a last line has failed."""
     skips: Counter[str] = Counter()
     for count, words in SKIP.findall(text):
         skips[words] += int(count)
     counts: Counter[str] = Counter()
-    for count, kind in COUNT.findall((text.strip().splitlines() or [""])[-1]):
+    last = (text.strip().splitlines() or [""])[-1]
+    for count, kind in COUNT.findall(last):
         counts[kind] += int(count)
-    failed = counts["failed"] + counts["error"]
+    was_killed = not counts and not last.startswith("no tests ran")
+    failed = 1 if was_killed else counts["failed"] + counts["error"]
     return Outcome(**origin, passed=counts["passed"], failed=failed, skips=dict(skips))
 
 

@@ -83,9 +83,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None:
         pytest.skip("needs a C compiler: cc, gcc or clang")
     if not (INCLUDE / "onnxruntime_c_api.h").exists():
-        pytest.skip(f"needs onnxruntime_c_api.h in {INCLUDE}: {PROVIDED}")
+        pytest.skip(f"needs onnxruntime_c_api.h in ORT_INCLUDE_DIR: {PROVIDED}")
     if not libraries:
-        pytest.skip(f"needs libonnxruntime.so in {LIBRARIES}: set ORT_LIB_DIR")
+        pytest.skip("needs libonnxruntime.so in ORT_LIB_DIR")
     made = tmp_path_factory.mktemp("program") / "training_host"
     linked = made.with_name("libonnxruntime.so.1")  # the name that the program looks for
     linked.symlink_to(libraries[0])

@@ -223,8 +223,8 @@ def _number(value: object, dtype: DType) -> Enclosure:
         return Enclosure(
             np.array([number]), np.array([number]), np.zeros(1), is_whole=number.is_integer()
         )
-    low, high = rounding_interval(float(dtype.numpy.type(number)), dtype)
-    low, high = np.nextafter(float(low), -np.inf), np.nextafter(float(high), np.inf)
+    ends = rounding_interval(float(dtype.numpy.type(number)), dtype)
+    low, high = np.nextafter([int(end.p) / int(end.q) for end in ends], [-np.inf, np.inf])
     return Enclosure(np.array([low]), np.array([high]), np.array([high - low]))
 
 

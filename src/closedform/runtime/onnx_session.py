@@ -287,7 +287,13 @@ class SessionBinding:
         """Returns the outputs that the last run allocated, which the binding no longer holds."""
         if not self._allocated:
             return {}
-        values = self._binding.get_outputs()[len(self._outputs) :]
+        # In onnxruntime 1.29 the values of a binding are references that the next bind_output
+        # empties; those of another vector share their memory.
+        bound = self._binding.get_outputs_as_ortvaluevector()
+        outputs = type(bound)()
+        for value in bound:
+            outputs.push_back(value)
+        values = [ort.OrtValue(value) for value in outputs][len(self._outputs) :]
         self._bind_allocated()
         return dict(zip(self._allocated, values, strict=True))
 

@@ -60,7 +60,7 @@ def test_a_rule_with_long_numbers_is_proved() -> None:
 
 
 def test_the_longest_number_of_the_source_is_chosen() -> None:
-    number = float(SHORT)
+    number = 1 / 30
     assert number == 3333333333333333 / 10**17
     for longest, expected in ((False, SHORT), (True, LONG)):
         constants = Constants((), (LONG, SHORT), longest=longest)

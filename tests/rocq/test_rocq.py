@@ -24,9 +24,12 @@ from closedform.verify.terms.build import (
     floor,
     less,
     less_equal,
+    log,
     multiply,
+    opaque,
     power,
     rational,
+    subtract,
     symbol,
 )
 from closedform.verify.terms.tree import Sign, Term
@@ -35,7 +38,7 @@ from tests.verify.checker.lemma_samples import SAMPLES, sample_of
 from tests.verify.tactics.test_goals import GOALS
 from tools.rocq import files
 from tools.rocq.__main__ import main
-from tools.rocq.definitions import Definitions
+from tools.rocq.definitions import Definitions, InexpressibleError
 from tools.rocq.files import (
     AXIOMS_OF_REALS,
     LIBRARY,
@@ -173,6 +176,45 @@ def test_quotients_and_powers_are_accepted(coq: Coq) -> None:
     assert "/ (1 + 1 / 2 * (n" in file.text
     assert "b_pw_base_low" in file.text
     assert re.search(r"fun g : \(~ \(n\d+ = n\d+\)\) => g", file.text)
+    result = coq.check(file)
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_lemma_about_a_sum_of_elements_is_not_printed() -> None:
+    """To Rocq the sum is any function."""
+    x = symbol("x")
+    sample = sample_of((opaque("reduce_sum", multiply(x, x)),))
+    (function,) = sample.functions
+    assert sample.lemmas == (((function,), 0),)
+    with pytest.raises(InexpressibleError, match="lemma 0 about opaque is not printed"):
+        lemma_about(Definitions(sample.replay), function, 0)
+
+
+def goals_of_quotients() -> list[CertifiedGoal]:
+    """Floors of quotients and of logarithms, products of cosines, quotients of powers."""
+    x, y, n = map(symbol, ("x", "y", "n"))
+    one, two, zero = (rational(number) for number in (1, 2, 0))
+    whole = floor(divide(log(n), log(y)))
+    signs = less(one, y), less(zero, n)
+    sum_of_cosines = add(cospi(add(x, y)), cospi(subtract(x, y)))
+    ratio = power(divide(y, n), x)
+    return [
+        goal_of(less_equal(power(y, whole), n), signs),
+        goal_of(less(n, multiply(y, power(y, whole))), signs),
+        goal_of(
+            less_equal(floor(divide(add(x, y), y)), add(floor(divide(x, y)), one)), [less(zero, y)]
+        ),
+        goal_of(equal(multiply(two, cospi(x), cospi(y)), sum_of_cosines)),
+        goal_of(equal(power(y, x), multiply(power(n, x), ratio)), signs),
+    ]
+
+
+@needs_coqc
+def test_floors_of_quotients_are_accepted(coq: Coq) -> None:
+    file = rocq_file("quotients", "goals", goals_of_quotients())
+    assert file.reasons == {}
+    for lemma in ("floor_log_most", "floor_log_least", "cospi_product", "pw_quotient_by"):
+        assert lemma in file.text
     result = coq.check(file)
     assert result.returncode == 0, result.stderr
 

@@ -79,13 +79,13 @@ def test_each_lemma_holds_with_its_premises() -> None:
     for name in SAMPLES:
         for functions, _, length, _ in stated_lemmas(name):
             shortest[functions] = min(length, shortest.get(functions, length))
-    held: dict[Key, bool] = {}
+    is_met: dict[Key, bool] = {}
     for name in SAMPLES:
         for functions, place, length, lemma in stated_lemmas(name):
             key = functions, place, length if place >= shortest[functions] else 0
-            if not held.get(key):
-                held[key] = bool(instances(*premises_and_conclusion(lemma), 200)[True])
-    assert [key for key, holds in held.items() if not holds] == []
+            if not is_met.get(key):
+                is_met[key] = bool(instances(*premises_and_conclusion(lemma), 200)[True])
+    assert [key for key, holds in is_met.items() if not holds] == []
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,7 @@ class Lemmas:
             bounds = le(terms.rational(min(value)), term), le(term, terms.rational(max(value)))
             return [implies(*inside, bound) for bound in bounds] if whole else []
         if op == "opaque":
+            # Numbers of at least 0 have such a sum. To tools/rocq, the sum is any function.
             is_sum = len(args) == 1 and str(value).startswith(SUM)
             is_above = is_sum and _is_nonnegative(self.forms.of(args[0]))
             return [le(zero, term)] if is_above else []

@@ -91,6 +91,19 @@ def test_a_factor_above_zero_keeps_an_order() -> None:
     assert truths.core(*facts[1:]) is None
 
 
+def test_numbers_beyond_floats_are_multiplied() -> None:
+    truths = Truths()
+    large = 2**700
+    facts = [
+        truths.above({X: 1, ONE: -large}),
+        truths.above({Y: 1, ONE: -large}),
+        truths.above({ONE: large**2, XY: -1}),
+    ]
+    core = truths.core(*facts)
+    assert core is not None
+    assert core.products
+
+
 def value(form: Polynomial, point: Mapping[int, fmpq]) -> fmpq:
     total = fmpq(0)
     for monomial, number in form.items():

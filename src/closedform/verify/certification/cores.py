@@ -81,7 +81,7 @@ def find_core(
 
 def _products_of_combination(
     literals: Sequence[Literal],
-    values: dict[Monomial, float],
+    values: dict[Monomial, fmpq],
     bases: Sequence[Polynomial],
     effort: Effort,
 ) -> list[Product]:
@@ -103,7 +103,7 @@ def literals_in(replay: Replay, truth: int) -> list[Literal]:
     if literal is not None:
         return [replay.round_relation(literal) or literal]
     op, args, _ = replay.terms.nodes[truth]
-    return [inner for arg in args if op in ("and", "or") for inner in literals_in(replay, arg)]
+    return [inner for arg in args for inner in literals_in(replay, arg)] if op != "not" else []
 
 
 class _Question:
@@ -112,7 +112,7 @@ class _Question:
     def __init__(self, replay: Replay, effort: Effort) -> None:
         self.replay = replay
         self.effort = effort
-        self.values: dict[Monomial, float] | None = None
+        self.values: dict[Monomial, fmpq] | None = None
         self._context = z3.Context()
         self._solver = z3.SolverFor("QF_LRA", ctx=self._context)
         self._variables: dict[Monomial, Any] = {}
@@ -133,7 +133,7 @@ class _Question:
         self._products.append(implied)
 
     def core(self) -> Core | None:
-        """Returns truths that contradict each other; else ``values`` has a model, if there is."""
+        """Returns truths that contradict each other; else ``values`` has a model, if there is one."""
         self._solver.set("rlimit", units_of(self.effort, _MOST_UNITS))
         answer = self._solver.check()
         self._units = spend_units(self._solver, self._units)
@@ -146,11 +146,11 @@ class _Question:
             )
         if answer == z3.sat:
             model = self._solver.model()
-            self.values = {UNIT: 1.0}
+            self.values = {UNIT: fmpq(1)}
             for monomial, variable in self._variables.items():
                 value = model.eval(variable, model_completion=True)
                 number = fmpq(value.numerator_as_long(), value.denominator_as_long())
-                self.values[monomial] = int(number.p) / int(number.q)
+                self.values[monomial] = number
         return None
 
     def true_literals(self) -> list[Literal]:
@@ -171,7 +171,7 @@ class _Question:
                 pending += [arg for arg in args if self._is_true(arg, values)][:1]
         return list(chosen.values())[::-1]
 
-    def _is_true(self, truth: int, values: dict[Monomial, float]) -> bool:
+    def _is_true(self, truth: int, values: dict[Monomial, fmpq]) -> bool:
         literal = self.replay.literal(truth)
         if literal is not None:
             return holds(self.replay.round_relation(literal) or literal, values)

@@ -41,8 +41,6 @@ _MOST_DIFFERENCES = 300
 _MOST_PAIRED_ATOMS = 8
 _MOST_OF_EQUATION = 4  # monomials of an equation that is multiplied by further ones
 _MOST_NEW = 120  # monomials of such multiples
-_LEAST = 1e-9
-"""The part of its terms below which a sum is 0: models are read as floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +86,9 @@ class Products:
         self._candidates = [*self._closed_products()]
         self._widenings = [self._pairs_of_atoms, self._multiples_of_equations] * 2
 
-    def against(self, values: dict[Monomial, float]) -> list[Product]:
+    def against(self, values: dict[Monomial, fmpq]) -> list[Product]:
         """Returns products that a model violates, which are candidates no longer."""
-        signed = [product for group in self._groups if (product := group.product_against(values))]
+        signed = [item for group in self._groups if (item := group.product_against(values))]
         scored = []
         for place, candidate in enumerate(self._candidates):
             spend(len(candidate.conclusion.form))
@@ -188,6 +186,7 @@ def _multipliers(form: Polynomial, monomials: set[Monomial]) -> list[Monomial]:
 
 def product_of(premises: tuple[Literal, ...], square: Polynomial | None = None) -> Product:
     """Returns the product of some inequalities and of a square."""
+    spend(10)
     form = {UNIT: fmpq(1)} if square is None else product(square, square)
     for premise in premises:
         form = product(form, premise.form)
@@ -209,7 +208,7 @@ class _Factors:
     square: Polynomial | None
     form: Polynomial
 
-    def product_against(self, values: dict[Monomial, float]) -> Product | None:
+    def product_against(self, values: dict[Monomial, fmpq]) -> Product | None:
         """Returns the product by the signs of its factors that a model violates, or None."""
         spend(len(self.form))
         total = _value_of(self.form, values)
@@ -228,7 +227,7 @@ class _Factors:
 
 
 def _factors_of_terms(replay: Replay, truths: Sequence[int]) -> Iterator[_Factors]:
-    """The products below some truths that are not monomials."""
+    """The products of several numbers below some truths."""
     forms, nodes = replay.forms, replay.terms.nodes
     for term in replay.terms.below(*truths):
         op, args, _ = nodes[term]
@@ -320,20 +319,17 @@ def _differences(replay: Replay, monomials: set[Monomial]) -> Iterator[_Factors]
                 yield _Factors((number, factor), None, product(number, factor))
 
 
-def holds(literal: Literal, values: dict[Monomial, float]) -> bool:
-    """Returns whether a relation holds for the values of monomials, but for rounding."""
+def holds(literal: Literal, values: dict[Monomial, fmpq]) -> bool:
+    """Returns whether a relation holds for the values of monomials."""
     sign = _sign_of(literal.form, values)
     return {"=": sign == 0, "!=": sign != 0, ">": sign > 0, ">=": sign >= 0}[literal.relation]
 
 
-def _value_of(form: Polynomial, values: dict[Monomial, float]) -> float:
-    return sum(float(number) * values.get(monomial, 0.0) for monomial, number in form.items())
+def _value_of(form: Polynomial, values: dict[Monomial, fmpq]) -> fmpq:
+    return sum((number * values.get(m, fmpq(0)) for m, number in form.items()), fmpq(0))
 
 
-def _sign_of(form: Polynomial, values: dict[Monomial, float]) -> int:
-    """The sign of a polynomial for values of monomials; 0 within rounding."""
-    parts = [float(number) * values.get(monomial, 0.0) for monomial, number in form.items()]
-    total = sum(parts)
-    if abs(total) <= _LEAST * sum(map(abs, parts)):
-        return 0
-    return 1 if total > 0 else -1
+def _sign_of(form: Polynomial, values: dict[Monomial, fmpq]) -> int:
+    """The sign of a polynomial for values of monomials."""
+    value = _value_of(form, values)
+    return 0 if value == 0 else 1 if value > 0 else -1

@@ -40,7 +40,7 @@ from closedform.verify.checker.terms import CHOICES, RejectedProofError
 from closedform.verify.terms.limits import LIMITS
 
 _FUNCTIONS = ("cospi", "sinpi", "exp", "log", "floor", "^", "lookup", "pi", "opaque")
-# Bounds of the search; where they end it, the goal has no proof script.
+# Bounds of the search; where they end it, the goal has no proof.
 _MOST_RANGES = 400
 _MOST_LEMMAS = 600
 _MOST_RESIDUES = 120
@@ -79,6 +79,7 @@ class _Search:
         self.terms = self.replay.terms
         self.effort = effort
         self._charged = 0
+        self._have_residues_failed = False
         self.ranges = _MOST_RANGES
         self._open_signs: set[int] = set()
         self._used_equations: list[int] = []
@@ -149,7 +150,7 @@ class _Search:
                 return self._by_choice(facts, choice, depth)
             return self._by_order(facts, depth)
         except NoProofError:
-            residues = self._by_residues(facts, depth)
+            residues = None if self._have_residues_failed else self._by_residues(facts, depth)
             if residues is None:
                 raise
             return residues
@@ -168,7 +169,12 @@ class _Search:
         name = f"quotient {len(self.terms.nodes)}"
         quotient = self.terms.make("symbol", (), (name, True, "any"))
         cases = self.replay.residues(facts, symbols[0], quotient, modulus)
-        steps = [self.refute(case, depth + 1) for case in cases]
+        try:
+            steps = [self.refute(case, depth + 1) for case in cases]
+        except NoProofError:
+            # Fewer facts, as in the case that this one is a part of, would not do.
+            self._have_residues_failed = True
+            raise
         return ["residues", Place(symbols[0]), Place(quotient), steps]
 
     def _below(self, facts: Iterable[int]) -> list[int]:

@@ -2,8 +2,9 @@
 
 A node is an operation, the numbers of its arguments, and a value. Arguments come before the nodes
 that use them, so that every pass is a loop over numbers in order. The meaning is total: ``a / 0``
-is 0, and an operation outside of its domain has some value. A relation that is proved so holds
-wherever its sides are defined; that they are is a statement of its own.
+and 0 to a power below 0 are 0, and another operation outside of its domain has some value. A
+relation that is proved so holds wherever its sides are defined; that they are is a statement of its
+own.
 """
 
 from __future__ import annotations

@@ -162,11 +162,7 @@ class Report:
         )
 
     def certificate(self) -> Certificate:
-        """Returns a proof of each proved claim, accepted by the checker, or why there is none.
-
-        Raises:
-            VerificationError: The solver that looks for proofs is not installed.
-        """
+        """Returns a proof of each proved claim, accepted by the checker, or why there is none."""
         from closedform.verify.claims.certified import certificate_of
 
         return certificate_of(self.subject, (*self.findings, *self.floats))

@@ -158,7 +158,7 @@ def test_numbers_of_a_combination_matter() -> None:
                 changes += 1
                 assert not is_accepted(statement, changed), goal.name
                 break
-    assert changes > 5
+    assert changes >= 5  # that many with the lowest versions, by which the proofs differ
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ class _Question:
         self._products.append(implied)
 
     def core(self) -> Core | None:
-        """Returns truths that contradict each other; else ``values`` has the model of z3, if any."""
+        """Returns truths that contradict each other; else ``values`` has a model, if any."""
         self._solver.set("rlimit", units_of(self.effort, _MOST_UNITS))
         answer = self._solver.check()
         self._units = spend_units(self._solver, self._units)

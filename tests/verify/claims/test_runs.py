@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -332,26 +330,13 @@ def test_two_rules_that_are_refuted_differ_in_the_run(seed: int) -> None:
         assert replay.next_values() != twin.next_values()
 
 
-# --- without the solver --------------------------------------------------------------------------
-
-_WITHOUT_SOLVER = """
-import sys
-sys.modules["z3"] = None
-from closedform import claims, optimizers
-from closedform.language import state
-for rule in (optimizers.adamw(), optimizers.rmsprop(centered=True)):
-    print(rule.verify(effort=0.02)["finite"].verdict.status)
-same = claims.same_rule(optimizers.adamw(weight_decay=0), optimizers.adam()).verify(effort=0.02)
-print(same.status, "z3" in same.reason)
-print(optimizers.adam(eps=0).verify(effort=0.02)["finite"].verdict.status)
-"""
+# --- without effort ------------------------------------------------------------------------------
 
 
-def test_without_the_solver_nothing_is_refuted_off_run() -> None:
-    result = subprocess.run(
-        [sys.executable, "-c", _WITHOUT_SOLVER], capture_output=True, text=True, check=True
-    )
-    *unknown, same, refuted = result.stdout.split("\n")[:-1]
-    assert unknown == ["UNKNOWN"] * 2
-    assert same == "UNKNOWN True"
-    assert refuted == "REFUTED"
+@pytest.mark.parametrize("effort", [1e-5, 1e-3, 0.02])
+def test_an_unproved_invariant_refutes_nothing(effort: float) -> None:
+    """Where the invariants are not proved, states that no run reaches leave a claim open."""
+    for rule in (optimizers.adamw(), optimizers.rmsprop(centered=True)):
+        assert not rule.verify(effort=effort)["finite"].verdict.refuted
+    same = claims.same_rule(optimizers.adamw(weight_decay=0), optimizers.adam())
+    assert not same.verify(effort=effort).refuted

@@ -149,8 +149,7 @@ class _Question:
             self.values = {UNIT: fmpq(1)}
             for monomial, variable in self._variables.items():
                 value = model.eval(variable, model_completion=True)
-                number = fmpq(value.numerator_as_long(), value.denominator_as_long())
-                self.values[monomial] = number
+                self.values[monomial] = fmpq(value.numerator_as_long(), value.denominator_as_long())
         return None
 
     def true_literals(self) -> list[Literal]:

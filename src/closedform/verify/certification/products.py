@@ -57,7 +57,7 @@ class Product:
     premises: tuple[Literal, ...]
     conclusion: Literal
     square: Polynomial | None = None
-    factor: Polynomial | None = None
+    factor: Monomial | None = None
 
 
 class Products:
@@ -107,12 +107,12 @@ class Products:
     def _widen(self, monomials: set[Monomial]) -> None:
         """Admits products with some more monomials."""
         if not monomials <= self._monomials:
-            known = {key_of(candidate.conclusion.form) for candidate in self._candidates}
+            known_forms = {key_of(candidate.conclusion.form) for candidate in self._candidates}
             self._monomials |= monomials
             self._candidates += [
                 candidate
                 for candidate in self._closed_products()
-                if key_of(candidate.conclusion.form) not in known
+                if key_of(candidate.conclusion.form) not in known_forms
             ]
 
     def _pairs_of_atoms(self) -> set[Monomial]:
@@ -156,8 +156,7 @@ class Products:
                 continue
             cancelling = _multipliers(equation.form, self._monomials)
             for monomial in dict.fromkeys((*cancelling, *frequent)):
-                factor = {monomial: fmpq(1)}
-                if self._is_closed(equation.form, factor):
+                if self._is_closed(equation.form, {monomial: fmpq(1)}):
                     yield multiple_of(equation, monomial)
         for base in (*self.bases, *({monomial: fmpq(1)} for monomial in frequent)):
             if self._is_closed(base, base):
@@ -196,8 +195,8 @@ def product_of(premises: tuple[Literal, ...], square: Polynomial | None = None) 
 
 def multiple_of(equation: Literal, monomial: Monomial) -> Product:
     """Returns an equation times a monomial."""
-    factor = {monomial: fmpq(1)}
-    return Product((equation,), Literal("=", product(equation.form, factor)), factor=factor)
+    conclusion = Literal("=", product(equation.form, {monomial: fmpq(1)}))
+    return Product((equation,), conclusion, factor=monomial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,17 +212,21 @@ class _Factors:
         spend(len(self.form))
         total = _value_of(self.form, values)
         signs = [_sign_of(number, values) for number in self.numbers]
+        is_strict = self.square is None and 0 not in signs
+        relations = [">" if sign else ">=" for sign in signs]
         if 0 in signs:
             # Then the product is 0: of one such factor the sign is said that excludes the model.
             place = signs.index(0)
             signs = [sign or 1 for sign in signs]
             signs[place] = math.prod(signs) * (-1 if total > 0 else 1)
+        value = math.prod(signs) * total
+        if value > 0 or (value == 0 and not is_strict):
+            return None
         premises = [
-            Literal(">=" if _sign_of(number, values) == 0 else ">", plus({}, number, sign))
-            for number, sign in zip(self.numbers, signs, strict=True)
+            Literal(relation, plus({}, number, sign))
+            for relation, number, sign in zip(relations, self.numbers, signs, strict=True)
         ]
-        candidate = product_of(tuple(premises), self.square)
-        return None if holds(candidate.conclusion, values) else candidate
+        return product_of(tuple(premises), self.square)
 
 
 def _factors_of_terms(replay: Replay, truths: Sequence[int]) -> Iterator[_Factors]:
@@ -301,13 +304,13 @@ def _differences(replay: Replay, monomials: set[Monomial]) -> Iterator[_Factors]
     cofactors: dict[int, list[Monomial]] = {}
     for monomial in sorted(monomials):
         for atom, exponent in monomial:
-            rest = tuple((a, e - (a == atom)) for a, e in monomial if e > (a == atom))
-            if rest in monomials and len(monomial) + exponent > 2:
-                cofactors.setdefault(atom, []).append(rest)
+            cofactor = tuple((a, e - (a == atom)) for a, e in monomial if e > (a == atom))
+            if cofactor in monomials and len(monomial) + exponent > 2:
+                cofactors.setdefault(atom, []).append(cofactor)
     count = 0
-    for atom, rests in sorted(cofactors.items()):
+    for atom, factors in sorted(cofactors.items()):
         number: Polynomial = {((atom, 1),): fmpq(1)}
-        for left, right in itertools.combinations(rests, 2):
+        for left, right in itertools.combinations(factors, 2):
             difference = {left: fmpq(1), right: fmpq(-1)}
             is_whole = UNIT not in difference and replay.forms.is_whole(difference)
             shifts = (0, 1, -1) if is_whole and ((atom, 1),) in monomials else (0,)

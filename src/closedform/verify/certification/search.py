@@ -23,17 +23,15 @@ from closedform.verify.certification.combinations import (
     combine,
 )
 from closedform.verify.certification.cores import Core, find_core
-from closedform.verify.certification.products import Product
+from closedform.verify.certification.products import Product, multiple_of, product_of
 from closedform.verify.certification.steps import Place, Step, number_places, places_in
 from closedform.verify.checker.polynomials import (
     UNIT,
     Polynomial,
-    constant,
     constant_of,
     content,
     key_of,
     plus,
-    product,
 )
 from closedform.verify.checker.replay import Facts, Literal, Replay, begin, check
 from closedform.verify.checker.terms import CHOICES, RejectedProofError
@@ -172,7 +170,7 @@ class _Search:
         try:
             steps = [self.refute(case, depth + 1) for case in cases]
         except NoProofError:
-            # Fewer facts, as in the case that this one is a part of, would not do.
+            # The cases around this one have fewer facts: their residues fail, too.
             self._have_residues_failed = True
             raise
         return ["residues", Place(symbols[0]), Place(quotient), steps]
@@ -498,8 +496,8 @@ class _Search:
         steps = []
         for side in (self.terms.less(left, right), self.terms.less(right, left)):
             more_facts = self.replay.knowing(facts, side)
-            rest = (relevant - {fact}) | {side}
-            steps.append(self._by_cases(more_facts, rest, products, depth))
+            facts_of_core = (relevant - {fact}) | {side}
+            steps.append(self._by_cases(more_facts, facts_of_core, products, depth))
         return ["differ", facts.index(fact), *steps]
 
     def _by_products(
@@ -566,15 +564,15 @@ class _Search:
 
     def _column(self, facts: Facts, places: Sequence[int], item: Product) -> Column:
         """A product as a column: with the numbers of the facts, which may be multiples."""
-        literals = [self.replay.relation(facts[place]) for place in places]
-        if item.factor is not None:
-            ((monomial, _),) = item.factor.items()
-            return Column(product(literals[0].form, item.factor), (places[0],), factor=monomial)
-        form = constant(1) if item.square is None else product(item.square, item.square)
-        for literal in literals:
-            form = product(form, literal.form)
-        is_strict = item.square is None and all(literal.relation == ">" for literal in literals)
-        return Column(form, tuple(places), square=item.square, is_strict=is_strict)
+        literals = tuple(self.replay.relation(facts[place]) for place in places)
+        of_facts = (
+            product_of(literals, item.square)
+            if item.factor is None
+            else multiple_of(literals[0], item.factor)
+        )
+        conclusion = of_facts.conclusion
+        is_strict = conclusion.relation == ">"
+        return Column(conclusion.form, tuple(places), item.square, item.factor, is_strict)
 
     def _round_facts(self, facts: Facts, relevant: set[int]) -> tuple[list[Step], Facts, set[int]]:
         """Relevant inequalities between integers, rounded."""

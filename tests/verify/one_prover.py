@@ -27,9 +27,8 @@ from closedform.verify.terms.verdict import Status, Verdict
 
 PROOF = "a checked proof"
 POINTS = "a point"
-STAGES = ((12, 30_000), (120, 2_000_000), (600, 0))
-"""Points, and the work of the search after them, until one of them decides."""
-POINT_WORK = 2_000
+STAGES = ((12, 4_000, 30_000), (120, 80_000, 1_000_000), (600, 300_000, 0))
+"""Points, their work, and that of the search after them, until one of them decides."""
 
 
 def prove(
@@ -78,8 +77,8 @@ def _prove(goal: Term, assumptions: tuple[Term, ...], effort: Effort, seed: int)
     statement: dict[str, Any] | None = None
     # Most false goals fail at one of the first points, and most true ones have a short proof: the
     # next stage costs about ten times what the one before it does.
-    for points, search_work in STAGES:
-        portion = effort.portion(min(POINT_WORK * points, units / 4))
+    for points, point_work, search_work in STAGES:
+        portion = effort.portion(min(point_work, units / 4))
         later = sampler.search(points, portion)
         tally = Tally(
             tally.satisfied + later.satisfied,

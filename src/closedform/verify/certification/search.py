@@ -7,6 +7,7 @@ combination of them is 0 > 0. Nothing here is trusted.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from math import lcm
@@ -42,6 +43,7 @@ _FUNCTIONS = ("cospi", "sinpi", "exp", "log", "floor", "^", "lookup", "pi", "opa
 _MOST_RANGES = 400
 _MOST_LEMMAS = 600
 _MOST_RESIDUES = 120
+_MOST_STEPS = 128
 
 
 class NoProofError(VerificationError):
@@ -142,38 +144,33 @@ class _Search:
         ranges = self._by_ranges(facts, depth)
         if ranges is not None:
             return ranges
-        try:
-            choice = self._innermost_choice(facts)
-            if choice is not None:
-                return self._by_choice(facts, choice, depth)
-            return self._by_order(facts, depth)
-        except NoProofError:
-            residues = None if self._have_residues_failed else self._by_residues(facts, depth)
-            if residues is None:
-                raise
-            return residues
+        choice = self._innermost_choice(facts)
+        if choice is not None:
+            return self._by_choice(facts, choice, depth)
+        return self._by_order(facts, depth)
 
-    def _by_residues(self, facts: Facts, depth: int) -> Step | None:
+    def _has_floors(self, terms: Iterable[int]) -> bool:
+        return any(self.terms.nodes[term][0] == "floor" for term in terms)
+
+    def _by_residues(
+        self, facts: Facts, symbol: int, below: Sequence[int], depth: int
+    ) -> Step | None:
         """The only symbol, an integer, by its residues, where floors repeat with a period."""
         nodes, forms = self.terms.nodes, self.replay.forms
-        below = self._below(facts)
-        symbols = [term for term in below if nodes[term][0] == "symbol"]
         floors = [forms.of(nodes[term][1][0]) for term in below if nodes[term][0] == "floor"]
-        if len(symbols) != 1 or not nodes[symbols[0]][2][1] or not floors:  # type: ignore[index]
-            return None
         modulus = lcm(*(int(number.q) for form in floors for m, number in form.items() if m))
         if not 1 < modulus <= _MOST_RESIDUES:
             return None
         name = f"quotient {len(self.terms.nodes)}"
         quotient = self.terms.make("symbol", (), (name, True, "any"))
-        cases = self.replay.residues(facts, symbols[0], quotient, modulus)
+        cases = self.replay.residues(facts, symbol, quotient, modulus)
         try:
             steps = [self.refute(case, depth + 1) for case in cases]
         except NoProofError:
             # The cases around this one have fewer facts: their residues fail, too.
             self._have_residues_failed = True
             raise
-        return ["residues", Place(symbols[0]), Place(quotient), steps]
+        return ["residues", Place(symbol), Place(quotient), steps]
 
     def _below(self, facts: Iterable[int]) -> list[int]:
         """The terms in facts, arguments first, without those inside of opaque functions."""
@@ -339,6 +336,15 @@ class _Search:
         inside = [term for term in below if term not in facts]
         ends = sorted(self._ends(inside, symbol, low, high))
         is_split = bool(ends)
+        if not ends and self._has_floors(below):
+            # What floors say of a symbol is bounded by their order, but told by its values.
+            if high is not None and high - low < _MOST_STEPS:
+                ends = list(range(low, high))
+            elif not self._have_residues_failed:
+                with contextlib.suppress(NoProofError):
+                    residues = self._by_residues(facts, symbol, below, depth)
+                    if residues is not None:
+                        return residues
         if not ends:
             if high is None:
                 return None

@@ -7,7 +7,7 @@ import statistics
 import time
 from collections import Counter
 
-from closedform.verify.tactics.prover import prove
+from closedform.verify.prover import prove
 from tests.verify.tactics.test_goals import GOALS
 
 # The limit of a claim, in seconds; here of this process, so that what else the machine runs

@@ -14,7 +14,7 @@ import pytest
 
 from closedform.verify.tactics.prover import prove
 from closedform.verify.terms.verdict import Status
-from tests.verify import one_prover
+from closedform.verify import prover as one_prover
 from tests.verify.goals import PROVED
 from tests.verify.proved_goals import SOURCES, ProvedGoal, distinct_goals
 from tests.verify.tactics.test_goals import GOALS

@@ -7,7 +7,7 @@ import sys
 from closedform import Schedule, claims, schedules, t
 from closedform.effort import METER
 from closedform.verify.claims.core import Proofs
-from closedform.verify.tactics.prover import prove
+from closedform.verify.prover import prove
 from tests.support.sampling import is_exhaustive
 from tests.verify.tactics.test_goals import GOALS
 from tests.verify.verdicts import line_of

@@ -16,7 +16,7 @@ from closedform.compiler import compile_schedule
 from closedform.effort import METER
 from closedform.language import Schedule
 from closedform.verify.claims.standard import verify_schedule
-from closedform.verify.tactics.prover import prove
+from closedform.verify.prover import prove
 from closedform.verify.terms.verdict import Verdict
 from closedform.verify.translation.translation import validate
 from tests.test_library import SCHEDULES

@@ -264,7 +264,7 @@ def _judge_foreign_step(
     verdict, difference = judgement.verdict, judgement.difference
     tensors = {} if difference is None else dict(difference.tensors)
     point = {key: str(number) for key, number in (verdict.counterexample or {}).items()}
-    parts = [f"by {', '.join(verdict.tactics)}"] if verdict.proved else []
+    parts = [f"by {verdict.means}"] if verdict.proved else []
     if point and not verdict.proved:
         parts.append(", ".join(f"{key} = {number}" for key, number in point.items()))
     detail = ": ".join(part for part in (*parts, verdict.reason) if part)
@@ -348,7 +348,7 @@ def _compare_with_source(
     verdict = entry.verdict
     point = verdict.counterexample or {}
     point_texts = {name: str(number) for name, number in point.items()}
-    by = f"by {', '.join(verdict.tactics)}" if verdict.tactics else ""
+    by = f"by {verdict.means}" if verdict.tactics else ""
     place = ", ".join(f"{name} = {number}" for name, number in point_texts.items())
     if verdict.proved:
         parts = [by, verdict.reason]

@@ -16,7 +16,7 @@ from closedform.language import PARAM
 from closedform.referee.ports import Port, PortKind
 from closedform.referee.runs import Runs
 from closedform.referee.simulation import CLOCK, Simulation
-from closedform.verify.tactics.prover import prove
+from closedform.verify.prover import prove
 from closedform.verify.terms import build
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.sympy_io import term

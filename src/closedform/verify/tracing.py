@@ -13,7 +13,7 @@ from typing import Any
 import sympy as sp
 from flint import arb, ctx, fmpq
 
-from closedform.effort import METER, Effort, OutOfEffort
+from closedform.effort import METER, Effort
 from closedform.errors import VerificationError
 from closedform.importers.python.exact import is_decimal
 from closedform.importers.python.prover import ConditionRange
@@ -21,8 +21,7 @@ from closedform.language import Schedule
 from closedform.language.literals import multiple_of_pi
 from closedform.verify.claims.induction import recurrence
 from closedform.verify.claims.reading import CLOCK
-from closedform.verify.tactics.clock import walk_segment
-from closedform.verify.tactics.prover import prove
+from closedform.verify.prover import prove
 from closedform.verify.terms.build import (
     FALSE,
     TRUE,
@@ -33,6 +32,7 @@ from closedform.verify.terms.build import (
     less,
     less_equal,
     negate,
+    rational,
     subtract,
 )
 from closedform.verify.terms.evaluate import UndecidedError, compile_steps, holds, value
@@ -131,13 +131,10 @@ class TracingProver:
         return [(part.first, part.end, None)]
 
     def _is_proved_on(self, goal: Term, part: Segment[int]) -> bool:
-        effort = self._question()
-        try:
-            return walk_segment(Segment(part.first, part.end, goal), CLOCK, effort).is_proved
-        except (OutOfEffort, VerificationError):
-            return False
-        finally:
-            self._charge(effort)
+        borders = [less_equal(rational(part.first), CLOCK)]
+        if part.end < FOREVER:
+            borders.append(less(CLOCK, rational(part.end)))
+        return self._is_proved(goal, tuple(borders))
 
     def decide(self, condition: sp.Basic, facts: Sequence[sp.Basic]) -> bool | None:
         """Returns the truth of a condition wherever the facts hold; None if it is not decided."""

@@ -17,7 +17,7 @@ from closedform.effort import Effort
 from closedform.verify.certification.search import NoProofError, certify
 from closedform.verify.checker.replay import check
 from closedform.verify.checker.terms import RejectedProofError
-from closedform.verify.tactics.prover import prove
+from closedform.verify.prover import prove
 from closedform.verify.terms.build import less, less_equal, rational, substitute
 from closedform.verify.terms.evaluate import holds
 from closedform.verify.terms.tree import Op, Term, walk

@@ -8,7 +8,7 @@ import sympy as sp
 from closedform import Schedule, claims, t
 from closedform.verify.claims import sums
 from closedform.verify.claims.core import Goal
-from closedform.verify.tactics.prover import prove
+from closedform.verify.prover import prove
 from closedform.verify.terms import build
 from tests.verify.claims.sums import CONSTANTS, judged
 

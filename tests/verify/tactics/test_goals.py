@@ -5,7 +5,7 @@
 
 import pytest
 
-from closedform.verify.tactics.prover import prove
+from closedform.verify.prover import prove
 from tests.verify.goals import Goal, distinct
 from tests.verify.goals_equalities import equality_goals
 from tests.verify.goals_optimizers import optimizer_goals

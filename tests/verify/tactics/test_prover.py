@@ -46,7 +46,7 @@ from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import Sign, Term
 from closedform.verify.terms.verdict import Status, Verdict
-from tests.verify import one_prover
+from closedform.verify import prover as one_prover
 
 X, Y = symbol("x"), symbol("y")
 COUNT = symbol("n", integer=True, sign=Sign.POSITIVE)

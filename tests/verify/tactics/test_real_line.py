@@ -20,7 +20,7 @@ from closedform.verify.claims.continuity import (
     limits,
     over_real_clock,
 )
-from closedform.verify.tactics.real_line import TIME, as_choices, real_cells
+from closedform.verify.terms.real_line import TIME, as_choices, real_cells
 from closedform.verify.terms.evaluate import value
 from closedform.verify.terms.linear import line as line_in
 from closedform.verify.terms.sympy_io import term

@@ -4,7 +4,7 @@ import pytest
 from flint import fmpq
 
 from closedform.effort import Effort
-from closedform.verify.tactics.samples import (
+from closedform.verify.samples import (
     Sampler,
     declarations,
     examine,

@@ -11,7 +11,7 @@ import pytest
 from flint import fmpq
 
 from closedform.effort import Effort
-from closedform.verify.tactics.prover import prove
+from closedform.verify.prover import prove
 from closedform.verify.terms.build import (
     absolute,
     add,

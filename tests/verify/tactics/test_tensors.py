@@ -2,7 +2,7 @@
 
 import pytest
 
-from closedform.verify.tactics.prover import prove, without_tensor_functions
+from closedform.verify.tactics.prover import prove, without_tensor_functions  # TODO
 from closedform.verify.terms.build import (
     ONE,
     ZERO,

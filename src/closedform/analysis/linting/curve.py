@@ -19,7 +19,7 @@ from closedform.ir.types import FloatArray
 from closedform.language import Schedule
 from closedform.magnitude import LAST_STEP
 from closedform.verify.claims.continuity import cells_of
-from closedform.verify.tactics.real_line import RealCell, moving
+from closedform.verify.terms.real_line import RealCell, moving
 from closedform.verify.terms.tree import Op
 
 # The values past the end are looked at up to this multiple of the run, on so many updates.

@@ -23,7 +23,7 @@ from closedform.verify.certification.combinations import (
     Combination,
     combine,
 )
-from closedform.verify.certification.cores import Core, find_core
+from closedform.verify.certification.cores import Core, find_core, literals_in
 from closedform.verify.certification.products import Product, multiple_of, product_of
 from closedform.verify.certification.steps import Place, Step, number_places, places_in
 from closedform.verify.checker.polynomials import (
@@ -63,7 +63,7 @@ def certify(statement: Mapping[str, Any], effort: Effort | None = None) -> dict[
     search = _Search(Effort.of(LIMITS.search_work) if effort is None else effort)
     try:
         facts, places = begin(search.replay, statement)
-        step = search.refute(facts)
+        step = search.prove_goal(facts)
         proof = search.numbered_proof(step, places)
         check(statement, proof)
     except (RejectedProofError, RecursionError, OutOfEffort) as error:
@@ -118,6 +118,18 @@ class _Search:
 
     # --- steps -----------------------------------------------------------------------------------
 
+    def prove_goal(self, facts: Facts) -> Step:
+        """Returns a step that refutes the facts, of which the last one is a negated goal."""
+        try:
+            return self.refute(facts)
+        except NoProofError:
+            # The parts of a conjunction have proofs of different kinds: each by itself.
+            op, parts, _ = self.terms.nodes[facts[-1]] if facts else ("", (), None)
+            if op != "or":
+                raise
+            steps = [self.refute(self.replay.knowing(facts, part), 1) for part in parts]
+            return ["cases", len(facts) - 1, steps]
+
     def refute(self, facts: Facts, depth: int = 0) -> Step:
         """Returns a step that refutes the facts."""
         self.spend()
@@ -141,6 +153,9 @@ class _Search:
         equation = self._by_opposite_bounds(facts, depth)
         if equation is not None:
             return equation
+        vanishing = self._by_vanishing_sums(facts, depth) or self._by_vanishing_power(facts, depth)
+        if vanishing is not None:
+            return vanishing
         ranges = self._by_ranges(facts, depth)
         if ranges is not None:
             return ranges
@@ -203,12 +218,12 @@ class _Search:
             steps.append(self._closed_quickly(more_facts) or self.refute(more_facts, depth + 1))
         return ["split", Place(condition), *steps]
 
-    def _closed_quickly(self, facts: Facts) -> Step | None:
-        """A contradiction by the order of linear facts, where there is one."""
+    def _closed_quickly(self, facts: Facts, degree: int = 1) -> Step | None:
+        """A contradiction by the order of facts, where there is one of products of a degree."""
         end = Boxes(self.replay, facts).contradiction()
         if end is not None:
             return end
-        return self._combine_facts(facts, self._literals(facts), degree=1)
+        return self._combine_facts(facts, self._literals(facts), degree)
 
     def _combine_facts(
         self,
@@ -304,16 +319,57 @@ class _Search:
                 return ["split", Place(equation), self.refute(more_facts, depth + 1), step]
         return None
 
-    def _assert(self, facts: Facts, truth: int) -> Step | None:
+    def _by_vanishing_power(self, facts: Facts, depth: int) -> Step | None:
+        """The base of a power that is 0, as an equation."""
+        forms, terms = self.replay.forms, self.terms
+        for _, literal in self._literals(facts):
+            if literal.relation != "=" or len(literal.form) != 1:
+                continue
+            atoms = [atom for monomial in literal.form for atom, _ in monomial]
+            if len(atoms) != 1 or forms.atoms[atoms[0]][0] != "^":
+                continue
+            equation = terms.equal(forms.term_of(forms.arguments[atoms[0]][0]), terms.rational(0))
+            opposite = self.replay.knowing(facts, terms.negate(equation))
+            if self.replay.entails(facts, equation) or opposite == facts:
+                continue
+            with contextlib.suppress(NoProofError):
+                step = self._with_lemmas(opposite, depth)
+                more_facts = self.replay.knowing(facts, equation)
+                return ["split", Place(equation), self.refute(more_facts, depth + 1), step]
+        return None
+
+    def _by_vanishing_sums(self, facts: Facts, depth: int) -> Step | None:
+        """A symbol that is 0, since a sum of squares and numbers >= 0 with it is not above 0."""
+        forms, terms = self.replay.forms, self.terms
+        for _, literal in self._literals(facts):
+            form = literal.form
+            if literal.relation not in (">=", "=") or UNIT in form or len(form) > 4:
+                continue
+            if not any(exponent % 2 == 0 for m in form for _, exponent in m):
+                continue
+            if any(value > 0 for value in form.values()) and literal.relation != "=":
+                continue
+            for atom in dict.fromkeys(atom for monomial in form for atom, _ in monomial):
+                symbol = forms.terms_of_atoms[atom]
+                if terms.nodes[symbol][0] != "symbol":
+                    continue
+                equation = terms.equal(symbol, terms.rational(0))
+                step = self._assert(facts, equation, degree=2)
+                if step is not None:
+                    more_facts = self.replay.knowing(facts, equation)
+                    return ["split", Place(equation), self.refute(more_facts, depth + 1), step]
+        return None
+
+    def _assert(self, facts: Facts, truth: int, degree: int = 1) -> Step | None:
         """The step that refutes the negation of a relation by linear arithmetic, or None."""
         negation = self.terms.negate(truth)
         more_facts = self.replay.knowing(facts, negation)
         if self.terms.nodes[negation][0] != "not":
-            return self._closed_quickly(more_facts)
+            return self._closed_quickly(more_facts, degree)
         left, right = self.terms.nodes[truth][1]
         steps: list[Any] = []
         for side in (self.terms.less(left, right), self.terms.less(right, left)):
-            step = self._closed_quickly(self.replay.knowing(more_facts, side))
+            step = self._closed_quickly(self.replay.knowing(more_facts, side), degree)
             if step is None:
                 return None
             steps.append(step)
@@ -355,7 +411,8 @@ class _Search:
                     return self._by_order(facts, depth)
                 except NoProofError:
                     pass
-            ends = [(low + high) // 2]
+            is_short = high - low < _MOST_STEPS
+            ends = list(range(low, high)) if is_short else [(low + high) // 2]
         self.ranges -= len(ends)
         if self.ranges < 0:
             raise NoProofError("it has too many ranges")
@@ -597,7 +654,7 @@ class _Search:
             relevant = relevant | {truth}
         return prefix, facts, relevant
 
-    def _bases(self, facts: Facts) -> list[Polynomial]:
+    def _bases(self, facts: Sequence[int]) -> list[Polynomial]:
         """The numbers whose even powers stand in facts."""
         forms = self.replay.forms
         bases = []
@@ -607,9 +664,10 @@ class _Search:
                 bases.append(forms.of(args[0]))
         return [*bases, *self._differences(facts)]
 
-    def _differences(self, facts: Facts) -> list[Polynomial]:
+    def _differences(self, facts: Sequence[int]) -> list[Polynomial]:
         """Differences and sums of atoms of which facts hold the squares and the product."""
-        monomials = {m for _, literal in self._literals(facts) for m in literal.form}
+        literals = [literal for fact in facts for literal in literals_in(self.replay, fact)]
+        monomials = {m for literal in literals for m in literal.form}
         squared = {atom for monomial in monomials for atom, exponent in monomial if exponent == 2}
         pairs = {
             pair
@@ -786,7 +844,7 @@ class _Search:
         """The facts and lemmas that contradict each other; None if none are found to."""
         self.spend()
         truths = list(dict.fromkeys((*facts, *lemmas)))
-        return find_core(self.replay, truths, self._bases(facts), self.effort)
+        return find_core(self.replay, truths, self._bases(truths), self.effort)
 
 
 def _after(prefix: Iterable[Step], step: Step) -> Step:

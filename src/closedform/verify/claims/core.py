@@ -18,13 +18,13 @@ from closedform.effort import Effort, Watch, spend
 from closedform.errors import VerificationError
 from closedform.language import Schedule, UpdateRule
 from closedform.language.symbols import InternalName
-from closedform.verify.tactics.prover import prove
+from closedform.verify.prover import prove
 from closedform.verify.terms.build import FALSE, TRUE, exact, negate, own_symbol, substitute
 from closedform.verify.terms.definedness import Obligation, PartialOperation, obligations
 from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Op, Term, walk
-from closedform.verify.terms.verdict import Run, Status, Verdict
+from closedform.verify.terms.verdict import Proof, Run, Status, Verdict
 
 
 def claim_effort(
@@ -251,11 +251,13 @@ class Claim:
         verdicts: list[Verdict] = []
         unknown: list[str] = []
         hints: tuple[str, ...] = ()
-        search = effort.portion(LIMITS.run_work)
+        run_work = LIMITS.run_work
         for goal in goals:
             verdict = proofs.ask(goal, self.assume, effort, covering)
             if verdict.refuted and not goal.is_sufficient:
+                search = effort.portion(run_work)
                 refutation = self._refutation(goal, verdict, () if hints else goals, search)
+                run_work = search.left
                 if refutation is not None:
                     return refutation.verdict(verdicts)
                 unknown.append(_out_of_reach(goal, verdict))
@@ -270,6 +272,7 @@ class Claim:
             tactics=_tactics(verdicts) or (NOTHING_PARTIAL,),
             reason="; ".join(dict.fromkeys(filter(None, (_few(unknown), *hints)))),
             samples=sum(verdict.samples for verdict in verdicts),
+            proof=() if unknown else _proof_of(goals, verdicts),
         )
 
     def _refutation(
@@ -477,6 +480,15 @@ def number_text(number: fmpq | arb) -> str:
 
 def _tactics(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for verdict in verdicts for name in verdict.tactics))
+
+
+def _proof_of(goals: Sequence[Goal], verdicts: Sequence[Verdict]) -> tuple[Proof, ...]:
+    """The proofs of all goals, each one once."""
+    proofs: dict[int, Proof] = {}
+    for goal, verdict in zip(goals, verdicts, strict=True):
+        for proof in verdict.proof:
+            proofs.setdefault(id(proof), replace(proof, goal=goal.text))
+    return tuple(proofs.values())
 
 
 _MOST_REASONS = 3

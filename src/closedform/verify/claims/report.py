@@ -43,7 +43,7 @@ class Finding:
     def detail(self) -> str:
         """The counterexample and the reason, or the tactics of a proof."""
         if self.verdict.proved:
-            return f"by {', '.join(self.verdict.tactics)}" if self.verdict.tactics else ""
+            return f"by {self.verdict.means}" if self.verdict.tactics else ""
         point = self.verdict.counterexample or {}
         # The prover's own symbols, such as "floor 1", have a space in their names.
         visible_numbers = {name: number for name, number in point.items() if " " not in name}

@@ -30,8 +30,8 @@ from closedform.language.shapes import EPSILON, shape_values
 from closedform.verify.claims.core import Goal, Refutation
 from closedform.verify.claims.reading import CLOCK
 from closedform.verify.claims.step import Step
-from closedform.verify.tactics.prover import prove
-from closedform.verify.tactics.samples import examine
+from closedform.verify.prover import prove
+from closedform.verify.samples import examine
 from closedform.verify.terms.build import (
     ZERO,
     add,

@@ -21,7 +21,7 @@ from closedform.verify.identity.canonical import is_zero
 from closedform.verify.tactics.cases import Sequent, TooManyCases
 from closedform.verify.tactics.clock import SEGMENTS, walk_through
 from closedform.verify.tactics.escalation import EVALUATION, Escalation, escalate
-from closedform.verify.tactics.samples import (
+from closedform.verify.samples import (
     Counterexample,
     Sampler,
     Tally,

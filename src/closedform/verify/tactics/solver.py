@@ -137,13 +137,13 @@ def is_too_large(facts: tuple[Term, ...]) -> bool:
     The resource units of z3 do not count the digits of numbers: one of 2,400 digits took it more
     than a minute within an effort of seconds.
     """
-    parts = zip(walk(*facts), range(LIMITS.solver_nodes), strict=False)
+    parts = zip(walk(*facts), range(LIMITS.proved_nodes), strict=False)
     count = 0
     for part, _ in parts:
         count += 1
         if is_rational(part) and part.value.height_bits() > LIMITS.solver_bits:
             return True
-    return count == LIMITS.solver_nodes
+    return count == LIMITS.proved_nodes
 
 
 def entails(

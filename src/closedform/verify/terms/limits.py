@@ -18,7 +18,7 @@ class Limits:
 
     # Work, in units of ``closedform.effort``: about a microsecond each
     claim_work: int = 10 * 2**20  # one claim, if nothing else is said
-    search_work: int = 2_000_000  # the search for one proof
+    search_work: int = 1_000_000  # the search for one proof, if nothing else is said
     validation_work: int = 5_000_000  # one translation validation, if nothing else is said
     comparison_work: int = 5_000_000  # one comparison of two schedules
     tactics_share: float = 0.7  # part of the effort; the rest is for the last points
@@ -115,7 +115,7 @@ class Limits:
     # Terms given to solvers
     paired_functions: int = 14  # functions that have lemmas of pairs, whose number is quadratic
     stated_functions: int = 60  # functions that have lemmas at all
-    solver_nodes: int = 4000  # nodes of a question
+    proved_nodes: int = 12_000  # nodes of a goal and its premises
     solver_bits: int = 2200  # bits of a number in a question: two float64 multiplied have 2,148
     product_factors: int = 12  # whole exponents that are written as products
     bound_nodes: int = 200  # nodes of an assumption that bounds a drawn symbol

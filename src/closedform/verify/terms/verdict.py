@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 import sympy as sp
 
@@ -15,6 +16,10 @@ class Status(StrEnum):
     PROVED = "PROVED"
     REFUTED = "REFUTED"
     UNKNOWN = "UNKNOWN"
+
+
+CHECKED_STEPS = "checked steps"
+"""The tactic of a proof that the checker replayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +50,47 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Proof:
+    """A proof that the checker accepted, as JSON data: ``check(proof.statement, proof.steps)``.
+
+    Args:
+        statement: The goal and its assumptions.
+        steps: The steps, and the terms in them.
+        goal: The goal as text, for people.
+    """
+
+    statement: Mapping[str, Any]
+    steps: Mapping[str, Any]
+    goal: str = ""
+
+    @property
+    def step_count(self) -> int:
+        """The number of its steps."""
+        count = 0
+        pending: list[Any] = [self.steps["step"]]
+        while pending:
+            part = pending.pop()
+            if isinstance(part, list):
+                # A list that begins with a word is a step; numbers are text, too.
+                count += bool(part) and isinstance(part[0], str) and part[0].isalpha()
+                pending += part
+        return count
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """A verdict; ask ``proved``, ``refuted`` or ``unknown``, its truth value raises TypeError.
 
     Args:
         status: The result.
-        tactics: The tactics that proved or refuted it, in the order of their use.
+        tactics: The ways in which it was proved or refuted, in the order of their use.
         counterexample: The values of all symbols at which the claim is false, by exact evaluation.
         reason: The finding at that point, the open part, or the assumption of the proof.
         samples: The points at which the claim was evaluated and true.
         proved_until: Of an UNKNOWN verdict on all steps, the first step that is open: the claim is
             proved at every step below it. None where no such range was looked for or found.
         run: Of a refuted claim about the steps of a rule, the run to the step at which it is false.
+        proof: Of a proved claim, the proof of each goal.
         seconds: The time that it took; verdicts are compared without it.
     """
 
@@ -67,6 +101,7 @@ class Verdict:
     samples: int = 0
     proved_until: int | None = None
     run: Run | None = None
+    proof: tuple[Proof, ...] = ()
     seconds: float = field(default=0.0, compare=False)
 
     @property
@@ -85,6 +120,19 @@ class Verdict:
         return self.status is Status.UNKNOWN
 
     @property
+    def step_count(self) -> int:
+        """The steps of its proof, which the checker replayed."""
+        return sum(goal_proof.step_count for goal_proof in self.proof)
+
+    @property
+    def means(self) -> str:
+        """How it was proved or refuted, as text: its tactics, with the number of its steps."""
+        steps = self.step_count
+        count = f"{steps:,} checked step{'s' if steps > 1 else ''}"
+        names = (count if name == CHECKED_STEPS and steps else name for name in self.tactics)
+        return ", ".join(names)
+
+    @property
     def proved_range(self) -> str:
         """The range of steps that is proved, as text; empty where that is not known."""
         if self.proved_until is None:
@@ -96,8 +144,8 @@ class Verdict:
 
     def __str__(self) -> str:
         parts: list[str] = [self.status.value]
-        if self.tactics:
-            parts.append(f"by {', '.join(self.tactics)}")
+        if self.means:
+            parts.append(f"by {self.means}")
         if self.counterexample is not None:
             point = ", ".join(f"{name} = {value}" for name, value in self.counterexample.items())
             parts.append(f"at {point}" if point else "at every point")

@@ -14,7 +14,7 @@ from closedform.importers.onnx_graph import OnnxSource, checked_model, defaults_
 from closedform.ir import Graph, Role
 from closedform.ir.types import MAX_STEP
 from closedform.language import Schedule, t
-from closedform.verify.tactics.prover import prove
+from closedform.verify.prover import prove
 from closedform.verify.terms import build
 from closedform.verify.terms.definedness import Obligation, is_partial, obligations
 from closedform.verify.terms.from_graph import as_stored, terms_of_graph

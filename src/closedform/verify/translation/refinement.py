@@ -25,7 +25,7 @@ from closedform.verify.identity import forms
 from closedform.verify.identity.congruence import Congruence
 from closedform.verify.identity.equality import StepRange, are_equal, operand_fits
 from closedform.verify.identity.forms import Form, NoForm
-from closedform.verify.tactics.prover import prove
+from closedform.verify.prover import prove
 from closedform.verify.terms import build
 from closedform.verify.terms.build import is_rational
 from closedform.verify.terms.definedness import Obligation, PartialOperation, obligations

@@ -45,7 +45,7 @@ from closedform.verify.identity.normal import (
     with_shared_cosines,
     without_special_angles,
 )
-from closedform.verify.tactics.prover import prove
+from closedform.verify.prover import prove
 from closedform.verify.terms import build, tree
 from closedform.verify.terms.definedness import Obligation, obligations
 from closedform.verify.terms.from_graph import Constant, terms_of_graph

@@ -12,7 +12,7 @@ from closedform.effort import Effort
 from closedform.ir import naming
 from closedform.verify.identity.canonical import is_zero
 from closedform.verify.tactics.escalation import signs_by
-from closedform.verify.tactics.prover import prove
+from closedform.verify.prover import prove
 from closedform.verify.terms.build import (
     FALSE,
     MINUS_ONE,

@@ -57,6 +57,14 @@ class Tally:
         """How many points satisfy the assumptions."""
         return self.satisfied + self.undecided
 
+    def plus(self, later: Tally) -> Tally:
+        """Returns the outcomes of these points and later ones."""
+        return Tally(
+            self.satisfied + later.satisfied,
+            self.undecided + later.undecided,
+            later.counterexample,
+        )
+
 
 def declarations(*roots: Term) -> tuple[Term, ...]:
     """Returns the declared signs of the symbols in some terms, as assumptions."""
@@ -87,15 +95,17 @@ def simplify_point(
 ) -> Counterexample:
     """Returns a counterexample of the same kind with simpler numbers, where there is one nearby.
 
-    Each value in turn becomes the first of 0, 1, 2, -1, 1/2, its floor, and the floor of its half
-    that keeps the counterexample one.
+    Each value in turn becomes the first of 0, 1, 2, -1, 1/2, its floor, the floor of its half and,
+    for an integer, a few numbers below it that keeps the counterexample one.
     """
     symbols_by_name = symbols(goal, *assumptions)
     # The step last: which steps are simple depends on the lengths.
     for name in sorted(counterexample.point, key=lambda name: (name == "t", name)):
         before = counterexample.point[name]
         is_integer = symbols_by_name[name].value.integer
-        for number in (*_SIMPLE, fmpq(before.floor()), fmpq((before / 2).floor())):
+        lesser = (before - step for step in range(_LESSER_STEPS, 0, -1) if before >= step)
+        floors = fmpq(before.floor()), fmpq((before / 2).floor())
+        for number in (*_SIMPLE, *floors, *(lesser if is_integer else ())):
             if effort.left <= 0 or (number == before and number in _SIMPLE):
                 break
             if number == before or (is_integer and number.q != 1):
@@ -107,6 +117,7 @@ def simplify_point(
     return counterexample
 
 
+_LESSER_STEPS = 16
 _SIMPLE = tuple(fmpq(*pair) for pair in ((0, 1), (1, 1), (2, 1), (-1, 1), (1, 2)))
 
 
@@ -185,6 +196,7 @@ class Sampler:
         self._goal = Evaluator(goal)
         self._premises = tuple(Evaluator(assumption) for assumption in self.assumptions)
         self._random = random.Random(seed)
+        self._next_step = 0
         self._bounds = linear_bounds(self.assumptions, self._symbols)
         self._order = self._drawing_order()
         self._roots = self._root_terms()
@@ -194,6 +206,12 @@ class Sampler:
         tally = Tally()
         if not self._symbols:
             return self._search([{}], tally, 1, effort)
+        if len(self._order) == 1:
+            portion = effort.portion(effort.left / 2)
+            self._search(self._next_steps(4 * most), tally, 4 * most, portion)
+            if tally.counterexample is not None:
+                return tally
+            most += tally.point_count
         attempts = 0
         while tally.satisfied + tally.undecided < most and attempts < 20 * most and effort.left > 0:
             attempts += 1
@@ -219,6 +237,19 @@ class Sampler:
                 tally.counterexample = Counterexample(point, reason, is_undefined)
                 break
         return tally
+
+    def _next_steps(self, count: int) -> Iterator[Point]:
+        """The next values of the only symbol, where it is an integer: periods are short."""
+        (name,) = self._order
+        interval = self._interval(name, {})
+        if not self._symbols[name].value.integer or interval is None:
+            return
+        first = (interval.low or fmpq(0)) + self._next_step
+        for step in range(count):
+            if interval.high is not None and first + step > interval.high:
+                return
+            self._next_step += 1
+            yield {name: first + step}
 
     def _drawing_order(self) -> list[str]:
         """Symbols that an assumption is not linear in come first, the clock last."""

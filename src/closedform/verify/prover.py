@@ -1,8 +1,8 @@
-"""One prover beside the tactics: points refute, the search proposes, the checker decides.
+"""The prover: points refute, a search proposes a proof, the checker decides.
 
-A goal is first evaluated at points, where most false goals fail within microseconds. Then the
-search (``search``) looks for a proof, and the checker (``checker``) replays it: only that says
-PROVED. Only a point that was evaluated exactly says REFUTED. Everything else is UNKNOWN.
+A goal is first evaluated at points, where most false goals fail within microseconds. Then a search
+looks for a proof, and the checker replays it: nothing else says PROVED, and nothing but a point
+that was evaluated exactly says REFUTED. Everything else is UNKNOWN.
 
 ``cos(pi x) <= 1`` is PROVED by a proof of three steps, ``cos(pi x) < 1`` is REFUTED at x = 0.
 """
@@ -10,7 +10,7 @@ PROVED. Only a point that was evaluated exactly says REFUTED. Everything else is
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from itertools import islice
 
 import sympy as sp
 
@@ -18,17 +18,14 @@ from closedform.effort import Effort, Watch
 from closedform.errors import VerificationError
 from closedform.verify.certification.search import NoProofError, certify
 from closedform.verify.certification.statements import statement_of
-from closedform.verify.tactics.prover import without_tensor_functions
-from closedform.verify.tactics.samples import Counterexample, Sampler, Tally, simplify_point
-from closedform.verify.terms.evaluate import holds
+from closedform.verify.samples import Counterexample, Sampler, Tally, simplify_point
 from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.tree import TRUTHS, Term, show, symbols
-from closedform.verify.terms.verdict import Status, Verdict
+from closedform.verify.terms.tree import TRUTHS, Term, show, walk
+from closedform.verify.terms.verdict import CHECKED_STEPS, Proof, Status, Verdict
 
-PROOF = "a checked proof"
 POINTS = "a point"
-STAGES = ((12, 4_000, 30_000), (120, 80_000, 1_000_000), (600, 300_000, 0))
-"""Points, their work, and that of the search after them, until one of them decides."""
+_STAGES = ((12, 8_000, 30_000), (300, 150_000, LIMITS.search_work), (600, 300_000, 0))
+"""Points, their work, and that of the search after them: until one of them decides."""
 
 
 def prove(
@@ -47,8 +44,7 @@ def prove(
         seed: Where the random points begin; the same seed draws the same points.
 
     Raises:
-        VerificationError: The goal is not a truth, a symbol is declared in two ways, or a proof and
-            an exactly evaluated point contradict each other, which is a fault of the checker.
+        VerificationError: The goal is not a truth, or a symbol is declared in two ways.
 
     Example:
         >>> import sympy as sp
@@ -69,47 +65,53 @@ def prove(
 
 def _prove(goal: Term, assumptions: tuple[Term, ...], effort: Effort, seed: int) -> Verdict:
     units = effort.left
-    if not symbols(goal, *assumptions) and holds(goal, {}) is False:
-        return _refuted(Counterexample({}, "it is false"), Tally())
     sampler = Sampler(goal, assumptions, seed)
     tally = Tally()
-    reason = "no proof was looked for"
-    statement: dict[str, Any] | None = None
+    reason = ""
     # Most false goals fail at one of the first points, and most true ones have a short proof: the
-    # next stage costs about ten times what the one before it does.
-    for points, point_work, search_work in STAGES:
-        portion = effort.portion(min(point_work, units / 4))
-        later = sampler.search(points, portion)
-        tally = Tally(
-            tally.satisfied + later.satisfied,
-            tally.undecided + later.undecided,
-            later.counterexample,
-        )
+    # next stage costs about ten times as much.
+    for points, point_work, search_work in _STAGES:
+        tally = tally.plus(sampler.search(points, effort.portion(min(point_work, units / 4))))
         if tally.counterexample is not None:
             portion = effort.portion(LIMITS.simplifying_work)
-            counterexample = simplify_point(
-                tally.counterexample, goal, sampler.assumptions, portion
+            return _refuted(
+                simplify_point(tally.counterexample, goal, sampler.assumptions, portion), tally
             )
-            return _refuted(counterexample, tally)
-        if not search_work:
-            break
-        statement = statement or statement_of(*without_tensor_functions(goal, assumptions))
-        try:
-            certify(statement, effort.portion(min(search_work, units * 0.7)))
-        except NoProofError as error:
-            reason = str(error)
-        else:
-            return _proved(tally)
-    return _unknown(reason, tally)
+        if not search_work or reason == _TOO_LARGE:
+            continue
+        # The last search grows with the effort.
+        most_work = max(search_work, units / 10 if search_work == LIMITS.search_work else 0)
+        proof = _find_proof(goal, assumptions, effort.portion(min(most_work, units * 0.7)))
+        if isinstance(proof, Proof):
+            return _proved(proof, tally)
+        reason = proof
+    return _unknown(reason if effort.left else effort.why(), tally)
 
 
-def _proved(tally: Tally) -> Verdict:
+_TOO_LARGE = f"it has more than {LIMITS.proved_nodes:,} terms"
+
+
+def _find_proof(goal: Term, assumptions: tuple[Term, ...], effort: Effort) -> Proof | str:
+    """A proof that the checker accepted, or why there is none."""
+    nodes = walk(goal, *assumptions)
+    if next(islice(nodes, LIMITS.proved_nodes, None), None) is not None:
+        return _TOO_LARGE
+    statement = statement_of(goal, assumptions)
+    try:
+        return Proof(statement, certify(statement, effort))
+    except NoProofError as error:
+        return str(error)
+
+
+def _proved(proof: Proof, tally: Tally) -> Verdict:
     reason = ""
     if tally.undecided:
         reason = f"{tally.undecided} points agree within balls"
     elif not tally.satisfied:
         reason = "no point was found: perhaps nothing satisfies the assumptions"
-    return Verdict(Status.PROVED, (PROOF,), None, reason, tally.satisfied)
+    return Verdict(
+        Status.PROVED, (CHECKED_STEPS,), None, reason, tally.satisfied, proof=(proof,)
+    )
 
 
 def _refuted(counterexample: Counterexample, tally: Tally) -> Verdict:

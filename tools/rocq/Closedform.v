@@ -316,6 +316,26 @@ Proof.
   rewrite (cospi_turn (v - 1) v) by ring. lra.
 Qed.
 
+Lemma cospi_whole_sum (u v : R) : is_int ((u + v) / 2) -> cospi u = cospi v.
+Proof. intros [n H]. rewrite (cospi_even v (- v)) by ring. apply (cospi_turned u (- v) n). lra. Qed.
+Lemma cospi_half_turn_sum (u v : R) :
+  is_int ((u + v) / 2 + 1 / 2) -> cospi u = IZR (-1) * cospi v.
+Proof.
+  intros [n H]. rewrite (cospi_even v (- v)) by ring. apply cospi_half_turn. exists n. lra.
+Qed.
+Lemma cospi_from_one (u v : R) : cospi u = 1 -> cospi (u + IZR (-1) * v) = cospi v.
+Proof.
+  unfold cospi. intros H. replace (PI * (u + IZR (-1) * v)) with (PI * u - PI * v) by ring.
+  assert (S := sin2_cos2 (PI * u)). unfold Rsqr in S. rewrite H in S.
+  assert (Z : sin (PI * u) = 0) by nra. rewrite cos_minus, H, Z. ring.
+Qed.
+Lemma cospi_from_minus_one (u v : R) :
+  cospi u = IZR (-1) -> cospi (u + IZR (-1) * v) = IZR (-1) * cospi v.
+Proof.
+  unfold cospi. intros H. replace (PI * (u + IZR (-1) * v)) with (PI * u - PI * v) by ring.
+  assert (S := sin2_cos2 (PI * u)). unfold Rsqr in S. rewrite H in S.
+  assert (Z : sin (PI * u) = 0) by nra. rewrite cos_minus, H, Z. ring.
+Qed.
 Lemma cospi_double (u v : R) : u = 2 * v -> cospi u + 1 = 2 * cospi v * cospi v.
 Proof.
   intros ->. unfold cospi. replace (PI * (2 * v)) with (2 * (PI * v)) by ring.
@@ -458,6 +478,20 @@ Proof.
   - assert (IZR (-1) < cospi r) by (apply cospi_above_minus_one; unfold r in *; lra). lra.
   - rewrite (cospi_period (r - 2) r) in H by ring.
     assert (IZR (-1) < cospi (r - 2)) by (apply cospi_above_minus_one; unfold r in *; lra). lra.
+Qed.
+Lemma cospi_at_even (u a b : R) : (b <> 0 -> u = a / b) -> 0 < b ->
+  a = 2 * floor (1 / 2 * u) * b -> cospi u = 1.
+Proof.
+  intros E P H. assert (F : u = 2 * floor (1 / 2 * u)).
+  { apply (Rmult_eq_reg_r b); [| lra]. rewrite <- H. rewrite E by lra. field. lra. }
+  rewrite cospi_reduced, <- F, Rminus_diag_eq by reflexivity. apply cospi_zero.
+Qed.
+Lemma cospi_at_odd (u a b : R) : (b <> 0 -> u = a / b) -> 0 < b ->
+  a = (2 * floor (1 / 2 * u) + 1) * b -> cospi u = IZR (-1).
+Proof.
+  intros E P H. assert (F : u = 2 * floor (1 / 2 * u) + 1).
+  { apply (Rmult_eq_reg_r b); [| lra]. rewrite <- H. rewrite E by lra. field. lra. }
+  rewrite cospi_reduced. apply cospi_at_one. lra.
 Qed.
 
 Lemma int_part_whole (n : Z) : Int_part (IZR n) = n.

@@ -7,7 +7,7 @@ from typing import cast
 
 from flint import fmpq
 
-from closedform.verify.checker.polynomials import Polynomial, cancel, plus, whole_constant
+from closedform.verify.checker.polynomials import Polynomial, plus, whole_constant
 from tools.rocq.definitions import Definitions, InexpressibleError, number_text
 
 _OF_ONE = {
@@ -50,7 +50,8 @@ def lemma_about(definitions: Definitions, term: int, number: int) -> str:
     if op == "floor":
         return _of_floor(definitions, args[0], number - len(names))
     if op == "cospi":
-        lemma = ("cospi_is_one", "cospi_is_minus_one")[number - len(names)]
+        lemmas = "cospi_is_one", "cospi_is_minus_one", "cospi_at_even", "cospi_at_odd"
+        lemma = lemmas[number - len(names)]
         return f"({lemma} {nodes[0]} {_quotient(definitions, args[0])})"
     if op == "sinpi":
         quarter_turn = definitions.terms.make(
@@ -150,12 +151,14 @@ def lemma_about_two(definitions: Definitions, first: int, second: int, number: i
         of_cosines = ("cospi_same", "cospi_mirrored", "cospi_falls", "cospi_rises")
         if number < len(of_cosines):
             return f"({of_cosines[number]} {' '.join(nodes)})"
-        if number == len(definitions.replay.lemmas.of_pair(first, second)) - 1:
-            return f"(cospi_product {' '.join(nodes)})"
+        last = "cospi_from_one", "cospi_from_minus_one", "cospi_product"
+        place = number - len(definitions.replay.lemmas.of_pair(first, second))
+        if place >= -len(last):
+            return f"({last[place]} {' '.join(nodes)})"
         is_double = definitions.forms.of(left[0]) == plus({}, definitions.forms.of(right[0]), 2)
         if is_double and number == len(of_cosines):
             return _of_double(definitions, left[0], right[0])
-        return _of_turns(definitions, left[0], right[0])
+        return _of_turns(definitions, left[0], right[0], number - len(of_cosines) - is_double)
     if op == "^":
         return _of_powers(definitions, left, right, number)
     raise InexpressibleError(f"lemma {number} about two of {op} is not printed")
@@ -170,22 +173,28 @@ def _of_double(definitions: Definitions, left: int, right: int) -> str:
     return f"(cospi_double {a} {b} {name})"
 
 
-def _of_turns(definitions: Definitions, left: int, right: int) -> str:
-    forms = definitions.forms
-    turns = forms.difference(left, right)
+def _of_turns(definitions: Definitions, left: int, right: int, number: int) -> str:
+    """The lemma about the difference of two angles or their sum, the first that is whole or not."""
+    forms, half_turns = definitions.forms, definitions.replay.lemmas.half_turns
+    shift = forms.of(definitions.terms.rational(fmpq(1, 2)))
+    kinds = []
+    for sign in (-1, 1):
+        _, half = half_turns(left, right, sign)
+        if forms.is_whole(half):
+            kinds.append((sign, "cospi_whole", half))
+        elif forms.is_whole(plus(half, shift)):
+            kinds.append((sign, "cospi_half_turn", plus(half, shift)))
+    sign, lemma, half = kinds[number]
     divisors: dict[int, Polynomial] = {}
+    turns = plus(forms.of(left), forms.of(right), sign)
     for atom in sorted({atom for monomial in turns for atom, _ in monomial}):
         if forms.atoms[atom][0] == "inv":
             (divisors[atom],) = forms.arguments[atom]
-            turns = cancel(turns, atom, divisors[atom])
-    half = {monomial: coefficient / 2 for monomial, coefficient in turns.items()}
     a, b = definitions.node(left), definitions.node(right)
     names = " ".join(f"N{atom}" for atom in divisors)
-    if forms.is_whole(half):
-        lemma, text = "cospi_whole", f"({a} - {b}) / 2"
-    else:
-        lemma, text = "cospi_half_turn", f"({a} - {b}) / 2 + 1 / 2"
-        half = plus(half, forms.of(definitions.terms.rational(fmpq(1, 2))))
+    text = f"({a} {'+' if sign > 0 else '-'} {b}) / 2"
+    text += " + 1 / 2" if lemma == "cospi_half_turn" else ""
+    lemma += "_sum" if sign > 0 else ""
     proof = _is_integer(definitions, text, half, divisors, left, right)
     if not divisors:
         return f"({lemma} {a} {b} {proof})"

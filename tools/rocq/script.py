@@ -276,6 +276,10 @@ class Script:
         self.write(f"destruct {name} as [{name} | {name}].")
         return [self._taking(name, condition), self._taking(name, negation)]
 
+    def _keep(self, rest: list[Any], facts: Facts, parts: Any, names_in_scope: set[int]) -> Any:
+        # A hypothesis that is not used needs no tactic.
+        return [lambda names_in_scope: None]
+
     def _cases(self, rest: list[Any], facts: Facts, parts: Any, names_in_scope: set[int]) -> Any:
         fact = facts[rest[0]]
         args = self.terms.nodes[fact][1]
@@ -444,6 +448,7 @@ class Script:
 
 _PRINTERS = {
     "split": Script._split,
+    "keep": Script._keep,
     "cases": Script._cases,
     "differ": Script._differ,
     "choose": Script._choose,

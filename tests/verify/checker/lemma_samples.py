@@ -44,6 +44,15 @@ SAMPLES: dict[str, tuple[Term, ...]] = {
     "cosine of a double": (cospi(multiply(rational(2), U)), cospi(U)),
     "cosine of a period": (cospi(PERIOD), cospi(SHARE)),
     "cosine of half a period": (cospi(HALF_PERIOD), cospi(SHARE)),
+    "cosine of a folded period": (
+        cospi(SHARE),
+        cospi(divide(subtract(multiply(rational(2), K, V), U), V)),
+    ),
+    "cosine of a folded half period": (
+        cospi(SHARE),
+        cospi(divide(subtract(multiply(add(K, K, rational(1)), V), U), V)),
+    ),
+    "cosine of an integer": (cospi(K), cospi(add(U, K))),
     "cosine of a quotient": (cospi(OF_SUM), cospi(SHARE)),
     "floor of a quotient": (floor(SHARE), floor(OF_SUM)),
     "floor of a quotient with a falling divisor": (

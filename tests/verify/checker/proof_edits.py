@@ -40,6 +40,7 @@ HARMLESS: Mapping[str, str] = {
     "order of operands": "a condition to split at may be the opposite one",
     "place in a rule": "two facts or terms say the same",
     "place of a lemma": "another lemma is true, too, and the end does not need the first one",
+    "remaining fact": "the steps behind it do not need the fact",
     "term of a lemma": "another lemma is true, too, and the end does not need the first one",
 }
 """The kinds after which a certificate may still be a proof of its goal, and why it may.
@@ -129,6 +130,10 @@ def _of_split(step: Step) -> Iterator[Change]:
     yield "case left out", step, slice(0, None), step[:3]  # type: ignore[misc]
 
 
+def _of_keep(step: Step) -> Iterator[Change]:
+    yield from _of_lists("remaining fact", step, 1)
+
+
 def _of_cases(step: Step) -> Iterator[Change]:
     yield from _places("place in a rule", step, 1)
     yield "order of cases", step, 2, step[2][::-1]
@@ -207,6 +212,7 @@ def _of_choose(step: Step) -> Iterator[Change]:
 
 _CHANGES: Mapping[str, Callable[[Step], Iterator[Change]]] = {
     "split": _of_split,
+    "keep": _of_keep,
     "cases": _of_cases,
     "differ": _of_differ,
     "choose": _of_choose,

@@ -269,6 +269,20 @@ def test_decisions_and_bounds_of_intervals_matter() -> None:
         assert not is_accepted(statement, {"nodes": [], "step": step}), step
 
 
+def test_facts_that_are_forgotten_are_not_used() -> None:
+    x = symbol("x")
+    statement = statement_of(less(rational(0), x), (less(rational(1), x),))
+    end = ["combine", [["1", [0], []], ["1", [1], []], ["1", [], []]], []]
+    assert is_accepted(statement, {"nodes": [], "step": end})
+    for places in ([0, 1], [0, 1, 1]):
+        assert is_accepted(statement, {"nodes": [], "step": ["keep", places, end]}), places
+    rejected: tuple[object, ...] = ([0], [1], [], [0, 2], [0, -1], [0, True], 0, None)
+    for other in rejected:
+        assert not is_accepted(statement, {"nodes": [], "step": ["keep", other, end]}), other
+    for step in (["keep", end], ["keep", [0, 1], end, end], ["keep", [0, 1]]):
+        assert not is_accepted(statement, {"nodes": [], "step": step}), step
+
+
 def residue_statement(modulus: int, left_out: int) -> Data:
     """That an integer with none of the other residues has one."""
     t = symbol("t", integer=True)

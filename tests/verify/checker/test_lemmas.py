@@ -97,6 +97,8 @@ def test_each_lemma_holds_with_its_premises() -> None:
         ("floor of a logarithm", 9, 0),
         ("cosine of a quotient", 10, 1),
         ("cosine of a quotient", 11, 1),
+        ("cosine of a quotient", 12, 1),
+        ("cosine of a quotient", 13, 1),
     ],
 )
 def test_a_lemma_without_a_premise_fails(name: str, place: int, premise: int) -> None:

@@ -47,7 +47,11 @@ class Core:
 
 
 def find_core(
-    replay: Replay, truths: Sequence[int], bases: Iterable[Polynomial], effort: Effort
+    replay: Replay,
+    truths: Sequence[int],
+    bases: Iterable[Polynomial],
+    effort: Effort,
+    factors: Iterable[tuple[Polynomial, ...]] = (),
 ) -> Core | None:
     """Returns truths that contradict each other; None if no contradiction is found.
 
@@ -56,6 +60,7 @@ def find_core(
         truths: Relations, conjunctions and disjunctions.
         bases: Numbers whose squares are not below 0, besides the monomials.
         effort: The work that it may do.
+        factors: Further products, by their factors.
     """
     literals = [literal for truth in truths for literal in literals_in(replay, truth)]
     if has_long_numbers(literal.form for literal in literals):
@@ -63,7 +68,7 @@ def find_core(
     question = _Question(replay, effort)
     for truth in truths:
         question.add(truth)
-    products = Products(replay, truths, literals, tuple(bases))
+    products = Products(replay, truths, literals, tuple(bases), factors)
     for _ in range(_MOST_ROUNDS):
         effort.check()
         core = question.core()

@@ -69,19 +69,21 @@ class Products:
         truths: Sequence[int],
         literals: Iterable[Literal],
         bases: tuple[Polynomial, ...],
+        factors: Iterable[tuple[Polynomial, ...]] = (),
     ) -> None:
         by_form = {(lit.relation, key_of(lit.form)): lit for lit in literals}
         self._relations = list(by_form.values())
         self.bases = bases
         self._monomials = {m for literal in self._relations for m in literal.form} | {UNIT}
         self._groups = [
-            factors
-            for factors in (
+            group
+            for group in (
+                *map(_Factors.of, factors),
                 *_factors_of_terms(replay, truths),
                 *_factors_of_forms(literal.form for literal in self._relations),
                 *_differences(replay, self._monomials),
             )
-            if len(factors.form) <= _MOST_MONOMIALS
+            if len(group.form) <= _MOST_MONOMIALS
         ]
         self._candidates = [*self._closed_products()]
         self._widenings = [self._pairs_of_atoms, self._multiples_of_equations] * 2
@@ -206,6 +208,14 @@ class _Factors:
     numbers: tuple[Polynomial, ...]
     square: Polynomial | None
     form: Polynomial
+
+    @classmethod
+    def of(cls, numbers: tuple[Polynomial, ...]) -> _Factors:
+        """Returns the product of some numbers."""
+        form = {UNIT: fmpq(1)}
+        for number in numbers:
+            form = product(form, number)
+        return cls(numbers, None, form)
 
     def product_against(self, values: dict[Monomial, fmpq]) -> Product | None:
         """Returns the product by the signs of its factors that a model violates, or None."""

@@ -16,7 +16,6 @@ from typing import Any, cast
 from flint import fmpq
 
 from closedform.effort import Effort, OutOfEffort, spend
-from closedform.errors import VerificationError
 from closedform.verify.certification.boxes import Boxes
 from closedform.verify.certification.combinations import (
     Column,
@@ -24,8 +23,17 @@ from closedform.verify.certification.combinations import (
     combine,
 )
 from closedform.verify.certification.cores import Core, find_core, literals_in
+from closedform.verify.certification.parts import refute_by_parts
 from closedform.verify.certification.products import Product, multiple_of, product_of
-from closedform.verify.certification.steps import Place, Step, number_places, places_in
+from closedform.verify.certification.steps import (
+    NoProofError as NoProofError,
+)
+from closedform.verify.certification.steps import (
+    Place,
+    Step,
+    number_places,
+    places_in,
+)
 from closedform.verify.checker.polynomials import (
     UNIT,
     Polynomial,
@@ -44,10 +52,8 @@ _MOST_RANGES = 400
 _MOST_LEMMAS = 600
 _MOST_RESIDUES = 120
 _MOST_STEPS = 128
-
-
-class NoProofError(VerificationError):
-    """The search gave up; the text says where."""
+_SHARE_AT_ONCE = 0.4  # of the work, before the goal is proved by its parts
+_LEAST_FOR_PARTS = 100_000
 
 
 def certify(statement: Mapping[str, Any], effort: Effort | None = None) -> dict[str, Any]:
@@ -63,7 +69,7 @@ def certify(statement: Mapping[str, Any], effort: Effort | None = None) -> dict[
     search = _Search(Effort.of(LIMITS.search_work) if effort is None else effort)
     try:
         facts, places = begin(search.replay, statement)
-        step = search.prove_goal(facts)
+        step = search.refute_whole(facts, search.replay.negated(places[statement["goal"]]))
         proof = search.numbered_proof(step, places)
         check(statement, proof)
     except (RejectedProofError, RecursionError, OutOfEffort) as error:
@@ -118,17 +124,38 @@ class _Search:
 
     # --- steps -----------------------------------------------------------------------------------
 
-    def prove_goal(self, facts: Facts) -> Step:
-        """Returns a step that refutes the facts, of which the last one is a negated goal."""
+    def refute_whole(self, facts: Facts, goal: Facts) -> Step:
+        """Returns a step that refutes the facts: at once, else by what is shown of the parts."""
+        effort = self.effort
+        self.effort = effort.portion(effort.left * _SHARE_AT_ONCE)
+        try:
+            return self._refute_conjuncts(facts, goal)
+        except (NoProofError, OutOfEffort):
+            self.effort = effort
+            self.charge()
+            if effort.left < _LEAST_FOR_PARTS:
+                raise
+            return refute_by_parts(self, facts, goal)
+
+    def _refute_conjuncts(self, facts: Facts, goal: Facts) -> Step:
+        """A step that refutes all facts together, or each part of a negated conjunction."""
         try:
             return self.refute(facts)
         except NoProofError:
-            # The parts of a conjunction have proofs of different kinds: each by itself.
-            op, parts, _ = self.terms.nodes[facts[-1]] if facts else ("", (), None)
-            if op != "or":
+            clauses = [fact for fact in goal if self.terms.nodes[fact][0] == "or"]
+            if not clauses:
                 raise
+            parts = self.terms.nodes[clauses[0]][1]
             steps = [self.refute(self.replay.knowing(facts, part), 1) for part in parts]
-            return ["cases", len(facts) - 1, steps]
+            return ["cases", facts.index(clauses[0]), steps]
+
+    def refute_at_once(
+        self, facts: Facts, factors: Sequence[tuple[Polynomial, ...]], *, with_lemmas: bool
+    ) -> Step:
+        """Returns a step that refutes the facts by products, choices as they are."""
+        lemmas = self._lemmas_about(facts) if with_lemmas else {}
+        prefix, cleared_facts, _ = self._clear_quotients(facts)
+        return _after(prefix, self._with_lemmas(cleared_facts, 0, lemmas, factors))
 
     def refute(self, facts: Facts, depth: int = 0) -> Step:
         """Returns a step that refutes the facts."""
@@ -215,11 +242,11 @@ class _Search:
         steps = []
         for truth in truths:
             more_facts = self.replay.knowing(facts, truth)
-            steps.append(self._closed_quickly(more_facts) or self.refute(more_facts, depth + 1))
+            steps.append(self.close(more_facts) or self.refute(more_facts, depth + 1))
         return ["split", Place(condition), *steps]
 
-    def _closed_quickly(self, facts: Facts, degree: int = 1) -> Step | None:
-        """A contradiction by the order of facts, where there is one of products of a degree."""
+    def close(self, facts: Facts, degree: int = 1) -> Step | None:
+        """Returns a step that refutes the facts by the order of products of a degree, or None."""
         end = Boxes(self.replay, facts).contradiction()
         if end is not None:
             return end
@@ -313,7 +340,7 @@ class _Search:
             equation = terms.equal(forms.term_of(form), terms.rational(0))
             if self.replay.entails(facts, equation):
                 continue
-            step = self._assert(facts, equation)
+            step = self.show(facts, equation)
             if step is not None:
                 more_facts = self.replay.knowing(facts, equation)
                 return ["split", Place(equation), self.refute(more_facts, depth + 1), step]
@@ -333,7 +360,7 @@ class _Search:
             if self.replay.entails(facts, equation) or opposite == facts:
                 continue
             with contextlib.suppress(NoProofError):
-                step = self._with_lemmas(opposite, depth)
+                step = self._with_lemmas(opposite, depth, self._lemmas_about(opposite))
                 more_facts = self.replay.knowing(facts, equation)
                 return ["split", Place(equation), self.refute(more_facts, depth + 1), step]
         return None
@@ -354,22 +381,22 @@ class _Search:
                 if terms.nodes[symbol][0] != "symbol":
                     continue
                 equation = terms.equal(symbol, terms.rational(0))
-                step = self._assert(facts, equation, degree=2)
+                step = self.show(facts, equation, degree=2)
                 if step is not None:
                     more_facts = self.replay.knowing(facts, equation)
                     return ["split", Place(equation), self.refute(more_facts, depth + 1), step]
         return None
 
-    def _assert(self, facts: Facts, truth: int, degree: int = 1) -> Step | None:
-        """The step that refutes the negation of a relation by linear arithmetic, or None."""
+    def show(self, facts: Facts, truth: int, degree: int = 1) -> Step | None:
+        """Returns a step that proves a relation by products of a degree, or None."""
         negation = self.terms.negate(truth)
         more_facts = self.replay.knowing(facts, negation)
         if self.terms.nodes[negation][0] != "not":
-            return self._closed_quickly(more_facts, degree)
+            return self.close(more_facts, degree)
         left, right = self.terms.nodes[truth][1]
         steps: list[Any] = []
         for side in (self.terms.less(left, right), self.terms.less(right, left)):
-            step = self._closed_quickly(self.replay.knowing(more_facts, side), degree)
+            step = self.close(self.replay.knowing(more_facts, side), degree)
             if step is None:
                 return None
             steps.append(step)
@@ -477,13 +504,19 @@ class _Search:
             step = self._with_sign(cleared_facts, divisor, literal, depth)
             if step is not None:
                 return _after(prefix, step)
-        quick = self._closed_quickly(cleared_facts)
+        quick = self.close(cleared_facts)
         return _after(prefix, quick or self._with_lemmas(cleared_facts, depth))
 
-    def _with_lemmas(self, facts: Facts, depth: int) -> Step:
+    def _with_lemmas(
+        self,
+        facts: Facts,
+        depth: int,
+        lemmas: Mapping[int, tuple[tuple[int, ...], int]] | None = None,
+        factors: Sequence[tuple[Polynomial, ...]] = (),
+    ) -> Step:
         """A contradiction of facts and lemmas, chosen by z3."""
-        lemmas = self._lemmas_about(facts)
-        core = self._core(facts, lemmas)
+        lemmas = self._lemmas_about(facts) if lemmas is None else lemmas
+        core = self._core(facts, lemmas, factors)
         if core is None:
             raise NoProofError("no contradiction of its facts and lemmas is found")
         prefix: list[Step] = []
@@ -579,9 +612,7 @@ class _Search:
                 place = self._place_of(facts, premise)
                 if place is None:
                     truth = self._truth_of(premise)
-                    step = self._closed_quickly(
-                        self.replay.knowing(facts, self.terms.negate(truth))
-                    )
+                    step = self.close(self.replay.knowing(facts, self.terms.negate(truth)))
                     if step is None:
                         if open_truth is None and not self._is_decided(facts, truth):
                             open_truth = truth
@@ -605,7 +636,7 @@ class _Search:
         """Whether a relation is a fact or refuted by facts."""
         return (
             self.terms.nodes[truth][0] == "="
-            or self._closed_quickly(self.replay.knowing(facts, truth)) is not None
+            or self.close(self.replay.knowing(facts, truth)) is not None
         )
 
     def _truth_of(self, literal: Literal) -> int:
@@ -754,7 +785,7 @@ class _Search:
         for sign in signs:
             opposite = self.replay.knowing(facts, terms.negate(sign))
             try:
-                no = self._closed_quickly(opposite) or self._with_lemmas(opposite, depth)
+                no = self.close(opposite) or self._with_lemmas(opposite, depth)
             except NoProofError:
                 continue
             self._open_signs.discard(divisor)
@@ -840,11 +871,16 @@ class _Search:
                         pending += forms.arguments[atom]
         return atoms
 
-    def _core(self, facts: Facts, lemmas: Iterable[int]) -> Core | None:
+    def _core(
+        self,
+        facts: Facts,
+        lemmas: Iterable[int],
+        factors: Sequence[tuple[Polynomial, ...]] = (),
+    ) -> Core | None:
         """The facts and lemmas that contradict each other; None if none are found to."""
         self.spend()
         truths = list(dict.fromkeys((*facts, *lemmas)))
-        return find_core(self.replay, truths, self._bases(truths), self.effort)
+        return find_core(self.replay, truths, self._bases(truths), self.effort, factors)
 
 
 def _after(prefix: Iterable[Step], step: Step) -> Step:

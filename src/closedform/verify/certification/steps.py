@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from closedform.errors import VerificationError
+
 Step = list[Any]
+
+
+class NoProofError(VerificationError):
+    """The search gave up; the text says where."""
 
 
 @dataclass(frozen=True, slots=True)

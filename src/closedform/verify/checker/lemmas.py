@@ -177,7 +177,7 @@ class Lemmas:
         return number, self.terms.rational(1)
 
     def _of_whole_turns(self, term: int) -> list[int]:
-        """``cos(pi a / b)`` is 1 or -1 only where ``a / b`` is an even or an odd integer."""
+        """``cos(pi a / b)`` is 1 or -1 just where ``a / b`` is an even or an odd integer."""
         terms, (lt, _, eq, implies) = self.terms, self._makers
         (u,) = terms.nodes[term][1]
         unit, two = terms.rational(1), terms.rational(2)
@@ -185,9 +185,13 @@ class Lemmas:
         half = terms.multiply(terms.rational(fmpq(1, 2)), u)
         whole = terms.multiply(two, terms.make("floor", (half,)))
         is_positive = lt(terms.rational(0), below)
-        return [
-            implies(is_positive, eq(term, sign), eq(above, terms.multiply(turns, below)))
+        values = [
+            (eq(term, sign), eq(above, terms.multiply(turns, below)))
             for sign, turns in ((unit, whole), (terms.rational(-1), terms.add(whole, unit)))
+        ]
+        return [
+            *(implies(is_positive, is_value, is_whole) for is_value, is_whole in values),
+            *(implies(is_positive, is_whole, is_value) for is_value, is_whole in values),
         ]
 
     def _of_power(self, term: int) -> list[int]:
@@ -274,24 +278,37 @@ class Lemmas:
         if self.forms.of(a) == plus({}, self.forms.of(b), 2):
             square = terms.multiply(two, second, second)
             lemmas.append(eq(terms.add(first, unit), square))
-        turns = self.forms.difference(a, b)
+        minus = terms.rational(-1)
+        opposite = terms.multiply(minus, second)
+        for sign in (-1, 1):
+            nonzero, half = self.half_turns(a, b, sign)
+            if self.forms.is_whole(half):
+                lemmas.append(implies(*nonzero, eq(first, second)))
+            elif self.forms.is_whole(plus(half, self.forms.of(terms.rational(fmpq(1, 2))))):
+                lemmas.append(implies(*nonzero, eq(first, opposite)))
+        total, gap = (
+            terms.make("cospi", (angle,)) for angle in (terms.add(a, b), terms.subtract(a, b))
+        )
+        return [
+            *lemmas,
+            implies(eq(first, unit), eq(gap, second)),
+            implies(eq(first, minus), eq(gap, opposite)),
+            eq(terms.multiply(two, first, second), terms.add(total, gap)),
+        ]
+
+    def half_turns(self, a: int, b: int, sign: int) -> tuple[list[int], Polynomial]:
+        """Returns ``(a + sign b) / 2`` without its divisors, and that they are not 0."""
+        terms = self.terms
+        turns = plus(self.forms.of(a), self.forms.of(b), sign)
+        terms.work += len(turns)
         nonzero = []
         for atom in sorted({atom for monomial in turns for atom, _ in monomial}):
             if self.forms.atoms[atom][0] == "inv":
                 (divisor,) = self.forms.arguments[atom]
-                nonzero.append(terms.negate(eq(self.forms.term_of(divisor), zero)))
+                is_zero = terms.equal(self.forms.term_of(divisor), terms.rational(0))
+                nonzero.append(terms.negate(is_zero))
                 turns = cancel(turns, atom, divisor)
-        half = {monomial: coefficient / 2 for monomial, coefficient in turns.items()}
-        if self.forms.is_whole(half):
-            lemmas.append(implies(*nonzero, eq(first, second)))
-        elif self.forms.is_whole(plus(half, self.forms.of(terms.rational(fmpq(1, 2))))):
-            opposite = terms.multiply(terms.rational(-1), second)
-            lemmas.append(implies(*nonzero, eq(first, opposite)))
-        sum_and_difference = [
-            terms.make("cospi", (angle,)) for angle in (terms.add(a, b), terms.subtract(a, b))
-        ]
-        lemmas.append(eq(terms.multiply(two, first, second), terms.add(*sum_and_difference)))
-        return lemmas
+        return nonzero, {monomial: coefficient / 2 for monomial, coefficient in turns.items()}
 
     def _of_powers(
         self, first: int, second: int, left: tuple[int, ...], right: tuple[int, ...]

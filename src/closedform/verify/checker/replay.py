@@ -6,6 +6,7 @@ A proof of a goal refutes the assumptions with the negated goal. A step is a lis
 step                                          meaning
 ============================================  =====================================================
 ``["split", truth, yes, no]``                 with the truth, and with its negation
+``["keep", [facts], step]``                   with some of the facts, the others forgotten
 ``["cases", fact, [steps]]``                  a disjunction, one part each
 ``["differ", fact, above, below]``            two numbers that are not equal: one is below the other
 ``["choose", term, place, step]``             a choice is its value, as its condition is a fact
@@ -116,10 +117,12 @@ class Replay:
 
     def beginning(self, assumptions: Sequence[int], goal: int) -> Facts:
         """Returns the facts that a proof refutes: declarations, assumptions, the negated goal."""
-        negated_goal = self.terms.negate(self.terms.positive_form(goal))
-        return self.knowing(
-            (), *self._declarations([*assumptions, goal]), *assumptions, negated_goal
-        )
+        declarations = self._declarations([*assumptions, goal])
+        return self.knowing((), *declarations, *assumptions, *self.negated(goal))
+
+    def negated(self, goal: int) -> Facts:
+        """Returns the parts of a negated goal."""
+        return self.knowing((), self.terms.negate(self.terms.positive_form(goal)))
 
     def _declarations(self, roots: Iterable[int]) -> list[int]:
         terms = self.terms
@@ -194,6 +197,10 @@ class Replay:
         condition = self.terms.positive_form(self.term(places, truth, is_truth=True))
         negation = self.terms.negate(condition)
         return [(yes, self.knowing(facts, condition)), (no, self.knowing(facts, negation))]
+
+    def _keep(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
+        remaining, rest = _of_length(step, 2)
+        return [(rest, self.knowing((), *(self.fact(facts, place) for place in _list(remaining))))]
 
     def _cases(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
         place, steps = _of_length(step, 2)
@@ -483,6 +490,7 @@ def _is_weaker(fact: Literal, claim: Literal) -> bool:
 
 _STEPS = {
     "split": Replay._split,
+    "keep": Replay._keep,
     "cases": Replay._cases,
     "differ": Replay._differ,
     "choose": Replay._choose,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from closedform.verify.claims.core import Claim, Goal
     from closedform.verify.claims.report import Finding
 
-VERSION = 4
+VERSION = 5
 """The version of certificates: of their format, and of the normal forms that proofs refer to."""
 _MOST_NODES = 3000
 

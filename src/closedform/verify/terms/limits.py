@@ -18,7 +18,7 @@ class Limits:
 
     # Work, in units of ``closedform.effort``: about a microsecond each
     claim_work: int = 10 * 2**20  # one claim, if nothing else is said
-    search_work: int = 1_000_000  # the search for one proof, if nothing else is said
+    search_work: int = 2_000_000  # the search for one proof, if nothing else is said
     validation_work: int = 5_000_000  # one translation validation, if nothing else is said
     comparison_work: int = 5_000_000  # one comparison of two schedules
     tactics_share: float = 0.7  # part of the effort; the rest is for the last points

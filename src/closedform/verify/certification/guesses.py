@@ -1,0 +1,184 @@
+"""Points at which facts hold, to guess what may be true before a proof of it is looked for.
+
+Nothing follows from a point but that a truth is false there, within the rounding of floats: a guess
+that is wrong costs or saves work, and never decides.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+from flint import fmpq
+
+from closedform.effort import Effort, spend
+from closedform.verify.certification.combinations import has_long_numbers, spend_units, units_of
+from closedform.verify.checker.replay import Literal, Replay
+from closedform.verify.checker.terms import Node
+from closedform.verify.tactics.solver import z3
+
+_POINTS = 12
+_UNITS = 50_000  # of z3, for one point
+_SLACK = 1e-9
+_BOUNDS = fmpq(1, 5), fmpq(3, 4), *map(fmpq, (0, 1, 2, 3, 5, 8, 13, 40, 150))
+
+
+class Points:
+    """The values of terms at points at which facts about symbols hold."""
+
+    def __init__(
+        self, replay: Replay, facts: Sequence[int], roots: Iterable[int], effort: Effort
+    ) -> None:
+        self.terms = replay.terms
+        nodes = self.terms.nodes
+        below = self.terms.below(*facts, *roots)
+        symbols = [term for term in below if nodes[term][0] == "symbol"]
+        points = _points(replay, facts, symbols, effort)
+        self._values = [p for p in points if all(self._truth(fact, p) for fact in facts)]
+
+    def may_hold(self, truth: int) -> bool:
+        """Returns whether a relation is false at no point."""
+        return all(self._truth(truth, values) is not False for values in self._values)
+
+    def range_of(self, number: int) -> tuple[float, float] | None:
+        """Returns the least and the greatest value of a number at the points."""
+        values = [value for value in self._numbers(number) if not math.isnan(value)]
+        return (min(values), max(values)) if values else None
+
+    def _numbers(self, number: int) -> list[float]:
+        return [self._value(number, values) for values in self._values]
+
+    def _truth(self, truth: int, values: dict[int, float]) -> bool | None:
+        op, args, _ = self.terms.nodes[truth]
+        if op in ("true", "false"):
+            return op == "true"
+        if op in ("and", "or", "not"):
+            parts = [self._truth(arg, values) for arg in args]
+            if op == "not":
+                return None if parts[0] is None else not parts[0]
+            if (op == "or") in parts:
+                return op == "or"
+            return None if None in parts else op == "and"
+        left, right = (self._value(arg, values) for arg in args)
+        if math.isnan(left) or math.isnan(right):
+            return None
+        slack = _SLACK * (1 + abs(left) + abs(right))
+        if op == "=":
+            return abs(left - right) <= slack
+        return left < right if op == "<" and abs(left - right) > slack else left <= right + slack
+
+    def _value(self, number: int, values: dict[int, float]) -> float:
+        if number not in values:
+            for term in self.terms.below(number):
+                if term not in values and not self.terms.is_truth(term):
+                    values[term] = self._evaluate(self.terms.nodes[term], values)
+                    spend(1)
+        return values[number]
+
+    def _evaluate(self, node: Node, values: dict[int, float]) -> float:
+        op, args, value = node
+        if op == "rational":
+            return float(cast("fmpq", value))
+        if op == "ite":
+            truth = self._truth(args[0], values)
+            return math.nan if truth is None else values[args[1] if truth else args[2]]
+        make = _FUNCTIONS.get(op)
+        if make is None:
+            return math.nan
+        try:
+            result = make([values[arg] for arg in args])
+        except (ArithmeticError, ValueError):
+            return math.nan
+        return result if isinstance(result, float) and math.isfinite(result) else math.nan
+
+
+_FUNCTIONS: dict[str, Callable[[list[float]], Any]] = {
+    "pi": lambda _: math.pi,
+    "+": lambda numbers: math.fsum(numbers),
+    "*": lambda numbers: math.prod(numbers),
+    "/": lambda numbers: numbers[0] / numbers[1],
+    "^": lambda numbers: numbers[0] ** numbers[1],
+    "min": min,
+    "max": max,
+    "abs": lambda numbers: abs(numbers[0]),
+    "sign": lambda numbers: float((numbers[0] > 0) - (numbers[0] < 0)),
+    "floor": lambda numbers: float(math.floor(numbers[0] + _SLACK)),
+    "cospi": lambda numbers: math.cos(math.pi * math.fmod(numbers[0], 2)),
+    "sinpi": lambda numbers: math.sin(math.pi * math.fmod(numbers[0], 2)),
+    "exp": lambda numbers: math.exp(numbers[0]),
+    "log": lambda numbers: math.log(numbers[0]),
+}
+
+
+def _points(
+    replay: Replay, facts: Sequence[int], symbols: Sequence[int], effort: Effort
+) -> list[dict[int, float]]:
+    """Points at which the linear facts hold, with bounds of symbols at random."""
+    nodes, forms = replay.terms.nodes, replay.forms
+    context = z3.Context()
+    solver = z3.SolverFor("QF_LIRA", ctx=context)
+    names = {
+        ((next(iter(forms.of(symbol)))[0][0], 1),): _variable(z3, nodes[symbol], place, context)
+        for place, symbol in enumerate(symbols)
+    }
+    literals = [literal for fact in facts if (literal := replay.literal(fact)) is not None]
+    if has_long_numbers(literal.form for literal in literals):
+        return []
+    for literal in literals:
+        if all(not monomial or monomial in names for monomial in literal.form):
+            solver.add(_relation(literal, names, context))
+    points: list[dict[int, float]] = []
+    units = 0
+    for seed in range(_POINTS):
+        chance = random.Random(seed)
+        solver.push()
+        for name in chance.sample([*names.values()], len(names)):
+            bound = chance.choice(_BOUNDS)
+            number = z3.RealVal(f"{bound.p}/{bound.q}", context)
+            assumption = name >= number if chance.random() < 0.6 else name <= number
+            solver.push()
+            solver.add(assumption)
+            solver.set("rlimit", units_of(effort, _UNITS))
+            if solver.check() != z3.sat:
+                solver.pop()
+        solver.set("rlimit", units_of(effort, _UNITS))
+        if solver.check() == z3.sat:
+            model = solver.model()
+            values = (model.eval(name, model_completion=True) for name in names.values())
+            points.append(
+                {
+                    symbol: float(fmpq(v.numerator_as_long(), v.denominator_as_long()))
+                    if v.is_real()
+                    else float(v.as_long())
+                    for symbol, v in zip(symbols, values, strict=True)
+                }
+            )
+        units = spend_units(solver, units)
+        while solver.num_scopes():
+            solver.pop()
+    return points
+
+
+def _variable(solver: Any, node: Node, place: int, context: Any) -> Any:
+    is_integer = cast("tuple[str, bool, str]", node[2])[1]
+    make = solver.Int if is_integer else solver.Real
+    return make(f"s{place}", context)
+
+
+def _relation(literal: Literal, names: dict[Any, Any], context: Any) -> Any:
+    parts = []
+    for monomial, value in literal.form.items():
+        number = z3.RealVal(f"{value.p}/{value.q}", context)
+        parts.append(number * names[monomial] if monomial else number)
+    form = z3.Sum(parts) if parts else z3.RealVal(0, context)
+    match literal.relation:
+        case ">":
+            return form > 0
+        case ">=":
+            return form >= 0
+        case "=":
+            return form == 0
+        case _:
+            return form != 0

@@ -109,9 +109,7 @@ def _proved(proof: Proof, tally: Tally) -> Verdict:
         reason = f"{tally.undecided} points agree within balls"
     elif not tally.satisfied:
         reason = "no point was found: perhaps nothing satisfies the assumptions"
-    return Verdict(
-        Status.PROVED, (CHECKED_STEPS,), None, reason, tally.satisfied, proof=(proof,)
-    )
+    return Verdict(Status.PROVED, (CHECKED_STEPS,), None, reason, tally.satisfied, proof=(proof,))
 
 
 def _refuted(counterexample: Counterexample, tally: Tally) -> Verdict:

@@ -52,8 +52,8 @@ _MOST_RANGES = 400
 _MOST_LEMMAS = 600
 _MOST_RESIDUES = 120
 _MOST_STEPS = 128
-_SHARE_AT_ONCE = 0.4  # of the work, before the goal is proved by its parts
-_LEAST_FOR_PARTS = 100_000
+_SHARE_AT_ONCE = 0.5  # of the work, before the goal is proved by its parts
+_LEAST_FOR_PARTS = 1_000_000
 
 
 def certify(statement: Mapping[str, Any], effort: Effort | None = None) -> dict[str, Any]:
@@ -127,14 +127,14 @@ class _Search:
     def refute_whole(self, facts: Facts, goal: Facts) -> Step:
         """Returns a step that refutes the facts: at once, else by what is shown of the parts."""
         effort = self.effort
+        if effort.left < _LEAST_FOR_PARTS:
+            return self._refute_conjuncts(facts, goal)
         self.effort = effort.portion(effort.left * _SHARE_AT_ONCE)
         try:
             return self._refute_conjuncts(facts, goal)
         except (NoProofError, OutOfEffort):
             self.effort = effort
             self.charge()
-            if effort.left < _LEAST_FOR_PARTS:
-                raise
             return refute_by_parts(self, facts, goal)
 
     def _refute_conjuncts(self, facts: Facts, goal: Facts) -> Step:
@@ -177,7 +177,7 @@ class _Search:
         rounding_step = self._by_rounding(facts, depth)
         if rounding_step is not None:
             return rounding_step
-        equation = self._by_opposite_bounds(facts, depth)
+        equation = self._by_integer_equations(facts) or self._by_opposite_bounds(facts, depth)
         if equation is not None:
             return equation
         vanishing = self._by_vanishing_sums(facts, depth) or self._by_vanishing_power(facts, depth)
@@ -186,6 +186,9 @@ class _Search:
         ranges = self._by_ranges(facts, depth)
         if ranges is not None:
             return ranges
+        difference = self._by_integer_difference(facts, depth)
+        if difference is not None:
+            return difference
         choice = self._innermost_choice(facts)
         if choice is not None:
             return self._by_choice(facts, choice, depth)
@@ -199,7 +202,10 @@ class _Search:
     ) -> Step | None:
         """The only symbol, an integer, by its residues, where floors repeat with a period."""
         nodes, forms = self.terms.nodes, self.replay.forms
-        floors = [forms.of(nodes[term][1][0]) for term in below if nodes[term][0] == "floor"]
+        arguments = [forms.of(nodes[term][1][0]) for term in below if nodes[term][0] == "floor"]
+        floors = [
+            form for form in arguments if all(forms.is_integer(atom) for m in form for atom, _ in m)
+        ]
         modulus = lcm(*(int(number.q) for form in floors for m, number in form.items() if m))
         if not 1 < modulus <= _MOST_RESIDUES:
             return None
@@ -322,6 +328,54 @@ class _Search:
                 continue
             more_facts = self.replay.knowing(facts, truth)
             return ["round", place, Place(truth), self.refute(more_facts, depth + 1)]
+        return None
+
+    def _by_integer_equations(self, facts: Facts) -> Step | None:
+        """Two equations between integers whose difference is none: 2 a = t and 2 b + 1 = t."""
+        forms, terms = self.replay.forms, self.terms
+        literals = [literal for _, literal in self._literals(facts) if literal.relation == "="]
+        for first, second in itertools.combinations(literals[:12], 2):
+            for monomial in first.form.keys() & second.form.keys() - {UNIT}:
+                scale = -first.form[monomial] / second.form[monomial]
+                form = plus(first.form, second.form, scale)
+                bound = self.replay.round_relation(Literal(">=", form))
+                opposite = self.replay.round_relation(Literal(">=", plus({}, form, -1)))
+                if bound is None or opposite is None:
+                    continue
+                # Of a + c = 0 with integers a follows a + ceil(c) >= 0 >= a + floor(c).
+                if not plus(bound.form, opposite.form).get(UNIT, 0) < 0:
+                    continue
+                truth = terms.less_equal(terms.rational(0), forms.term_of(form))
+                negation = self.replay.knowing(facts, terms.negate(truth))
+                step = self._combine_facts(negation, self._literals(negation), 1)
+                more_facts = self.replay.knowing(facts, truth)
+                rounded_truth = terms.less_equal(terms.rational(0), forms.term_of(bound.form))
+                rounded_facts = self.replay.knowing(more_facts, rounded_truth)
+                end = self._combine_facts(rounded_facts, self._literals(rounded_facts), 1)
+                if step is None or end is None:
+                    continue
+                rounding = ["round", more_facts.index(truth), Place(rounded_truth), end]
+                return ["split", Place(truth), rounding, step]
+        return None
+
+    def _by_integer_difference(self, facts: Facts, depth: int) -> Step | None:
+        """The order of two integers that are not equal, where only one of them can be below."""
+        for place, literal in self._literals(facts):
+            scale = content(literal.form)
+            whole = {monomial: value / scale for monomial, value in literal.form.items()}
+            if literal.relation != "!=" or not self.replay.forms.is_whole(whole):
+                continue
+            sides = self._alternatives(facts[place])
+            if any(self.replay.entails(facts, side) for side in sides):
+                continue
+            closing_steps = [self.close(self.replay.knowing(facts, side)) for side in sides]
+            if closing_steps == [None, None]:
+                continue
+            steps = [
+                step or self.refute(self.replay.knowing(facts, side), depth + 1)
+                for side, step in zip(sides, closing_steps, strict=True)
+            ]
+            return ["differ", place, *steps]
         return None
 
     def _by_opposite_bounds(self, facts: Facts, depth: int) -> Step | None:
@@ -567,34 +621,38 @@ class _Search:
         if is_end:
             raise NoProofError("no combination of its facts is a contradiction")
         best: tuple[int, int, list[Step | None]] | None = None
-        for clause in clauses:
-            closing_steps = [self._closed_by(facts, relevant, part) for part in nodes[clause][1]]
+        for fact in (*clauses, *(facts[place] for place in differences)):
+            alternatives = self._alternatives(fact)
+            closing_steps = [self._closed_by(facts, relevant, part) for part in alternatives]
             count = sum(step is None for step in closing_steps)
             if best is None or count < best[0]:
-                best = count, clause, closing_steps
+                best = count, fact, closing_steps
             # At most one alternative stays open: the split does not branch the search.
             if count <= 1:
                 break
-        if best is not None and (best[0] <= 1 or not differences):
-            _, clause, closing_steps = best
-            steps = []
-            for part, step in zip(nodes[clause][1], closing_steps, strict=True):
-                more_facts = self.replay.knowing(facts, part)
-                parts = set(self.replay.knowing((), part))
-                rest = (relevant - {clause}) | parts
-                steps.append(step or self._by_cases(more_facts, rest, products, depth))
-            return ["cases", facts.index(clause), steps]
-        end = self._combine_facts(facts, literals, 2, self._bases(facts))
-        if end is not None:
-            return end
-        fact = facts[differences[0]]
-        left, right = nodes[nodes[fact][1][0]][1]
+        if differences and best is not None and best[0] > 1:
+            end = self._combine_facts(facts, literals, 2, self._bases(facts))
+            if end is not None:
+                return end
+            best = 2, facts[differences[0]], [None, None]
+        _, fact, closing_steps = cast("tuple[int, int, list[Step | None]]", best)
         steps = []
-        for side in (self.terms.less(left, right), self.terms.less(right, left)):
-            more_facts = self.replay.knowing(facts, side)
-            facts_of_core = (relevant - {fact}) | {side}
-            steps.append(self._by_cases(more_facts, facts_of_core, products, depth))
+        for part, step in zip(self._alternatives(fact), closing_steps, strict=True):
+            more_facts = self.replay.knowing(facts, part)
+            parts = set(self.replay.knowing((), part))
+            facts_of_core = (relevant - {fact}) | parts
+            steps.append(step or self._by_cases(more_facts, facts_of_core, products, depth))
+        if nodes[fact][0] == "or":
+            return ["cases", facts.index(fact), steps]
         return ["differ", facts.index(fact), *steps]
+
+    def _alternatives(self, fact: int) -> Sequence[int]:
+        """The parts of a disjunction, or the orders of two numbers that are not equal."""
+        op, args, _ = self.terms.nodes[fact]
+        if op == "or":
+            return args
+        left, right = self.terms.nodes[args[0]][1]
+        return self.terms.less(left, right), self.terms.less(right, left)
 
     def _by_products(
         self, facts: Facts, products: Sequence[Product]

@@ -341,8 +341,8 @@ class Replay:
     def residues(self, facts: Facts, symbol: int, quotient: int, modulus: int) -> list[Facts]:
         """Returns the facts with an integer as ``modulus q + r``, for each residue r.
 
-        Nothing is known of the integer q. A floor of ``a q + b`` with a whole number a is
-        ``a q + floor(b)``.
+        Nothing is known of the integer q. A floor of ``p + b`` is ``p + floor(b)`` for a number b
+        and a polynomial p of integers with whole coefficients.
         """
         terms = self.terms
         for term in (symbol, quotient):
@@ -355,27 +355,23 @@ class Replay:
         multiple = terms.multiply(terms.rational(modulus), quotient)
         numbers = [terms.add(multiple, terms.rational(residue)) for residue in range(modulus)]
         return [
-            self.knowing(
-                (), *self._without_floors(terms.substitute(facts, {symbol: number}), quotient)
-            )
+            self.knowing((), *self._without_floors(terms.substitute(facts, {symbol: number})))
             for number in numbers
         ]
 
-    def _without_floors(self, truths: Sequence[int], symbol: int) -> list[int]:
-        """Truths with the floors of linear forms of an integer, innermost first."""
+    def _without_floors(self, truths: Sequence[int]) -> list[int]:
+        """Truths with the floors of integers plus a number, innermost first."""
         replacements: dict[int, int] = {}
-        ((monomial, _),) = self.forms.of(symbol).items()
         for term in self.terms.below(*truths):
             op, args, _ = self.terms.nodes[term]
             if op != "floor":
                 continue
             (argument,) = self.terms.substitute(args, replacements)
             form = dict(self.forms.of(argument))
-            offset, slope = form.pop(UNIT, fmpq(0)), form.pop(monomial, fmpq(0))
-            if not form and slope.q == 1:
-                multiple = self.terms.multiply(self.terms.rational(slope), symbol)
+            offset = form.pop(UNIT, fmpq(0))
+            if self.forms.is_whole(form):
                 floor = self.terms.rational(fmpq(offset.floor()))
-                replacements[term] = self.terms.add(multiple, floor)
+                replacements[term] = self.terms.add(self.forms.term_of(form), floor)
         return self.terms.substitute(truths, replacements)
 
     def _simplify(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:

@@ -22,7 +22,7 @@ from closedform.verify.certification.combinations import (
     Combination,
     combine,
 )
-from closedform.verify.certification.cores import Core, find_core
+from closedform.verify.certification.cores import Core, find_core, narrow_core
 from closedform.verify.certification.parts import refute_by_parts
 from closedform.verify.certification.products import Product, multiple_of, product_of
 from closedform.verify.certification.steps import (
@@ -522,10 +522,15 @@ class _Search:
             _, clause, closing_steps = best
             steps = []
             for part, step in zip(nodes[clause][1], closing_steps, strict=True):
+                if step is not None:
+                    steps.append(step)
+                    continue
                 more_facts = self.replay.knowing(facts, part)
                 parts = set(self.replay.knowing((), part))
-                rest = (relevant - {clause}) | parts
-                steps.append(step or self._by_cases(more_facts, rest, products, depth))
+                core = (relevant - {clause}) | parts, products
+                if best[0] > 1:
+                    core = self._narrow(more_facts, *core)
+                steps.append(self._by_cases(more_facts, *core, depth))
             return ["cases", facts.index(clause), steps]
         end = self._combine_facts(facts, literals, 2, self._bases(facts))
         if end is not None:
@@ -535,9 +540,17 @@ class _Search:
         steps = []
         for side in (self.terms.less(left, right), self.terms.less(right, left)):
             more_facts = self.replay.knowing(facts, side)
-            facts_of_core = (relevant - {fact}) | {side}
-            steps.append(self._by_cases(more_facts, facts_of_core, products, depth))
+            core = self._narrow(more_facts, (relevant - {fact}) | {side}, products)
+            steps.append(self._by_cases(more_facts, *core, depth))
         return ["differ", facts.index(fact), *steps]
+
+    def _narrow(
+        self, facts: Facts, relevant: set[int], products: Sequence[Product]
+    ) -> tuple[set[int], Sequence[Product]]:
+        """The truths and products of a core that one of its cases still needs."""
+        truths = [fact for fact in facts if fact in relevant]
+        core = narrow_core(self.replay, truths, products, self.effort)
+        return (relevant, products) if core is None else (set(core.truths), core.products)
 
     def _by_products(
         self, facts: Facts, products: Sequence[Product]

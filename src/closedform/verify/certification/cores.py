@@ -84,6 +84,18 @@ def find_core(
     return None
 
 
+def narrow_core(
+    replay: Replay, truths: Iterable[int], products: Iterable[Product], effort: Effort
+) -> Core | None:
+    """Returns the truths and products among some that contradict each other, or None."""
+    question = _Question(replay, effort)
+    for truth in truths:
+        question.add(truth)
+    for implied in products:
+        question.add_product(implied)
+    return question.core()
+
+
 def _products_of_combination(
     literals: Sequence[Literal],
     values: dict[Monomial, fmpq],
@@ -120,6 +132,7 @@ class _Question:
         self.values: dict[Monomial, fmpq] | None = None
         self._context = z3.Context()
         self._solver = z3.SolverFor("QF_LRA", ctx=self._context)
+        self._solver.set("core.minimize", True)
         self._variables: dict[Monomial, Any] = {}
         self._truths: list[int] = []
         self._products: list[Product] = []

@@ -297,8 +297,13 @@ class _Parts:
             op, args, _ = terms.nodes[term]
             if terms.is_truth(term) or constant_of(self.forms.of(term)) is not None:
                 continue
-            if op == "/" and constant_of(self.forms.of(args[1])) is None:
-                yield term, [terms.less(zero, args[1]), terms.less(args[1], zero)]
+            if op == "/":
+                for divisor in self._divisors(args[1]):
+                    yield term, [terms.less(zero, divisor), terms.less(divisor, zero)]
+                if all(terms.nodes[arg][0] == "log" for arg in args):
+                    numbers = [terms.nodes[arg][1][0] for arg in args]
+                    for left, right in (numbers, args):
+                        yield term, [terms.less(left, right), terms.less_equal(right, left)]
             if op == "^":
                 yield term, [terms.less(zero, args[0]), terms.less_equal(zero, args[0])]
                 yield term, [terms.less_equal(args[0], unit), terms.less_equal(unit, args[0])]
@@ -363,6 +368,19 @@ class _Parts:
                         yield numbers
         for first, second in itertools.combinations(products, 2):
             yield from _exchanges(first, second)
+
+    def _divisors(self, divisor: int) -> list[int]:
+        """The factors of a divisor that are not constant: each is cleared by its sign."""
+        factors: list[int] = []
+        pending = [divisor]
+        while pending:
+            factor = pending.pop()
+            op, args, _ = self.terms.nodes[factor]
+            if op == "*":
+                pending += reversed(args)
+            elif constant_of(self.forms.of(factor)) is None:
+                factors.append(factor)
+        return factors
 
     def _factors(self, term: int) -> list[int]:
         """The factors of a product or a quotient that are not constant."""

@@ -22,7 +22,7 @@ from closedform.verify.certification.combinations import (
     Combination,
     combine,
 )
-from closedform.verify.certification.cores import Core, find_core, literals_in
+from closedform.verify.certification.cores import Core, find_core, literals_in, narrow_core
 from closedform.verify.certification.parts import refute_by_parts
 from closedform.verify.certification.products import Product, multiple_of, product_of
 from closedform.verify.certification.steps import (
@@ -635,16 +635,20 @@ class _Search:
             if end is not None:
                 return end
             best = 2, facts[differences[0]], [None, None]
-        _, fact, closing_steps = cast("tuple[int, int, list[Step | None]]", best)
+        open_count, fact, closing_steps = cast("tuple[int, int, list[Step | None]]", best)
         steps = []
         for part, step in zip(self._alternatives(fact), closing_steps, strict=True):
+            if step is not None:
+                steps.append(step)
+                continue
             more_facts = self.replay.knowing(facts, part)
             parts = set(self.replay.knowing((), part))
-            facts_of_core = (relevant - {fact}) | parts
-            steps.append(step or self._by_cases(more_facts, facts_of_core, products, depth))
-        if nodes[fact][0] == "or":
-            return ["cases", facts.index(fact), steps]
-        return ["differ", facts.index(fact), *steps]
+            core = (relevant - {fact}) | parts, products
+            if open_count > 1:
+                core = self._narrow(more_facts, *core)
+            steps.append(self._by_cases(more_facts, *core, depth))
+        name = "cases" if nodes[fact][0] == "or" else "differ"
+        return [name, facts.index(fact), *([steps] if name == "cases" else steps)]
 
     def _alternatives(self, fact: int) -> Sequence[int]:
         """The parts of a disjunction, or the orders of two numbers that are not equal."""
@@ -653,6 +657,14 @@ class _Search:
             return args
         left, right = self.terms.nodes[args[0]][1]
         return self.terms.less(left, right), self.terms.less(right, left)
+
+    def _narrow(
+        self, facts: Facts, relevant: set[int], products: Sequence[Product]
+    ) -> tuple[set[int], Sequence[Product]]:
+        """The truths and products of a core that one of its cases still needs."""
+        truths = [fact for fact in facts if fact in relevant]
+        core = narrow_core(self.replay, truths, products, self.effort)
+        return (relevant, products) if core is None else (set(core.truths), core.products)
 
     def _by_products(
         self, facts: Facts, products: Sequence[Product]

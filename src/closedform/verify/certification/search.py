@@ -424,16 +424,15 @@ class _Search:
         forms, terms = self.replay.forms, self.terms
         for _, literal in self._literals(facts):
             form = literal.form
-            if literal.relation not in (">=", "=") or UNIT in form or len(form) > 4:
+            if literal.relation not in (">=", "=") or UNIT in form or not 0 < len(form) <= 4:
                 continue
-            if not any(exponent % 2 == 0 for m in form for _, exponent in m):
+            is_sum = max(form.values()) < 0 or (literal.relation == "=" and min(form.values()) > 0)
+            powers = [power for monomial in form for power in monomial]
+            symbols = dict.fromkeys(forms.terms_of_atoms[atom] for atom, _ in powers)
+            is_square = any(exponent % 2 == 0 for _, exponent in powers)
+            if not is_sum or not is_square or any(terms.nodes[s][0] != "symbol" for s in symbols):
                 continue
-            if any(value > 0 for value in form.values()) and literal.relation != "=":
-                continue
-            for atom in dict.fromkeys(atom for monomial in form for atom, _ in monomial):
-                symbol = forms.terms_of_atoms[atom]
-                if terms.nodes[symbol][0] != "symbol":
-                    continue
+            for symbol in symbols:
                 equation = terms.equal(symbol, terms.rational(0))
                 step = self.show(facts, equation, degree=2)
                 if step is not None:

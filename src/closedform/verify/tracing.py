@@ -148,6 +148,8 @@ class TracingProver:
             return None
 
     def _is_proved(self, goal: Term, facts: tuple[Term, ...]) -> bool:
+        if _is_proved_by_trends(either(*map(negate, facts), goal)):
+            return True
         effort = self._question()
         try:
             return prove(goal, assume=facts, effort=effort).proved
@@ -301,6 +303,25 @@ def _least_step(fact: Term) -> int:
     return int(fact.args[0].value.ceil()) if is_bound and is_rational(fact.args[0]) else 0
 
 
+def _is_proved_by_trends(statement: Term) -> bool:
+    """Whether a statement about the clock holds at all steps, by monotone differences.
+
+    Steps at which they leave it open, such as those that remainders decide, are few or too many.
+    """
+    if not _is_of_clock(statement) or not any(node.op in _CURVES for node in walk(statement)):
+        return False
+    truths = _by_trends(statement, 0, FOREVER, is_partial=True) or [(0, FOREVER, None)]
+    if any(truth is False for _, _, truth in truths):
+        return False
+    open_ranges = [range(first, end) for first, end, truth in truths if truth is None]
+    return sum(r.stop - r.start for r in open_ranges) <= _LISTED_STEPS and all(
+        _at(statement, step) is True for steps in open_ranges for step in steps
+    )
+
+
+_CURVES = {Op.POWER, Op.EXP, Op.LOG, Op.DIVIDE}
+
+
 def _is_of_clock(statement: Term) -> bool:
     return set(symbols(statement)) <= {CLOCK.value.name}
 
@@ -343,21 +364,28 @@ def _merge_truths(
     return joined_truths
 
 
-def _by_trends(statement: Term, first: int, end: int) -> list[Truths] | None:
-    """The parts of a statement whose comparisons are of monotone differences."""
+def _by_trends(
+    statement: Term, first: int, end: int, *, is_partial: bool = False
+) -> list[Truths] | None:
+    """The parts of a statement whose comparisons are of monotone differences.
+
+    None where some are not; with ``is_partial`` the truth of these is open.
+    """
     if statement in (TRUE, FALSE):
         return [(first, end, statement == TRUE)]
     if statement.op in (Op.AND, Op.OR):
         truths: list[Truths] = [(first, end, statement.op is Op.AND)]
         for arg in statement.args:
-            parts = _by_trends(arg, first, end)
+            parts = _by_trends(arg, first, end, is_partial=is_partial)
+            if parts is None and is_partial:
+                parts = [(first, end, None)]
             if parts is None:
                 return None
             truths = _combine_truths(truths, parts, statement.op)
         return truths
     apart = _without_extremum(statement)
     if apart is not None:
-        return _by_trends(apart, first, end)
+        return _by_trends(apart, first, end, is_partial=is_partial)
     return _by_trend(statement, first, end)
 
 

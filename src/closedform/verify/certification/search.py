@@ -47,6 +47,7 @@ from closedform.verify.checker.terms import CHOICES, RejectedProofError
 from closedform.verify.terms.limits import LIMITS
 
 _FUNCTIONS = ("cospi", "sinpi", "exp", "log", "floor", "^", "lookup", "pi", "opaque")
+_CURVES = ("cospi", "sinpi", "exp", "log", "lookup", "pi", "opaque")
 # Bounds of the search; where they end it, the goal has no proof.
 _MOST_RANGES = 400
 _MOST_LEMMAS = 600
@@ -189,19 +190,37 @@ class _Search:
         difference = self._by_integer_difference(facts, depth)
         if difference is not None:
             return difference
-        choice = self._innermost_choice(facts)
-        if choice is not None:
-            return self._by_choice(facts, choice, depth)
-        return self._by_order(facts, depth)
+        try:
+            choice = self._innermost_choice(facts)
+            if choice is not None:
+                return self._by_choice(facts, choice, depth)
+            return self._by_order(facts, depth)
+        except NoProofError:
+            residues = self._by_residues(facts, depth)
+            if residues is None:
+                raise
+            return residues
 
     def _has_floors(self, terms: Iterable[int]) -> bool:
         return any(self.terms.nodes[term][0] == "floor" for term in terms)
 
-    def _by_residues(
-        self, facts: Facts, symbol: int, below: Sequence[int], depth: int
-    ) -> Step | None:
+    def _is_of_integers(self, terms: Iterable[int]) -> bool:
+        """Whether terms have no functions but floors and choices, and no divisor but numbers."""
+        nodes = self.terms.nodes
+        return all(
+            nodes[term][0] not in (*_CURVES, "/", "^")
+            or (nodes[term][0] == "^" and nodes[nodes[term][1][1]][0] == "rational")
+            for term in terms
+        )
+
+    def _by_residues(self, facts: Facts, depth: int) -> Step | None:
         """The only symbol, an integer, by its residues, where floors repeat with a period."""
         nodes, forms = self.terms.nodes, self.replay.forms
+        below = self._below(facts)
+        symbols = [term for term in below if nodes[term][0] == "symbol"]
+        is_integer = len(symbols) == 1 and nodes[symbols[0]][2][1]  # type: ignore[index]
+        if self._have_residues_failed or not is_integer or not self._has_floors(below):
+            return None
         arguments = [forms.of(nodes[term][1][0]) for term in below if nodes[term][0] == "floor"]
         floors = [
             form for form in arguments if all(forms.is_integer(atom) for m in form for atom, _ in m)
@@ -211,14 +230,14 @@ class _Search:
             return None
         name = f"quotient {len(self.terms.nodes)}"
         quotient = self.terms.make("symbol", (), (name, True, "any"))
-        cases = self.replay.residues(facts, symbol, quotient, modulus)
+        cases = self.replay.residues(facts, symbols[0], quotient, modulus)
         try:
             steps = [self.refute(case, depth + 1) for case in cases]
         except NoProofError:
             # The cases around this one have fewer facts: their residues fail, too.
             self._have_residues_failed = True
             raise
-        return ["residues", Place(symbol), Place(quotient), steps]
+        return ["residues", Place(symbols[0]), Place(quotient), steps]
 
     def _below(self, facts: Iterable[int]) -> list[int]:
         """The terms in facts, arguments first, without those inside of opaque functions."""
@@ -476,9 +495,9 @@ class _Search:
             # What floors say of a symbol is bounded by their order, but told by its values.
             if high is not None and high - low < _MOST_STEPS:
                 ends = list(range(low, high))
-            elif not self._have_residues_failed:
+            elif self._is_of_integers(below):
                 with contextlib.suppress(NoProofError):
-                    residues = self._by_residues(facts, symbol, below, depth)
+                    residues = self._by_residues(facts, depth)
                     if residues is not None:
                         return residues
         if not ends:

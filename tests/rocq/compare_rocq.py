@@ -38,7 +38,7 @@ from tests.test_library import SCHEDULES
 from tests.verify.checker.planted import WORK, false_goals, perturb
 from tests.verify.goals import PROVED, Goal
 from tests.verify.proved_goals import ProvedGoal
-from tests.verify.tactics.test_goals import GOALS
+from tests.verify.test_goals import GOALS
 from tools.rocq.definitions import InexpressibleError
 from tools.rocq.files import RocqFile, printed_axioms, rocq_file, unexpected_axioms
 from tools.rocq.gappa import error_goals

@@ -35,7 +35,7 @@ from closedform.verify.terms.build import (
 from closedform.verify.terms.tree import Sign, Term
 from tests.rocq.coq import COQC, Coq, with_library
 from tests.verify.checker.lemma_samples import SAMPLES, sample_of
-from tests.verify.tactics.test_goals import GOALS
+from tests.verify.test_goals import GOALS
 from tools.rocq import files
 from tools.rocq.__main__ import main
 from tools.rocq.definitions import Definitions, InexpressibleError

@@ -24,7 +24,7 @@ from tests.verify.checker.planted import certify_or_none
 from tests.verify.checker.proof_edits import HARMLESS
 from tests.verify.goals import PROVED
 from tests.verify.proved_goals import SOURCES, ProvedGoal, distinct_goals
-from tests.verify.tactics.test_goals import GOALS
+from tests.verify.test_goals import GOALS
 from tools.sections import add_figures
 
 FIGURES = Path(__file__).parents[2] / "tools" / "results" / "checker.json"

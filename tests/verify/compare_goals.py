@@ -8,7 +8,7 @@ import time
 from collections import Counter
 
 from closedform.verify.prover import prove
-from tests.verify.tactics.test_goals import GOALS
+from tests.verify.test_goals import GOALS
 
 # The limit of a claim, in seconds; here of this process, so that what else the machine runs
 # does not count. z3 works in it.

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.verify.claims import conditions, drawn, sums
-from tests.verify.tactics.test_soundness import judged
+from tests.verify.test_soundness import judged
 
 
 @pytest.mark.parametrize(

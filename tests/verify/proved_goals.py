@@ -12,7 +12,7 @@ from closedform.verify.claims.report import Report
 from closedform.verify.terms.tree import Term
 from tests.test_library import OPTIMIZERS, SCHEDULES
 from tests.verify.goals import PROVED
-from tests.verify.tactics.test_goals import GOALS
+from tests.verify.test_goals import GOALS
 from tools.theorems import THEOREMS
 
 

@@ -9,7 +9,7 @@ from closedform.effort import METER
 from closedform.verify.claims.core import Proofs
 from closedform.verify.prover import prove
 from tests.support.sampling import is_exhaustive
-from tests.verify.tactics.test_goals import GOALS
+from tests.verify.test_goals import GOALS
 from tests.verify.verdicts import line_of
 
 # Every 62nd subject, none of which takes more than a second; compare_determinism.py has all.

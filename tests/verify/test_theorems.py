@@ -13,7 +13,6 @@ from flint import fmpq
 from closedform.language import Schedule
 from closedform.verify.claims.core import Claim
 from closedform.verify.claims.reading import value_term
-from closedform.verify.tactics.escalation import EVALUATION
 from closedform.verify.terms.evaluate import Undefined, holds, value
 from closedform.verify.terms.tree import symbols
 from closedform.verify.terms.verdict import Status, Verdict
@@ -116,7 +115,7 @@ def test_every_defect_is_refuted() -> None:
 
 
 def test_evidence_of_a_proof_and_of_a_refutation() -> None:
-    proved = Verdict(PROVED, ("identity", EVALUATION))
+    proved = Verdict(PROVED, ("identity", "evaluation"))
     assert docs.evidence(proved) == "**PROVED** by identity, evaluation."
     point: Any = {"t": 11, "b": Fraction(1, 2)}
     refuted = Verdict(REFUTED, ("samples",), point, "it is 1 * x", seconds=3.0)

@@ -21,7 +21,7 @@ from closedform.verify.terms.verdict import Verdict
 from closedform.verify.translation.translation import validate
 from tests.test_library import SCHEDULES
 from tests.verify.goals import Goal as TableGoal
-from tests.verify.tactics.test_goals import GOALS
+from tests.verify.test_goals import GOALS
 
 Lines = Iterator[str]
 

@@ -24,7 +24,12 @@ from closedform.verify.terms.tree import TRUTHS, Term, show, walk
 from closedform.verify.terms.verdict import CHECKED_STEPS, Proof, Status, Verdict
 
 POINTS = "a point"
-_STAGES = ((12, 8_000, 30_000), (300, 150_000, LIMITS.search_work), (600, 300_000, 0))
+_STAGES = (
+    (12, 8_000, 30_000),
+    (60, 30_000, 200_000),
+    (300, 150_000, LIMITS.search_work),
+    (600, 300_000, 0),
+)
 """Points, their work, and that of the search after them: until one of them decides."""
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
+
+from flint import fmpq
 
 from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.replay import Replay
@@ -18,6 +21,7 @@ from closedform.verify.terms.build import (
     equal,
     exp,
     floor,
+    log,
     lookup,
     maximum,
     minimum,
@@ -25,11 +29,28 @@ from closedform.verify.terms.build import (
     power,
     rational,
     sign,
+    sinpi,
     subtract,
     symbol,
 )
 from closedform.verify.terms.tree import TRUTHS, Op, Term
-from tests.verify.audit import FUNCTIONS, B, P, U, V
+
+U, V, B, P = (symbol(name) for name in ("u", "v", "b", "p"))
+SPECIAL = [fmpq(n, 2) for n in (-4, -3, -2, -1, 0, 1, 2, 3, 4)]
+
+# The instances: pairs of one kind, with shared and with different arguments.
+FUNCTIONS: dict[str, tuple[Term, Term]] = {
+    "cosine": (cospi(U), cospi(V)),
+    "sine": (sinpi(U), sinpi(V)),
+    "exp": (exp(U), exp(V)),
+    "log": (log(U), log(V)),
+    "floor": (floor(U), floor(V)),
+    "floor of a logarithm": (floor(divide(log(U), log(B))), floor(divide(log(V), log(B)))),
+    "root": (power(U, HALF), power(V, HALF)),
+    "power, one exponent": (power(U, P), power(V, P)),
+    "power, one base": (power(B, U), power(B, V)),
+    "power": (power(B, U), power(P, V)),
+}
 
 K = symbol("k", integer=True)
 T = symbol("T", integer=True)
@@ -133,3 +154,26 @@ def premises_and_conclusion(lemma: Term) -> tuple[tuple[Term, ...], Term]:
     """Returns the opposites of the premises of a lemma, and its conclusion."""
     assert lemma.op in TRUTHS
     return (lemma.args[:-1], lemma.args[-1]) if lemma.op is Op.OR else ((), lemma)
+
+
+def _number(chance: random.Random) -> fmpq:
+    if chance.random() < 0.4:
+        return chance.choice(SPECIAL)
+    return fmpq(chance.randint(-60, 60), chance.choice((1, 3, 7, 16, 20)))
+
+
+def _positive(chance: random.Random) -> fmpq:
+    return abs(_number(chance)) + fmpq(1, 40) if chance.random() < 0.8 else _number(chance)
+
+
+def points(chance: random.Random) -> Iterator[dict[str, fmpq]]:
+    """Points for ever: signs mixed, often equal, whole, or one apart."""
+    while True:
+        draw = _number if chance.random() < 0.5 else _positive
+        point = {name: draw(chance) for name in ("u", "v", "p")}
+        point["b"] = _positive(chance)
+        if chance.random() < 0.2:
+            point["v"] = point["u"]
+        elif chance.random() < 0.2:
+            point["v"] = point["u"] + 1
+        yield point

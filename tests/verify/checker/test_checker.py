@@ -42,7 +42,7 @@ from closedform.verify.terms.evaluate import holds
 from closedform.verify.terms.tree import Sign
 from tests.support.sampling import is_exhaustive
 from tests.verify.goals import PROVED, REFUTED, Goal
-from tests.verify.tactics.test_goals import GOALS
+from tests.verify.test_goals import GOALS
 
 Data = dict[str, Any]
 

@@ -15,9 +15,9 @@ from closedform.verify.checker.lemmas import Lemmas
 from closedform.verify.terms.evaluate import Evaluator
 from closedform.verify.terms.tree import Term
 from tests.support.sampling import is_exhaustive
-from tests.verify.audit import points
 from tests.verify.checker.lemma_samples import (
     SAMPLES,
+    points,
     premises_and_conclusion,
     sample_of,
     tree_of,
@@ -31,7 +31,7 @@ Key = tuple[tuple[str, ...], int, int]
 
 
 def points_with_integers(seed: int) -> Iterator[dict[str, fmpq]]:
-    """The points of the audit, with values for the integers."""
+    """The points of the samples, with values for the integers."""
     chance = random.Random(seed)
     for point in points(chance):
         yield {**point, "k": fmpq(chance.randint(-3, 4)), "T": fmpq(chance.randint(-3, 5))}

@@ -14,7 +14,7 @@ from tests.verify.checker.planted import (
     tampered_proofs,
 )
 from tests.verify.goals import PROVED
-from tests.verify.tactics.test_goals import GOALS
+from tests.verify.test_goals import GOALS
 
 
 def accepted_false_goals(count: int, tampered_count: int) -> tuple[list[str], int]:

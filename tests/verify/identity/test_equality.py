@@ -13,7 +13,7 @@ from closedform.verify.terms import build, sympy_io, tree
 from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.partition import align_segments, partition
 from closedform.verify.terms.tree import Sign, Term, fold, walk
-from tests.verify.tactics.test_soundness import drawn
+from tests.verify.test_soundness import drawn
 
 CLOCK = sympy_io.term(t)
 ALL = StepRange(CLOCK, 0, 2**50)

@@ -1,5 +1,6 @@
 """Terms as segments of steps: the values are those of the term at every step."""
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -17,7 +18,8 @@ from closedform.verify.terms.evaluate import value as value_of
 from closedform.verify.terms.limits import FOREVER
 from closedform.verify.terms.linear import LinearForm
 from closedform.verify.terms.partition import Segments, align_segments, partition
-from closedform.verify.terms.tree import Op, Term
+from closedform.verify.terms.tree import Op, Sign, Term
+from tests.verify.test_soundness import truth
 
 CLOCK = sympy_io.term(t)
 X = build.symbol("x")
@@ -170,3 +172,41 @@ def test_aligned_segments_end_where_any_one_changes() -> None:
         (4, 7),
         (7, 10),
     ]
+
+
+def test_segments_of_drawn_statements_have_their_values() -> None:
+    clock = build.symbol("t", integer=True, sign=Sign.NONNEGATIVE)
+    chance = random.Random(9)
+    for _ in range(150):
+        goal = truth(chance, [clock], 3)
+        for part in partition(goal, clock, 0, 41, levels=3000):
+            for step in {part.first, (part.first + part.last) // 2, part.last}:
+                point = {"t": fmpq(step)}
+                before, after = value_of(goal, point), value_of(part.term(clock), point)
+                is_undefined = isinstance(before, Undefined) and isinstance(after, Undefined)
+                assert is_undefined or before == after, f"{goal} at {step}: {before}, {after}"
+
+
+def _line(slope: int, height: int) -> Term:
+    return build.add(build.multiply(build.rational(slope), CLOCK), build.rational(height))
+
+
+@pytest.mark.parametrize(
+    ("goal", "segments"),
+    [
+        (build.less(_line(2, 0), build.rational(7)), [(0, 4, True), (4, FOREVER, False)]),
+        (build.less_equal(_line(2, 0), build.rational(6)), [(0, 4, True), (4, FOREVER, False)]),
+        (
+            build.equal(_line(2, 0), build.rational(6)),
+            [(0, 3, False), (3, 4, True), (4, FOREVER, False)],
+        ),
+        (build.equal(_line(2, 0), build.rational(7)), [(0, FOREVER, False)]),
+        (build.less(build.rational(7), _line(2, 0)), [(0, 4, False), (4, FOREVER, True)]),
+        (build.less(build.ZERO, build.sign(_line(1, -3))), [(0, 4, False), (4, FOREVER, True)]),
+    ],
+)
+def test_comparisons_of_lines_change_where_they_cross(
+    goal: Term, segments: list[tuple[int, int, bool]]
+) -> None:
+    parts = partition(goal, CLOCK, 0, FOREVER)
+    assert [(part.first, part.end, part.value == build.TRUE) for part in parts] == segments

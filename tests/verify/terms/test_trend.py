@@ -37,7 +37,7 @@ from closedform.verify.terms.facts import Direction
 from closedform.verify.terms.limits import FOREVER
 from closedform.verify.terms.tree import Sign, Term, walk
 from closedform.verify.terms.trend import Trend, trend
-from tests.verify.tactics.test_soundness import truth
+from tests.verify.test_soundness import truth
 
 T = symbol("t", integer=True, sign=Sign.NONNEGATIVE)
 CYCLE = symbol("cycle", integer=True, sign=Sign.NONNEGATIVE)

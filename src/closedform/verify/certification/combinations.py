@@ -10,6 +10,12 @@ from typing import Any
 from flint import fmpq
 
 from closedform.effort import Effort, spend
+from closedform.verify.certification.solver import (
+    has_long_numbers,
+    spend_units,
+    units_of,
+    z3,
+)
 from closedform.verify.checker.polynomials import (
     UNIT,
     Monomial,
@@ -19,33 +25,9 @@ from closedform.verify.checker.polynomials import (
     product,
 )
 from closedform.verify.checker.replay import Literal
-from closedform.verify.tactics.solver import z3
-from closedform.verify.terms.limits import LIMITS
 
 _MOST_COLUMNS = 260
 _UNITS = 1_000_000
-
-
-def has_long_numbers(forms: Iterable[Polynomial]) -> bool:
-    """Returns whether numbers are too long for z3, whose resource units do not count digits."""
-    return any(
-        value.height_bits() > LIMITS.solver_bits for form in forms for value in form.values()
-    )
-
-
-def units_of(effort: Effort, most: int) -> int:
-    """Returns the resource units that a question to z3 may take within an effort, at least 1."""
-    return max(1, min(most, effort.left * LIMITS.solver_units))
-
-
-def spend_units(solver: Any, before: int = 0) -> int:
-    """Reports the resource units of a solver since a count before, and returns its count."""
-    statistics = solver.statistics()
-    if "rlimit count" not in statistics.keys():  # noqa: SIM118 - z3's statistics, no mapping
-        return before
-    count = int(statistics.get_key_value("rlimit count"))
-    spend((count - before) // LIMITS.solver_units)
-    return count
 
 
 @dataclass(frozen=True, slots=True)

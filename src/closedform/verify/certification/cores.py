@@ -17,12 +17,7 @@ from typing import Any
 from flint import fmpq
 
 from closedform.effort import Effort, spend
-from closedform.verify.certification.combinations import (
-    combine,
-    has_long_numbers,
-    spend_units,
-    units_of,
-)
+from closedform.verify.certification.combinations import combine
 from closedform.verify.certification.products import (
     Product,
     Products,
@@ -30,9 +25,14 @@ from closedform.verify.certification.products import (
     multiple_of,
     product_of,
 )
+from closedform.verify.certification.solver import (
+    has_long_numbers,
+    spend_units,
+    units_of,
+    z3,
+)
 from closedform.verify.checker.polynomials import UNIT, Key, Monomial, Polynomial, key_of
 from closedform.verify.checker.replay import Literal, Replay
-from closedform.verify.tactics.solver import z3
 
 _MOST_ROUNDS = 40
 _MOST_UNITS = 500_000

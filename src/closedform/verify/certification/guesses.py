@@ -14,10 +14,9 @@ from typing import Any, cast
 from flint import fmpq
 
 from closedform.effort import Effort, spend
-from closedform.verify.certification.combinations import has_long_numbers, spend_units, units_of
+from closedform.verify.certification.solver import has_long_numbers, spend_units, units_of, z3
 from closedform.verify.checker.replay import Literal, Replay
 from closedform.verify.checker.terms import Node
-from closedform.verify.tactics.solver import z3
 
 _POINTS = 12
 _UNITS = 50_000  # of z3, for one point

@@ -27,12 +27,12 @@ from closedform.verify.claims.reading import (
     value_term,
     value_text,
 )
-from closedform.verify.terms.real_line import TIME, RealCell, as_choices, moving, real_cells
 from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.facts import Direction, direction_from, is_non_negative, sign_from
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, line
+from closedform.verify.terms.real_line import TIME, RealCell, as_choices, moving, real_cells
 from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, fold, walk
 
 

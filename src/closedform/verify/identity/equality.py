@@ -25,17 +25,13 @@ from closedform.verify.identity.canonical import is_zero
 from closedform.verify.identity.choices import has_choices, settle_choices, with_shared_choices
 from closedform.verify.identity.normal import (
     by_angles,
-    floor_of,
     has_trigonometry,
     normal,
     opaque_cosines,
 )
 from closedform.verify.terms import build, facts
 from closedform.verify.terms.build import (
-    add,
     is_rational,
-    multiply,
-    rational,
     rebuild,
 )
 from closedform.verify.terms.limits import LIMITS
@@ -315,67 +311,6 @@ def _floored_forms(steps: StepRange, *sides: Term) -> Iterator[LinearForm]:
             form = form_on(node.args[0], steps.clock, steps.first, steps.last)
             if form is not None:
                 yield form
-
-
-def fold_period(statement: Term, clock: Term) -> tuple[Term, int] | None:
-    """Returns the statement about one period of the floors, and the period; None without one.
-
-    With ``t = P n + r`` and P the common period of the floors, ``floor(a t + b)`` is
-    ``a P n + floor(a r + b)``; where n cancels, a statement is one about only r. Floors of floors,
-    and of choices whose branches rise alike, have periods, too.
-    For every t, the statement at t is the one returned at ``t mod period``.
-    """
-    rates = _rates(statement, clock)
-    period = math.lcm(*(int(rates[node.args[0]].q) for node in rates if node.op is Op.FLOOR))
-    if not 1 < period <= LIMITS.fold_period:
-        return None
-    count = build.own_symbol("period#", integer=True)
-    replacement = add(multiply(rational(period), count), clock)
-
-    def shift_clock(node: Term, args: list[Term]) -> Term:
-        rebuilt_node = (
-            replacement if node == clock else rebuild(node, tuple(args)) if args else node
-        )
-        if rebuilt_node.op is Op.FLOOR:
-            return floor_of(rebuilt_node.args[0])
-        if rebuilt_node.op is Op.ITE:
-            return _with_common_rise(rebuilt_node, count)
-        is_sum = rebuilt_node.op in (Op.ADD, Op.MULTIPLY)
-        return linear_forms(rebuilt_node)[rebuilt_node].as_term() if is_sum else rebuilt_node
-
-    folded_statement = fold(statement, shift_clock)
-    return None if count in walk(folded_statement) else (folded_statement, period)
-
-
-def _rates(statement: Term, clock: Term) -> dict[Term, fmpq]:
-    """How much each term rises in a step, on average; 0 where it is not a sum, floor or choice."""
-    forms = linear_forms(statement)
-    rates: dict[Term, fmpq] = {}
-    for node in walk(statement):
-        form = forms.get(node)
-        if node == clock:
-            rates[node] = fmpq(1)
-        elif form is not None and node not in form.multiples:
-            rise = (multiple * rates.get(atom, 0) for atom, multiple in form.multiples.items())
-            rates[node] = sum(rise, fmpq(0))
-        elif node.op is Op.FLOOR:
-            rates[node] = rates[node.args[0]]
-        else:
-            branches = {rates[arg] for arg in node.args[1:]} if node.op is Op.ITE else set()
-            rates[node] = branches.pop() if len(branches) == 1 else fmpq(0)
-    return rates
-
-
-def _with_common_rise(choice: Term, count: Term) -> Term:
-    """A choice whose branches hold a multiple of a count as a sum with that multiple."""
-    condition, *branches = choice.args
-    forms = [linear_forms(branch).get(branch, LinearForm()) for branch in branches]
-    rise = forms[0].slope(count)
-    # Only equal rises factor out of a choice.
-    if rise == 0 or any(form.slope(count) != rise for form in forms):
-        return choice
-    rests = [LinearForm(form.constant, form.other_coefficients(count)).as_term() for form in forms]
-    return add(build.ite(condition, *rests), multiply(rational(rise), count))
 
 
 def is_defined(value: SegmentValue, steps: StepRange) -> bool:

@@ -79,7 +79,6 @@ class Limits:
     curved_runs: int = 600  # runs on which it is not monotone
     segment_intervals: int = 400  # intervals of interval arithmetic on one segment
     segment_steps: int = 20_000  # steps that are evaluated one by one
-    fold_period: int = 10**6  # steps of a period that a goal is folded into
     cycle_period: int = 10**12  # steps of a period that two terms are compared on
     summed_steps: int = 1000  # steps of a sum that is added up
     range_comparisons: int = 256  # comparisons of runs and steps to find the range that is proved

@@ -10,8 +10,7 @@ from onnx import ModelProto
 
 from closedform.effort import Effort
 from closedform.ir import naming
-from closedform.verify.identity.canonical import is_zero
-from closedform.verify.tactics.escalation import signs_by
+from closedform.verify.identity.canonical import SignOf, is_zero
 from closedform.verify.prover import prove
 from closedform.verify.terms.build import (
     FALSE,
@@ -27,8 +26,9 @@ from closedform.verify.terms.build import (
     subtract,
     symbol,
 )
+from closedform.verify.terms.facts import sign_claims
 from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.tree import Op, Term, walk
+from closedform.verify.terms.tree import Op, Sign, Term, walk
 from closedform.verify.terms.verdict import Status, Verdict
 from tests.proofs.gradients.derivatives import derivative
 from tests.proofs.gradients.elements import read_elements
@@ -160,9 +160,31 @@ def _truth(condition: Term, facts: Sequence[Term]) -> Term | None:
 
 def _vanishes(difference: Term, facts: Sequence[Term]) -> bool:
     effort = _effort()
-    if is_zero(difference, signs_by(tuple(facts), effort)):
+    if is_zero(difference, _signs_by(tuple(facts), effort)):
         return True
     return prove(equal(difference, ZERO), assume=facts, effort=effort).proved
+
+
+def _signs_by(facts: tuple[Term, ...], effort: Effort) -> SignOf:
+    """A function from a term to the sign that follows from facts."""
+    signs: dict[Term, Sign] = {}
+
+    def sign_of(term: Term) -> Sign:
+        if term not in signs:
+            signs[term] = next(
+                (
+                    sign
+                    for sign, goal in sign_claims(term).items()
+                    if prove(goal, assume=facts, effort=effort.portion(_SIGN_WORK)).proved
+                ),
+                Sign.ANY,
+            )
+        return signs[term]
+
+    return sign_of
+
+
+_SIGN_WORK = 300_000
 
 
 def _effort() -> Effort:

@@ -1,7 +1,6 @@
 """`prove`: verdicts, refusals, assumptions, contradictions, its budget."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import sympy as sp
@@ -10,11 +9,13 @@ from flint import fmpq
 from closedform.effort import METER, Effort
 from closedform.errors import VerificationError
 from closedform.language import floor_mod, hyper, t
-from closedform.verify.tactics import prover
-from closedform.verify.tactics.escalation import Escalation
-from closedform.verify.tactics.prover import prove
+from closedform.verify.certification.statements import statement_of
+from closedform.verify.checker.replay import check
+from closedform.verify.checker.terms import RejectedProofError
+from closedform.verify.prover import prove
 from closedform.verify.terms.build import (
     ONE,
+    PI,
     TWO,
     UNDEFINED,
     ZERO,
@@ -31,22 +32,24 @@ from closedform.verify.terms.build import (
     less,
     less_equal,
     log,
+    lookup,
     maximum,
     minimum,
     multiply,
     negate,
+    opaque,
     power,
     rational,
+    sign,
+    sinpi,
     square_root,
     subtract,
     symbol,
 )
 from closedform.verify.terms.evaluate import holds
-from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import Sign, Term
-from closedform.verify.terms.verdict import Status, Verdict
-from closedform.verify import prover as one_prover
+from closedform.verify.terms.verdict import Status
 
 X, Y = symbol("x"), symbol("y")
 COUNT = symbol("n", integer=True, sign=Sign.POSITIVE)
@@ -94,9 +97,7 @@ def test_the_reason_gives_both_sides() -> None:
 def test_a_goal_without_symbols_is_evaluated() -> None:
     assert prove(less(square_root(TWO), rational(3, 2))).proved
     assert prove(less(rational(3, 2), square_root(TWO))).refuted
-    assert prove(equal(multiply(square_root(TWO), square_root(TWO)), TWO)).tactics == (
-        "evaluation",
-    )
+    assert prove(equal(multiply(square_root(TWO), square_root(TWO)), TWO)).proved
 
 
 def test_assumptions_that_nothing_meets_are_named() -> None:
@@ -121,19 +122,6 @@ def test_one_name_has_one_declaration() -> None:
         prove(less(X, symbol("x", integer=True)))
 
 
-def test_a_proof_that_a_point_contradicts_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tactic that claims too much, of a goal that the first points would have refuted."""
-    monkeypatch.setattr(prover, "escalate", lambda *_: Escalation(tactics={"guessing": None}))
-    monkeypatch.setattr(prover, "LIMITS", replace(LIMITS, first_points=0))
-    assert prove(less_equal(ZERO, absolute(X))).tactics == ("guessing",)
-    with pytest.raises(
-        VerificationError,
-        match=r"proof by guessing of 5 < x is contradicted at {'x': .*: the left side is 5, .*"
-        r"a fault of the prover",
-    ):
-        prove(less(rational(5), X))
-
-
 def test_a_parity_that_points_would_miss_is_refuted() -> None:
     """1 of 97 values of n is a counterexample."""
     goal = negate(equal(floor_modulo(COUNT, rational(97)), rational(96)))
@@ -153,9 +141,73 @@ def test_turns_of_a_cosine() -> None:
     odd = equal(CLOCK, multiply(COUNT, whole))
     goal = negate(equal(add(cospi(divide(CLOCK, COUNT)), ONE), ZERO))
     assert prove(goal).refuted
-    verdict = prove(goal, assume=[negate(odd)])
-    assert verdict.proved
-    assert "turns of a cosine" in verdict.tactics
+    assert prove(goal, assume=[negate(odd)]).proved
+
+
+# --- facts and functions -------------------------------------------------------------------------
+
+P = symbol("p", sign=Sign.POSITIVE)
+N = symbol("n", integer=True)
+
+ENTAILED: list[tuple[list[Term], Term]] = [
+    ([less(ZERO, X)], less(ZERO, add(X, ONE))),
+    ([], less_equal(multiply(TWO, X, Y), add(power(X, TWO), power(Y, TWO)))),
+    ([], less(ZERO, P)),
+    ([less(ONE, X)], less(divide(ONE, X), ONE)),
+    ([], less_equal(cospi(X), ONE)),
+    ([less(ZERO, X), less(X, Y), less(Y, ONE)], less(cospi(Y), cospi(X))),
+    ([less(ZERO, X), less(X, ONE)], less(ZERO, sinpi(X))),
+    ([less_equal(ZERO, X)], less_equal(square_root(X), add(X, ONE))),
+    ([less_equal(ONE, X)], less_equal(square_root(X), X)),
+    ([less(ZERO, X), less(X, Y)], less(power(X, P), power(Y, P))),
+    ([less(ZERO, X), less(X, ONE)], less(power(X, add(P, ONE)), power(X, P))),
+    ([less(X, Y)], less(exp(X), exp(Y))),
+    ([], less_equal(add(ONE, X), exp(X))),
+    ([less(ZERO, X)], less_equal(log(X), subtract(X, ONE))),
+    ([], less_equal(floor(X), X)),
+    ([less(X, Y)], less_equal(floor(X), floor(Y))),
+    ([less_equal(ONE, X)], less_equal(power(TWO, floor(divide(log(X), log(TWO)))), X)),
+    ([], less_equal(minimum(X, Y), maximum(X, Y))),
+    ([], less_equal(X, absolute(X))),
+    ([], less_equal(sign(X), ONE)),
+    ([less(X, Y)], equal(ite(less(X, Y), X, Y), X)),
+    ([], less(lookup([1, 3, 2], N), rational(4))),
+    ([equal(N, ONE)], equal(lookup([1, 3, 2], N), rational(3))),
+    ([], less(rational(3), PI)),
+    ([equal(X, Y)], either(less(X, add(Y, ONE)), less(Y, X))),
+]
+
+NOT_ENTAILED: list[tuple[list[Term], Term]] = [
+    ([], less(ZERO, X)),
+    ([], less(cospi(X), ONE)),
+    ([less(ZERO, X)], less(divide(ONE, X), ONE)),
+    ([less_equal(ZERO, X)], less(ZERO, square_root(X))),
+    ([less(X, Y)], less(floor(X), floor(Y))),
+    ([], equal(UNDEFINED, ONE)),
+    ([], equal(opaque("reduce_sum", X), X)),
+    ([less(ZERO, X)], less(power(X, TWO), power(X, rational(3)))),
+]
+
+
+@pytest.mark.parametrize(("facts", "goal"), ENTAILED, ids=lambda each: str(each)[:40])
+def test_what_follows_from_facts_is_proved(facts: list[Term], goal: Term) -> None:
+    assert prove(goal, assume=facts).proved
+
+
+@pytest.mark.parametrize(("facts", "goal"), NOT_ENTAILED, ids=str)
+def test_what_does_not_follow_is_not_proved(facts: list[Term], goal: Term) -> None:
+    assert not prove(goal, assume=facts).proved
+
+
+def test_a_proof_can_be_replayed() -> None:
+    verdict = prove(less_equal(cospi(X), ONE))
+    (proof,) = verdict.proof
+    check(proof.statement, proof.steps)
+    assert verdict.step_count == proof.step_count > 0
+    assert str(verdict).startswith(f"PROVED by {proof.step_count} checked step")
+    other = statement_of(less(cospi(X), ONE))
+    with pytest.raises(RejectedProofError):
+        check(other, proof.steps)
 
 
 # --- the effort ----------------------------------------------------------------------------------
@@ -259,12 +311,11 @@ def nested_clock(depth: int) -> sp.Expr:
 UNITS = 300_000
 
 
-@pytest.mark.parametrize("prover", [prove, one_prover.prove], ids=["tactics", "search"])
 @pytest.mark.parametrize("name", ADVERSARIAL)
-def test_the_effort_is_kept(name: str, prover: Callable[..., Verdict]) -> None:
+def test_the_effort_is_kept(name: str) -> None:
     goal = ADVERSARIAL[name]()
     before = METER.work
-    verdict = prover(goal, effort=Effort.of(UNITS))
+    verdict = prove(goal, effort=Effort.of(UNITS))
     # Writing one question for z3, one common divisor and one exact evaluation are not interrupted;
     # each is bounded in size: 638,000 units were the most.
     assert METER.work - before < 3 * UNITS

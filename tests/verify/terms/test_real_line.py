@@ -20,9 +20,9 @@ from closedform.verify.claims.continuity import (
     limits,
     over_real_clock,
 )
-from closedform.verify.terms.real_line import TIME, as_choices, real_cells
 from closedform.verify.terms.evaluate import value
 from closedform.verify.terms.linear import line as line_in
+from closedform.verify.terms.real_line import TIME, as_choices, real_cells
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import Op, Term, walk
 from tests.test_library import SCHEDULES

@@ -171,7 +171,10 @@ ENTAILED: list[tuple[list[Term], Term]] = [
     ([], less_equal(X, absolute(X))),
     ([], less_equal(sign(X), ONE)),
     ([less(X, Y)], equal(ite(less(X, Y), X, Y), X)),
-    ([], less(lookup([1, 3, 2], N), rational(4))),
+    (
+        [less_equal(ZERO, N), less_equal(N, TWO)],
+        less(lookup([1, 3, 2], N), rational(4)),
+    ),
     ([equal(N, ONE)], equal(lookup([1, 3, 2], N), rational(3))),
     ([], less(rational(3), PI)),
     ([equal(X, Y)], either(less(X, add(Y, ONE)), less(Y, X))),

@@ -49,7 +49,8 @@ from closedform.verify.terms.limits import LIMITS
 _FUNCTIONS = ("cospi", "sinpi", "exp", "log", "floor", "^", "lookup", "pi", "opaque")
 _CURVES = ("cospi", "sinpi", "exp", "log", "lookup", "pi", "opaque")
 # Bounds of the search; where they end it, the goal has no proof.
-_MOST_RANGES = 400
+_MOST_RANGES = 20_000
+_MOST_ENDS = 16
 _MOST_LEMMAS = 600
 _MOST_RESIDUES = 120
 _MOST_STEPS = 128
@@ -215,17 +216,13 @@ class _Search:
 
     def _by_residues(self, facts: Facts, depth: int) -> Step | None:
         """The only symbol, an integer, by its residues, where floors repeat with a period."""
-        nodes, forms = self.terms.nodes, self.replay.forms
+        nodes = self.terms.nodes
         below = self._below(facts)
         symbols = [term for term in below if nodes[term][0] == "symbol"]
         is_integer = len(symbols) == 1 and nodes[symbols[0]][2][1]  # type: ignore[index]
         if self._have_residues_failed or not is_integer or not self._has_floors(below):
             return None
-        arguments = [forms.of(nodes[term][1][0]) for term in below if nodes[term][0] == "floor"]
-        floors = [
-            form for form in arguments if all(forms.is_integer(atom) for m in form for atom, _ in m)
-        ]
-        modulus = lcm(*(int(number.q) for form in floors for m, number in form.items() if m))
+        modulus = self._period(below)
         if not 1 < modulus <= _MOST_RESIDUES:
             return None
         name = f"quotient {len(self.terms.nodes)}"
@@ -238,6 +235,39 @@ class _Search:
             self._have_residues_failed = True
             raise
         return ["residues", Place(symbols[0]), Place(quotient), steps]
+
+    def _period(self, terms: Iterable[int]) -> int:
+        """The steps after which floors of the only symbol have risen by integers.
+
+        ``floor(17 t / 10)`` rises by 17 in 10 steps, and its quotient by 17 by 1.
+        """
+        forms = self.replay.forms
+        rates: dict[int, fmpq] = {}
+        period = 1
+        for term in terms:
+            op, args, _ = self.terms.nodes[term]
+            if op == "symbol":
+                rates[self._atom_of(term)] = fmpq(1)
+            if op != "floor":
+                continue
+            form = forms.of(args[0])
+            if not all(forms.is_integer(atom) for monomial in form for atom, _ in monomial):
+                continue
+            rate = fmpq(0)
+            for monomial, value in form.items():
+                if len(monomial) == 1 and monomial[0][1] == 1:
+                    rate += value * rates.get(monomial[0][0], 0)
+                elif monomial:
+                    period = lcm(period, int(value.q))
+            period = lcm(period, int(rate.q))
+            if len(forms.of(term)) == 1 and UNIT not in forms.of(term):
+                rates[self._atom_of(term)] = rate
+        return period
+
+    def _atom_of(self, term: int) -> int:
+        """The atom that a symbol or a floor is."""
+        ((monomial, _),) = self.replay.forms.of(term).items()
+        return monomial[0][0]
 
     def _below(self, facts: Iterable[int]) -> list[int]:
         """The terms in facts, arguments first, without those inside of opaque functions."""
@@ -491,6 +521,9 @@ class _Search:
         inside = [term for term in below if term not in facts]
         ends = sorted(self._ends(inside, symbol, low, high))
         is_split = bool(ends)
+        if len(ends) > _MOST_ENDS:
+            # Choices that a half decides are gone in both of its halves.
+            ends = [ends[len(ends) // 2]]
         if not ends and self._has_floors(below):
             # What floors say of a symbol is bounded by their order, but told by its values.
             if high is not None and high - low < _MOST_STEPS:

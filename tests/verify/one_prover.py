@@ -27,7 +27,7 @@ from closedform.verify.terms.verdict import Status, Verdict
 
 PROOF = "a checked proof"
 POINTS = "a point"
-STAGES = ((12, 4_000, 30_000), (120, 80_000, 2_600_000), (600, 300_000, 0))
+STAGES = ((12, 4_000, 30_000), (120, 80_000, 3_000_000), (600, 300_000, 0))
 """Points, their work, and that of the search after them, until one of them decides."""
 
 

@@ -68,6 +68,15 @@ def test_a_floor_with_one_value_is_that_value() -> None:
     assert not is_proved(goal, less_equal(T, N), less(ZERO, X), work=400_000)
 
 
+def test_a_quotient_of_roots_is_a_part() -> None:
+    share = subtract(ONE, power(X, T))
+    roots = (power(number, HALF) for number in (multiply(Y, Y, share), share))
+    goal = equal(divide(N, add(N, divide(*roots))), divide(N, add(N, Y)))
+    unit = less(ZERO, X), less(X, ONE), less(ZERO, T)
+    assert is_proved(goal, less_equal(ZERO, Y), *unit)
+    assert not is_proved(goal, *unit, work=400_000)
+
+
 def test_a_product_with_a_choice_of_at_most_one() -> None:
     rest = multiply(rational(2), subtract(T, multiply(N, floor(divide(T, N)))))
     share = ite(less_equal(rest, N), divide(rest, N), ONE)

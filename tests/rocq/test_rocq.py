@@ -102,7 +102,7 @@ def test_a_certificate_is_printed_next_to_its_json(
 def test_a_file_that_is_not_a_certificate_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text('{"version": 1}', encoding="utf-8")
-    with pytest.raises(ValueError, match="a certificate of version 4 is expected, got 1"):
+    with pytest.raises(ValueError, match="a certificate of version 5 is expected, got 1"):
         main([str(path)])
     assert [file.name for file in tmp_path.iterdir()] == ["other.json"]
 

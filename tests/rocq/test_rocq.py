@@ -5,6 +5,7 @@ The tests that run `coqc` are skipped only where it is not installed; a separate
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -101,7 +102,7 @@ def test_a_certificate_is_printed_next_to_its_json(
 def test_a_file_that_is_not_a_certificate_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text('{"version": 1}', encoding="utf-8")
-    with pytest.raises(ValueError, match="a certificate of version 4 is expected, got 1"):
+    with pytest.raises(ValueError, match="a certificate of version 5 is expected, got 1"):
         main([str(path)])
     assert [file.name for file in tmp_path.iterdir()] == ["other.json"]
 
@@ -191,13 +192,20 @@ def test_the_lemma_about_a_sum_of_elements_is_not_printed() -> None:
 
 
 def goals_of_quotients() -> list[CertifiedGoal]:
-    """Floors of quotients and of logarithms, products of cosines, quotients of powers."""
+    """Floors of quotients and of logarithms, products of cosines, quotients of powers.
+
+    The last one is proved by its parts: its floor is 1.
+    """
     x, y, n = map(symbol, ("x", "y", "n"))
     one, two, zero = (rational(number) for number in (1, 2, 0))
     whole = floor(divide(log(n), log(y)))
     signs = less(one, y), less(zero, n)
     sum_of_cosines = add(cospi(add(x, y)), cospi(subtract(x, y)))
     ratio = power(divide(y, n), x)
+    step = symbol("t", integer=True, sign=Sign.NONNEGATIVE)
+    period = symbol("T", integer=True, sign=Sign.POSITIVE)
+    cycles = floor(divide(add(step, period), period))
+    powers = (power(x, divide(step, below)) for below in (multiply(period, cycles), period))
     return [
         goal_of(less_equal(power(y, whole), n), signs),
         goal_of(less(n, multiply(y, power(y, whole))), signs),
@@ -206,12 +214,15 @@ def goals_of_quotients() -> list[CertifiedGoal]:
         ),
         goal_of(equal(multiply(two, cospi(x), cospi(y)), sum_of_cosines)),
         goal_of(equal(power(y, x), multiply(power(n, x), ratio)), signs),
+        goal_of(equal(*powers), [less(step, period), less(zero, x)]),
     ]
 
 
 @needs_coqc
 def test_floors_of_quotients_are_accepted(coq: Coq) -> None:
-    file = rocq_file("quotients", "goals", goals_of_quotients())
+    goals = goals_of_quotients()
+    assert '"keep"' in json.dumps(goals[-1].proof)
+    file = rocq_file("quotients", "goals", goals)
     assert file.reasons == {}
     for lemma in ("floor_log_most", "floor_log_least", "cospi_product", "pw_quotient_by"):
         assert lemma in file.text

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from closedform.effort import Effort
+from closedform.verify.certification.guesses import Points
 from closedform.verify.certification.search import NoProofError, certify
 from closedform.verify.certification.statements import statement_of
-from closedform.verify.checker.replay import check
+from closedform.verify.checker.replay import Replay, check
 from closedform.verify.terms.build import (
     HALF,
     ONE,
@@ -16,9 +15,9 @@ from closedform.verify.terms.build import (
     divide,
     equal,
     floor,
+    ite,
     less,
     less_equal,
-    log,
     multiply,
     power,
     rational,
@@ -31,70 +30,70 @@ S = symbol("s", integer=True, sign=Sign.NONNEGATIVE)
 T = symbol("t", integer=True, sign=Sign.NONNEGATIVE)
 N = symbol("n", integer=True, sign=Sign.POSITIVE)
 X, Y = symbol("x"), symbol("y")
-LATER = less(T, S), less_equal(S, N)
 WORK = 2_000_000
+POWER = power(X, T)
+UNIT = less(ZERO, X), less_equal(X, ONE)
 
 
-def root(number: Term) -> Term:
-    return power(number, HALF)
-
-
-FALLING = {
-    "root": lambda t: divide(rational(3), root(add(t, rational(2)))),
-    "line": lambda t: subtract(rational(2), divide(t, N)),
-    "inverse": lambda t: divide(ONE, add(t, N)),
-}
-"""Factors that fall with t and are above 0 up to n."""
-
-
-def is_proved(goal: Term, *assume: Term) -> bool:
+def is_proved(goal: Term, *assume: Term, work: int = WORK) -> bool:
     statement = statement_of(goal, assume)
     try:
-        proof = certify(statement, Effort.of(WORK))
+        proof = certify(statement, Effort.of(work))
     except NoProofError:
         return False
     check(statement, proof)
     return True
 
 
-def products(first: str, second: str) -> tuple[Term, Term]:
-    early, late = (multiply(FALLING[first](t), FALLING[second](t)) for t in (T, S))
-    return early, late
+def product_of_falling_factors(step: Term, number: int, offset: int) -> Term:
+    """``(9/5 sqrt(number) / sqrt(step + offset) + 1/10) (5 - step / 40)``."""
+    scale, divisor = (power(n, HALF) for n in (rational(number), add(step, rational(offset))))
+    root = add(divide(multiply(rational(9, 5), scale), divisor), rational(1, 10))
+    return multiply(root, subtract(rational(5), divide(step, rational(40))))
 
 
-@pytest.mark.parametrize(
-    ("first", "second"), [("root", "line"), ("inverse", "line"), ("root", "inverse")]
-)
-def test_a_product_of_falling_factors_falls(first: str, second: str) -> None:
-    early, late = products(first, second)
-    assert is_proved(less_equal(late, early), *LATER)
-
-
-def test_a_product_of_falling_factors_does_not_rise() -> None:
-    early, late = products("inverse", "line")
-    assert not is_proved(less_equal(early, late), *LATER)
+def test_a_product_of_falling_factors_falls() -> None:
+    early, late = (product_of_falling_factors(step, number=3, offset=5) for step in (T, S))
+    order = less(T, S), less_equal(rational(100), T), less_equal(S, rational(199))
+    assert is_proved(less_equal(late, early), *order)
+    assert not is_proved(less_equal(early, late), *order, work=200_000)
 
 
 def test_a_floor_with_one_value_is_that_value() -> None:
     count = floor(divide(add(T, N), N))
     powers = (power(X, divide(T, divisor)) for divisor in (multiply(N, count), N))
-    assert is_proved(equal(*powers), less(T, N), less(ZERO, X))
+    goal = equal(*powers)
+    assert is_proved(goal, less(T, N), less(ZERO, X))
+    # At t = n the floor is 2.
+    assert not is_proved(goal, less_equal(T, N), less(ZERO, X), work=400_000)
 
 
-def test_a_power_of_stairs_falls() -> None:
-    before, after = (power(X, floor(divide(t, N))) for t in (T, add(T, ONE)))
-    assert is_proved(less_equal(after, before), less(ZERO, X), less_equal(X, ONE))
-    assert not is_proved(less_equal(after, before), less(ZERO, X), less_equal(X, rational(2)))
+def test_a_quotient_of_roots_is_a_part() -> None:
+    share = subtract(ONE, power(X, T))
+    roots = (power(number, HALF) for number in (multiply(Y, Y, share), share))
+    goal = equal(divide(N, add(N, divide(*roots))), divide(N, add(N, Y)))
+    unit = less(ZERO, X), less(X, ONE), less(ZERO, T)
+    assert is_proved(goal, less_equal(ZERO, Y), *unit)
+    assert not is_proved(goal, *unit, work=400_000)
 
 
-def test_a_multiple_of_a_power_under_a_logarithm() -> None:
-    level = power(Y, floor(divide(log(X), log(Y))))
-    goal = less_equal(multiply(N, level), multiply(N, X))
-    assert is_proved(goal, less(ONE, Y), less_equal(ONE, X))
+def test_a_product_with_a_choice_of_at_most_one() -> None:
+    rest = multiply(rational(2), subtract(T, multiply(N, floor(divide(T, N)))))
+    share = ite(less_equal(rest, N), divide(rest, N), ONE)
+    product = multiply(Y, POWER, share)
+    assert is_proved(less_equal(product, Y), less(ZERO, Y), *UNIT)
+    assert not is_proved(less_equal(product, Y), *UNIT, work=400_000)
 
 
-@pytest.mark.parametrize(("most", "is_true"), [(1, True), (2, False)])
-def test_factors_of_at_most_one(most: int, is_true: bool) -> None:
-    product = multiply(N, power(X, T), power(Y, S))
-    unit = less(ZERO, X), less_equal(X, ONE), less(ZERO, Y), less_equal(Y, rational(most))
-    assert is_proved(less_equal(product, N), *unit) == is_true
+def test_guesses_are_false_at_no_point() -> None:
+    replay = Replay()
+    terms = replay.terms
+    first, second = (terms.declare(name, integer=True) for name in "mn")
+    zero = terms.rational(0)
+    facts = terms.less(zero, first), terms.less(first, second)
+    stairs = terms.make("floor", (terms.make("/", (first, second)),))
+    points = Points(replay, facts, [stairs], Effort.of(WORK))
+    assert points.range_of(stairs) == (0, 0)
+    assert points.may_hold(terms.less_equal(first, second))
+    assert not points.may_hold(terms.less_equal(second, first))
+    assert points.range_of(terms.make("log", (terms.make("*", (zero, first)),))) is None

@@ -12,6 +12,7 @@ import pytest
 from flint import fmpq
 
 from closedform.verify.checker.lemmas import Lemmas
+from closedform.verify.checker.polynomials import Polynomial, plus
 from closedform.verify.terms.evaluate import Evaluator
 from closedform.verify.terms.tree import Term
 from tests.support.sampling import is_exhaustive
@@ -110,6 +111,39 @@ def test_a_lemma_without_a_premise_fails(name: str, place: int, premise: int) ->
     opposites, conclusion = premises_and_conclusion(lemma)
     other_opposites = [*opposites[:premise], *opposites[premise + 1 :]]
     assert instances(other_opposites, conclusion, 300)[False]
+
+
+@pytest.mark.parametrize("place", [-3, -2])
+def test_a_difference_of_angles_needs_a_cosine_of_one(place: int) -> None:
+    lemmas = [
+        lemma
+        for functions, _, _, lemma in stated_lemmas("cosine of an integer")
+        if len(functions) == 2
+    ]
+    opposites, conclusion = premises_and_conclusion(lemmas[place])
+    assert len(opposites) == 1
+    assert instances(opposites, conclusion, 300)[True]
+    assert instances((), conclusion, 300)[False]
+
+
+@pytest.mark.parametrize("name", ["cosine of half a period", "cosine of a folded half period"])
+def test_a_half_turn_for_a_turn_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lemmas about turns fail where the checker counts half turns."""
+    half_turns = Lemmas.half_turns
+
+    def turns(self: Lemmas, a: int, b: int, sign: int) -> tuple[list[int], Polynomial]:
+        nonzero, half = half_turns(self, a, b, sign)
+        return nonzero, plus(half, half)
+
+    monkeypatch.setattr(Lemmas, "half_turns", turns)
+    sample = sample_of(SAMPLES[name])
+    assert any(
+        instances(
+            *premises_and_conclusion(tree_of(sample.replay, sample.truth(about, place))), 200
+        )[False]
+        for about, place in sample.lemmas
+        if len(about) == 2
+    )
 
 
 def test_a_wrong_dividend_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

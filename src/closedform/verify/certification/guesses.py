@@ -46,6 +46,14 @@ class Points:
         values = [value for value in self._numbers(number) if not math.isnan(value)]
         return (min(values), max(values)) if values else None
 
+    def are_equal(self, first: int, second: int) -> bool:
+        """Returns whether two numbers are equal at half of the points, and differ at none."""
+        pairs = list(zip(self._numbers(first), self._numbers(second), strict=True))
+        pairs = [(a, b) for a, b in pairs if not math.isnan(a) and not math.isnan(b)]
+        return len(pairs) > _POINTS // 2 and all(
+            abs(a - b) <= _SLACK * (abs(a) + abs(b)) for a, b in pairs
+        )
+
     def _numbers(self, number: int) -> list[float]:
         return [self._value(number, values) for values in self._values]
 

@@ -28,6 +28,7 @@ from closedform.verify.checker.terms import CHOICES, RejectedProofError
 # Bounds of what is attempts; beyond them the goal has no proof by parts.
 _QUICK_WORK = 6_000  # of the search for one fact in between without lemmas
 _PART_WORK = 40_000  # with lemmas
+_SQUARES_WORK = 120_000  # of the order of two squares
 _CHOICE_WORK = 300_000  # of one with choices
 _MOST_FACTORS = 3
 _MOST_PRODUCTS = 12
@@ -162,6 +163,13 @@ class _Parts:
                     state = self._knowing(state, *(truth for truth, _ in conclusions))
                 if values:
                     return _behind(lemmas, self._by_values(state, points, number, values, attempts))
+            if self.terms.nodes[number][0] == "/" and not truths and number not in attempts:
+                attempts |= {number}
+                part = self._equal_part(state, points, number, lemmas)
+                state = self._knowing(state, *(truth for truth, _ in lemmas))
+                if part is not None:
+                    rest = self._by_values(state, points, number, [part], attempts)
+                    return _behind(lemmas, rest)
             for truth in truths:
                 if self.replay.entails(state.facts, truth):
                     break
@@ -209,13 +217,18 @@ class _Parts:
         return conclusions
 
     def _at_once(self, state: _State) -> Step:
-        factors = [*self._products(state)]
+        # Products order two numbers; what is to be equal follows from equations.
+        factors = [*self._products(state)] if self._is_order(state) else []
         for with_lemmas in (False, True):
             try:
                 return self.search.refute_at_once(state.facts, factors, with_lemmas=with_lemmas)
             except NoProofError:
                 continue
         return self.search.refute(state.facts)
+
+    def _is_order(self, state: _State) -> bool:
+        """Whether the goal orders two numbers, and is not that they are equal."""
+        return any(self.terms.nodes[fact][0] != "not" for fact in state.goal)
 
     def _values_of(
         self, state: _State, points: Points, floor: int, lemmas: list[tuple[int, Step]]
@@ -257,6 +270,53 @@ class _Parts:
                 return bounds
         return []
 
+    def _equal_part(
+        self, state: _State, points: Points, quotient: int, lemmas: list[tuple[int, Step]]
+    ) -> int | None:
+        """A part that a quotient of numbers of at least 0 is equal to, or None."""
+        terms = self.terms
+        zero = terms.rational(0)
+        size = len(self._below((quotient,)))
+        for part in self._below(state.goal):
+            if (
+                terms.is_truth(part)
+                or constant_of(self.forms.of(part)) is not None
+                or len(self._below((part,))) >= size
+                or not points.are_equal(quotient, part)
+                or self.forms.of(part) == self.forms.of(quotient)
+            ):
+                continue
+            signs = [terms.less_equal(zero, number) for number in (part, quotient)]
+            orders = terms.less_equal(quotient, part), terms.less_equal(part, quotient)
+            for truth in (*signs, *orders):
+                if self.replay.entails(state.facts, truth):
+                    continue
+                step = (self._proof if truth in signs else self._proof_by_squares)(state, truth)
+                if step is None:
+                    return None
+                lemmas.append((truth, step))
+                state = self._knowing(state, truth)
+            return part
+        return None
+
+    def _proof_by_squares(self, state: _State, truth: int) -> Step | None:
+        """The step that refutes the negation of an order of two numbers of at least 0."""
+        terms = self.terms
+        left, right = terms.nodes[truth][1]
+        squares = terms.less_equal(*(terms.multiply(side, side) for side in (left, right)))
+        state = self._knowing(state, terms.negate(truth))
+        step = self._proof(state, squares, _SQUARES_WORK)
+        if step is None:
+            return None
+        facts = self.replay.knowing(state.facts, squares)
+        forms = [self.forms.of(side) for side in (left, right)]
+        factors = tuple(plus(forms[0], forms[1], sign) for sign in (-1, 1))
+        try:
+            end = self.search.refute_at_once(facts, [factors], with_lemmas=False)
+        except NoProofError:
+            return None
+        return ["split", Place(squares), end, step]
+
     def _by_values(
         self,
         state: _State,
@@ -292,6 +352,7 @@ class _Parts:
         zero, unit = terms.rational(0), terms.rational(1)
         below = self._below(state.goal)
         pairs = self._pairs(state, below)
+        is_order = self._is_order(state)
         factors = {arg for term in below for arg in self._factors(term)}
         for term in below:
             op, args, _ = terms.nodes[term]
@@ -300,20 +361,22 @@ class _Parts:
             if op == "/":
                 for divisor in self._divisors(args[1]):
                     yield term, [terms.less(zero, divisor), terms.less(divisor, zero)]
+                yield term, []
                 if all(terms.nodes[arg][0] == "log" for arg in args):
                     numbers = [terms.nodes[arg][1][0] for arg in args]
                     for left, right in (numbers, args):
                         yield term, [terms.less(left, right), terms.less_equal(right, left)]
             if op == "^":
                 yield term, [terms.less(zero, args[0]), terms.less_equal(zero, args[0])]
-                yield term, [terms.less_equal(args[0], unit), terms.less_equal(unit, args[0])]
+                if is_order:
+                    yield term, [terms.less_equal(args[0], unit), terms.less_equal(unit, args[0])]
             if op == "log":
                 yield term, [terms.less(unit, args[0]), terms.less(zero, args[0])]
             if op == "floor":
                 yield term, []
             if op == "^" or op in CHOICES or term in factors:
                 yield term, [terms.less_equal(zero, term), terms.less_equal(term, zero)]
-                if op == "^" or op in CHOICES or op == "/":
+                if is_order and (op in ("^", "/") or op in CHOICES):
                     yield term, [terms.less_equal(term, unit)]
             for other in pairs.get(term, ()):
                 yield term, [terms.less_equal(term, other), terms.less_equal(other, term)]
@@ -370,7 +433,10 @@ class _Parts:
             yield from _exchanges(first, second)
 
     def _divisors(self, divisor: int) -> list[int]:
-        """The factors of a divisor that are not constant: each is cleared by its sign."""
+        """The factors of a divisor that are not constant, and the divisor.
+
+        A product of sums is a sum in a normal form, which is cleared by its own sign.
+        """
         factors: list[int] = []
         pending = [divisor]
         while pending:
@@ -380,7 +446,7 @@ class _Parts:
                 pending += reversed(args)
             elif constant_of(self.forms.of(factor)) is None:
                 factors.append(factor)
-        return factors
+        return factors if divisor in factors or not factors else [*factors, divisor]
 
     def _factors(self, term: int) -> list[int]:
         """The factors of a product or a quotient that are not constant."""
@@ -400,7 +466,7 @@ class _Parts:
     def _knowing(self, state: _State, *truths: int) -> _State:
         return replace(state, facts=self.replay.knowing(state.facts, *truths))
 
-    def _proof(self, state: _State, truth: int) -> Step | None:
+    def _proof(self, state: _State, truth: int, work: int = _PART_WORK) -> Step | None:
         """The step that refutes the negation of a relation by the facts about its symbols."""
         symbols = self._symbols_of(truth)
         negation = self.terms.negate(truth)
@@ -419,8 +485,8 @@ class _Parts:
             return step
         parts = set(self._below((truth,)))
         relevant = {f for f in relevant if f in self._assumptions or set(self._sides(f)) <= parts}
-        has_choice = any(self.terms.nodes[part][0] in CHOICES for part in parts)
-        work = _CHOICE_WORK if has_choice else _PART_WORK
+        if any(self.terms.nodes[part][0] in CHOICES for part in parts):
+            work = _CHOICE_WORK
         narrow = {fact for fact in relevant if self._symbols_of(fact) <= symbols}
         step = self._refutation(state, narrow | {negation}, work)
         if step is None and relevant != narrow:

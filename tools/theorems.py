@@ -10,7 +10,13 @@ import sys
 from collections.abc import Mapping
 
 from closedform.verify.terms.verdict import Verdict
-from tools import theorems_edges, theorems_rules, theorems_schedules, theorems_systems
+from tools import (
+    theorems_edges,
+    theorems_polynomials,
+    theorems_rules,
+    theorems_schedules,
+    theorems_systems,
+)
 from tools.sections import DOCS
 from tools.theorem import Section, Theorem
 
@@ -20,6 +26,7 @@ THEOREMS = (
     *theorems_schedules.THEOREMS,
     *theorems_rules.THEOREMS,
     *theorems_systems.THEOREMS,
+    *theorems_polynomials.THEOREMS,
     *theorems_edges.THEOREMS,
 )
 """All rows, in the order of the page."""

@@ -4,7 +4,8 @@ About a schedule: ``total``, ``finite``, ``where_safe``, ``reached``, ``unambigu
 ``non_negative``, ``continuous``, ``monotone``, ``bounded_change``, ``argmax``, ``argmin``,
 ``ends_at``, ``periodic``, ``equal``, ``close``, ``recurrence``, ``area``. About its graph in
 floats: ``float_finite``, ``float_bounded``, ``float_monotone``, ``float_within``. About a rule:
-``same_rule``, ``invariant``, ``finite_steps``, ``bounded_update``, ``after_steps``.
+``same_rule``, ``invariant``, ``finite_steps``, ``bounded_update``, ``after_steps``. About odd
+polynomials that are iterated: ``iterate_within``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from closedform.verify.claims.floats import (
     float_within,
 )
 from closedform.verify.claims.induction import area, recurrence
+from closedform.verify.claims.iterates import iterate_within
 from closedform.verify.claims.rule import (
     after_steps,
     bounded_update,
@@ -57,6 +59,7 @@ __all__ = [
     "float_monotone",
     "float_within",
     "invariant",
+    "iterate_within",
     "monotone",
     "non_negative",
     "periodic",

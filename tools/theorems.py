@@ -15,6 +15,7 @@ from tools import (
     theorems_polynomials,
     theorems_rules,
     theorems_schedules,
+    theorems_sums,
     theorems_systems,
 )
 from tools.sections import DOCS
@@ -26,6 +27,7 @@ THEOREMS = (
     *theorems_schedules.THEOREMS,
     *theorems_rules.THEOREMS,
     *theorems_systems.THEOREMS,
+    *theorems_sums.THEOREMS,
     *theorems_polynomials.THEOREMS,
     *theorems_edges.THEOREMS,
 )
@@ -75,6 +77,7 @@ def page(lines: Mapping[str, str]) -> str:
     for section in Section:
         parts.append(f"## {section.value}\n")
         parts += [entry(one, lines[one.name]) for one in THEOREMS if one.section is section]
+        parts += [theorems_sums.table()] * (section is Section.SUMS)
     return "\n".join(parts)
 
 

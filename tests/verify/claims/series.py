@@ -133,5 +133,5 @@ def grows(schedule: Schedule, power: int) -> bool:
         steps = np.arange(first, 4 * first, dtype=np.float64)
         values = np.broadcast_to(function(steps), steps.shape).astype(np.float64) ** power
     before, after = values[:first].sum(), values[first:].sum()
-    # What is 0 but for the rounding of 1 is 0.
+    # A line from 1 to 0 ends within the rounding of 1.
     return bool(after > 1e-15 * len(steps) and after > 0.99 * before)

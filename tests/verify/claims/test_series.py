@@ -39,7 +39,7 @@ def test_random_tails(seed: int) -> None:
     for index in range(10):
         tail = drawn_tail(chance)
         for make, is_true in zip(CLAIMS, (tail.diverges, tail.square_summable), strict=True):
-            # What is not decided takes all of its effort.
+            # An undecided claim takes all of its effort.
             verdict = make(tail.schedule).verify(effort=1 if tail.is_decided else 0.02)
             where = f"seed {seed}, tail {index}: {make.__name__} of {tail.schedule.expr}: {verdict}"
             assert not (verdict.proved and not is_true), where
@@ -134,6 +134,13 @@ def test_what_depends_on_hyperparameters_is_refuted_at_a_point() -> None:
     verdict = claims.sum_diverges(decay, assume=[gamma > 0, gamma < 1]).verify()
     assert verdict.refuted, "at all points"
     assert verdict.counterexample is None
+
+
+def test_a_ratio_that_tends_to_1_makes_no_geometric_series() -> None:
+    """(1 + t)/(2 + t) is below 1 at all steps, and the harmonic series has no finite sum."""
+    harmonic = Schedule(hyper("c") / (t + hyper("d")), domain=(hyper("c") > 0, hyper("d") > 0))
+    assert claims.sum_diverges(harmonic).verify().proved
+    assert claims.square_summable(harmonic).verify().proved
 
 
 def test_a_constant_that_may_be_0_has_no_infinite_sum() -> None:

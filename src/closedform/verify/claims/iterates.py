@@ -65,7 +65,7 @@ def iterate_within(
             number, or ``steps`` is not an integer from 0 to 1000.
 
     Example:
-        >>> iterate_within((1.5, -0.5), (0.1, 1), (0.999, 1), steps=8).verify().status.value
+        >>> iterate_within((1.5, -0.5), (0.1, 1), (0.999, 1), steps=9).verify().status.value
         'PROVED'
         >>> jordan = (3.4445, -4.775, 2.0315)
         >>> iterate_within(jordan, (0.1, 1), (0.9, 1.1), steps=5).verify().status.value

@@ -14,16 +14,15 @@ recurring values     q(t + P) >= q(t) >= 0, and q(P k + j) > 0 for all k       i
 harmonic             t q(t) >= c > 0, or t q(t) never falls and is above 0     is infinite
 ==================== ========================================================= =============
 
-An upper bound keeps all sums below a number, a sum that is not infinite then, whatever the sign of
-q. The numbers c, r, p, P and j are guessed from values far out; all goals are proved, and for the
-diverging series that the domain holds the tail, too.
+An upper bound keeps all sums below a number, whatever the sign of q. The numbers c, r, p, P and j
+are guessed from values far out; all goals are proved, and that the domain holds the tail, too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
@@ -60,8 +59,11 @@ _INDEX = build.own_symbol("k", integer=True, sign=Sign.NONNEGATIVE)
 _FAR = tuple(range(8)) + tuple(2**power for power in range(3, 50))
 """Distances from the beginning of the tail at which values are looked at."""
 _MOST_POWER = 64
-_FLAT = 1e-3
+_MOST_BITS = 4000
+_BEYOND = 1000
 _MOST_VALUES = 256
+_FLAT = 1e-3
+"""Two powers of t that are nearer are one: far out the logarithms of their values differ by 1 %."""
 
 
 def sum_diverges(lr: Schedule, *, assume: Iterable[Condition] = ()) -> Claim:
@@ -83,7 +85,7 @@ def sum_diverges(lr: Schedule, *, assume: Iterable[Condition] = ()) -> Claim:
         >>> sum_diverges(schedules.inverse_time(1, 1, 20)).verify().status.value
         'PROVED'
         >>> print(sum_diverges(schedules.multiplicative(1, 0.97)).verify().reason)
-        the values are at most those of a geometric series
+        the value is at most 97/100 of itself a step later
     """
     return _claim(lr, assume, "sum_diverges", "the values add up to infinity")
 
@@ -140,8 +142,10 @@ def _decide(
         if not effort.left:
             break
         numbers = {str(key): sp.Rational(int(n.p), int(n.q)) for key, n in point.items()}
-        bound = read_schedule(lr.bind(**numbers), conditions)
-        verdict = _decide(bound, conditions, name, effort.portion(units / 8))
+        bound_reading = read_schedule(lr.bind(**numbers), conditions)
+        if bound_reading.schedule.open:
+            continue
+        verdict = _decide(bound_reading, conditions, name, effort.portion(units / 8))
         if verdict.refuted:
             return Verdict(Status.REFUTED, verdict.tactics, numbers, verdict.reason)
     return Verdict(Status.UNKNOWN, reason="no comparison with a known series is proved")
@@ -162,6 +166,14 @@ class _Comparison:
     goals: tuple[Goal, ...]
 
 
+def _roots(expr: sp.Expr) -> Iterator[Term]:
+    """Yields the steps at which comparisons of lines turn, also of those within a Min or Max."""
+    for difference in differences(expr):
+        root = root_of_line(difference.replace(sp.Min, _moving).replace(sp.Max, _moving))
+        if root is not None:
+            yield term(root)
+
+
 def _moving(*operands: sp.Expr) -> sp.Expr:
     """The first operand of a Min or Max that depends on the step."""
     return next((operand for operand in operands if operand.has(t)), operands[0])
@@ -175,41 +187,39 @@ class _Tail:
         reading: The schedule.
         value: The value, in the form that it has there.
         power: 1 where values are added up, 2 where their squares are.
-        facts: The conditions on a step of the tail.
+        first: A step at or before its beginning.
+        roots: Further steps at or before its beginning, terms in open hyperparameters.
         goals: That the form is right, and the conditions have a value.
     """
 
     reading: ScheduleReading
     value: Term
     power: int
-    facts: tuple[Term, ...]
+    first: int
+    roots: tuple[Term, ...]
     goals: tuple[Goal, ...]
 
     @classmethod
     def of(cls, reading: ScheduleReading, power: int) -> _Tail:
-        """The steps from the last breakpoint on, and from the end of the domain."""
+        """Returns the steps from the last breakpoint on, and from the end of the domain."""
         lr = reading.schedule
-        first, tail_value = 1, by_parity(reading.value)
-        roots: tuple[Term, ...] = ()
         if lr.open:
-            lines = (
-                difference.replace(sp.Min, _moving).replace(sp.Max, _moving)
-                for difference in differences(lr.bound)
-            )
-            found = (root_of_line(line) for line in lines)
-            roots = tuple(dict.fromkeys(term(root) for root in found if root is not None))
-        else:
-            last_cell = cells_of(lr)[-1]
-            tail_value = by_parity(build.substitute(last_cell.value, {TIME: CLOCK}))
-            first = max(1, last_cell.first, 1 if lr.last_step is None else lr.last_step + 1)
-        facts = tuple(build.less_equal(root, CLOCK) for root in (build.rational(first), *roots))
-        form = build.equal(reading.value, tail_value)
-        given = () if lr.open else facts
-        goals = (
-            *(goal for root in (*roots, tail_value) for goal in defined_goals(root, given)),
-            _sufficient("the value has this form there", form, *facts, reading.steps),
+            roots = tuple(dict.fromkeys(_roots(lr.bound)))
+            goals = tuple(goal for root in roots for goal in defined_goals(root))
+            return cls(reading, by_parity(reading.value), power, 1, roots, goals)
+        last_cell = cells_of(lr)[-1]
+        first = max(1, last_cell.first, 1 if lr.last_step is None else lr.last_step + 1)
+        tail_value = by_parity(build.substitute(last_cell.value, {TIME: CLOCK}))
+        tail = cls(reading, tail_value, power, first, (), ())
+        same = tail.goal("the value has this form", build.equal(reading.value, tail_value))
+        return replace(tail, goals=(*defined_goals(tail_value, tail.facts), same))
+
+    @property
+    def facts(self) -> tuple[Term, ...]:
+        """The conditions on a step of the tail."""
+        return tuple(
+            build.less_equal(root, CLOCK) for root in (build.rational(self.first), *self.roots)
         )
-        return cls(reading, tail_value, power, facts, goals)
 
     @property
     def summand(self) -> Term:
@@ -244,7 +254,7 @@ def _comparisons(tail: _Tail) -> Iterator[_Comparison]:
     values = _values(tail)
     for period in _periods(tail.summand):
         yield _recurring(tail, period)
-        yield _geometric(tail, period, values)
+        yield _geometric(tail, period)
     yield from _by_constants(tail, values)
     yield from _by_growth(tail)
 
@@ -253,10 +263,8 @@ def _values(tail: _Tail, distances: Iterable[int] = _FAR) -> Mapping[int, arb]:
     """Values of the summand at distances from the beginning of the tail, by step; none if open."""
     if tail.reading.schedule.open:
         return {}
-    first = int(tail.facts[0].args[0].value)
-    numbers = {
-        step: value(tail.summand, {"t": fmpq(step)}) for step in (first + d for d in distances)
-    }
+    steps = (tail.first + distance for distance in distances)
+    numbers = {step: value(tail.summand, {"t": fmpq(step)}) for step in steps}
     return {step: arb(n) for step, n in numbers.items() if not isinstance(n, Undefined)}
 
 
@@ -288,46 +296,55 @@ def _recurring(tail: _Tail, period: Term) -> _Comparison:
     here = _largest(tail, period) or build.multiply(period, _INDEX)
     later = tail.at(build.add(CLOCK, period))
     return tail.comparison(
-        f"above 0 and no smaller {_later(period)}",
+        f"above 0 and as large {_later(period)}",
         *_period_goals(period),
         tail.goal("it is at least 0", build.less_equal(build.ZERO, tail.summand)),
-        tail.goal("it is no smaller a period later", build.less_equal(tail.summand, later)),
+        tail.goal("it is as large a period later", build.less_equal(tail.summand, later)),
         tail.goal("it is above 0 once in a period", build.less(build.ZERO, tail.at(here)), here),
         diverges=True,
     )
 
 
 def _largest(tail: _Tail, period: Term) -> Term | None:
-    """A step with the largest of the first values of the tail; None where these have no number."""
-    values = (
-        _values(tail, range(min(int(period.value), _MOST_VALUES)))
-        if build.is_rational(period)
-        else {}
-    )
+    """A step with the largest of the first values of the tail; None where these are unknown."""
+    length = int(period.value) if build.is_rational(period) else 0
+    values = _values(tail, range(min(length, _MOST_VALUES)))
     return build.rational(max(values, key=lambda step: values[step].mid())) if values else None
 
 
-def _geometric(tail: _Tail, period: Term, values: Mapping[int, arb]) -> _Comparison:
+def _geometric(tail: _Tail, period: Term) -> _Comparison:
     """A part of its size a period later."""
-    later = tail.at(build.add(CLOCK, period))
-    value_later = build.substitute(tail.value, {CLOCK: build.add(CLOCK, period)})
-    ratio = term(sp.powsimp(to_sympy(value_later) / to_sympy(tail.value)) ** tail.power)
+    after = build.add(CLOCK, period)
+    quotient = to_sympy(build.substitute(tail.value, {CLOCK: after})) / to_sympy(tail.value)
+    # floor((t + P)/P) is expanded to floor(t/P) + 1, and the exponents are then collected.
+    exact = sp.powsimp(sp.expand(quotient, power_exp=False, power_base=False))
+    ratio = term(exact**tail.power) if tail.value != build.ZERO else build.ZERO
     if CLOCK in walk(ratio):
-        ratio = build.rational(9, 10)
+        # From some step on t r^t falls by any ratio that is above r.
+        tail = replace(tail, first=tail.first + _BEYOND)
+        ratio = _ratio(tail, period) or build.ONE
     bounds = build.both(build.less_equal(build.ZERO, ratio), build.less(ratio, build.ONE))
+    falls = build.less_equal(tail.at(after), build.multiply(ratio, tail.summand))
     return tail.comparison(
         f"at most {ratio} of itself {_later(period)}",
         *_period_goals(period),
         *defined_goals(ratio),
         _sufficient("the ratio is at least 0 and below 1", bounds),
-        tail.goal("it falls", build.less_equal(later, build.multiply(ratio, tail.summand))),
+        tail.goal("it falls", falls),
     )
+
+
+def _ratio(tail: _Tail, period: Term) -> Term | None:
+    """A number between 1 and the ratio of two values a period apart; None if that is above 1."""
+    values = [*_values(tail, (0, int(period.value)) if build.is_rational(period) else ()).values()]
+    ratio = float((values[-1] / values[0]).mid()) if len(values) > 1 else math.nan
+    return build.rational(Fraction((1 + ratio) / 2).limit_denominator(100)) if ratio < 1 else None
 
 
 def _by_constants(tail: _Tail, values: Mapping[int, arb]) -> Iterator[_Comparison]:
     """Yields comparisons with a constant and a power of 1/t, by values far out."""
     slope = _slope(values)
-    power = Fraction(min(slope, _MOST_POWER)).limit_denominator(20)
+    power = Fraction(max(0, min(slope, _MOST_POWER))).limit_denominator(20)
     if abs(slope) < _FLAT:
         bound = _power_of_2(min(values.values(), key=arb.mid))
         above = tail.goal(f"it is at least {bound}", build.less_equal(bound, tail.summand))
@@ -356,7 +373,8 @@ def _by_power(
     product = build.multiply(weight, tail.value)
     numbers = {step: arb(value(product, {"t": fmpq(step)})) for step in values}
     if diverges:
-        sign = build.ONE if numbers[last] > 0 else build.MINUS_ONE
+        is_below_0 = tail.power == 2 and numbers[last] < 0
+        sign = build.MINUS_ONE if is_below_0 else build.ONE
         bound = _power_of_2(min((abs(number) for number in numbers.values()), key=arb.mid))
         statements = [build.less_equal(bound, build.multiply(sign, product))]
         in_range = build.less_equal(build.rational(power), build.ONE)
@@ -368,23 +386,28 @@ def _by_power(
         statements = [build.less_equal(side, bound) for side in sides]
         in_range = build.less(build.ONE, build.rational(power))
     goals = (tail.goal(f"c = {bound}", statement) for statement in statements)
-    text = f"at {'least' if diverges else 'most'} c/t^{power}"
-    return tail.comparison(
-        text, _sufficient("p is on that side of 1", in_range), *goals, diverges=diverges
-    )
+    side = _sufficient("p is at most 1" if diverges else "p is above 1", in_range)
+    text = f"at {'least' if diverges else 'most'} {_series_text(power)}"
+    return tail.comparison(text, side, *goals, diverges=diverges)
+
+
+def _series_text(power: int | Fraction) -> str:
+    return f"c/t^{power}" if int(power) == power else f"c/t^({power})"
 
 
 def _slope(values: Mapping[int, arb]) -> float:
     """The power of 1/t with which values fall far out; infinite where they are not above 0."""
-    *_, before, last = (0, 0, *values)
-    if not values or not all(number > 0 for number in values.values()):
+    if len(values) < 2 or not all(number > 0 for number in values.values()):
         return math.inf
-    return float(((values[before] / values[last]).log() / arb(fmpq(last, before)).log()).mid())
+    *_, before, last = values
+    slope = (values[before] / values[last]).log() / arb(fmpq(last, before)).log()
+    return float(slope.mid()) if slope.is_finite() else math.inf
 
 
 def _power_of_2(number: arb) -> Term:
-    """A power of 2 between a fourth and a half of a number above 0."""
-    return build.rational(fmpq(2) ** (math.floor(float(number.log().mid()) / math.log(2)) - 1))
+    """A power of 2 between a fourth and a half of a number above 0 that is not extreme."""
+    size = float(number.log().mid()) / math.log(2) - 1
+    return build.rational(fmpq(2) ** math.floor(max(-_MOST_BITS, min(size, _MOST_BITS))))
 
 
 def _by_growth(tail: _Tail) -> Iterator[_Comparison]:
@@ -397,8 +420,8 @@ def _by_growth(tail: _Tail) -> Iterator[_Comparison]:
             grows = tail.goal("t times it never falls", build.less_equal(now, later))
             yield tail.comparison("at least c/t, c > 0", above, grows, diverges=True)
         else:
-            falls = tail.goal(f"t^{power} times it never grows", build.less_equal(later, now))
-            yield tail.comparison(f"at most c/t^{power}", falls)
+            falls = tail.goal("t^p times it never grows", build.less_equal(later, now))
+            yield tail.comparison(f"at most {_series_text(power)}", falls)
     yield from _by_leading_terms(tail)
 
 
@@ -414,4 +437,6 @@ def _by_leading_terms(tail: _Tail) -> Iterator[_Comparison]:
         product = build.multiply(build.power(CLOCK, build.rational(power)), tail.value)
         sides = (product, build.negative(product))[: tail.power]
         goals = (tail.goal("it is", build.less_equal(side, bound)) for side in sides)
-        yield tail.comparison(f"at most c/t^{power * tail.power}", *defined_goals(bound), *goals)
+        yield tail.comparison(
+            f"at most {_series_text(power * tail.power)}", *defined_goals(bound), *goals
+        )

@@ -8,13 +8,13 @@ series               goals                                                     t
 ==================== ========================================================= =============
 nothing              q(t) <= 0                                                 is finite
 geometric            q(t + P) <= r q(t), 0 <= r < 1                            is finite
-a power              t^p q(t) <= c, or t^p q(t) never grows, p > 1             is finite
-a constant           q(t) >= c > 0                                             is infinite
-recurring values     q(t + P) >= q(t) >= 0, and q(P k + j) > 0 for all k       is infinite
-harmonic             t q(t) >= c > 0, or t q(t) never falls and is above 0     is infinite
+a power              t^p q(t) <= c, p > 1                                      is finite
+recurring values     q(t + P) >= q(t) >= 0, and q > 0 at a step of each period is infinite
+a power              t^p q(t) >= c > 0, 0 <= p <= 1                            is infinite
+harmonic             t q(t) never falls, and is above 0                        is infinite
 ==================== ========================================================= =============
 
-An upper bound keeps all sums below a number, whatever the sign of q. The numbers c, r, p, P and j
+An upper bound keeps all sums below a number, whatever the sign of q. The numbers c, r, p and P
 are guessed from values far out; all goals are proved, and that the domain holds the tail, too.
 """
 
@@ -255,8 +255,11 @@ def _comparisons(tail: _Tail) -> Iterator[_Comparison]:
     for period in _periods(tail.summand):
         yield _recurring(tail, period)
         yield _geometric(tail, period)
-    yield from _by_constants(tail, values)
-    yield from _by_growth(tail)
+    slope = _slope(values)
+    if slope < _MOST_POWER:
+        yield _by_power(tail, slope, values)
+    yield _by_growth(tail)
+    yield from _by_leading_terms(tail)
 
 
 def _values(tail: _Tail, distances: Iterable[int] = _FAR) -> Mapping[int, arb]:
@@ -341,27 +344,13 @@ def _ratio(tail: _Tail, period: Term) -> Term | None:
     return build.rational(Fraction((1 + ratio) / 2).limit_denominator(100)) if ratio < 1 else None
 
 
-def _by_constants(tail: _Tail, values: Mapping[int, arb]) -> Iterator[_Comparison]:
-    """Yields comparisons with a constant and a power of 1/t, by values far out."""
-    slope = _slope(values)
-    power = Fraction(max(0, min(slope, _MOST_POWER))).limit_denominator(20)
-    if abs(slope) < _FLAT:
-        bound = _power_of_2(min(values.values(), key=arb.mid))
-        above = tail.goal(f"it is at least {bound}", build.less_equal(bound, tail.summand))
-        yield tail.comparison("at least c > 0", above, diverges=True)
-    elif slope < 1 + _FLAT:
-        least = min((step * number for step, number in values.items()), key=arb.mid)
-        statement = build.less_equal(_power_of_2(least), build.multiply(CLOCK, tail.summand))
-        yield tail.comparison("at least c/t, c > 0", tail.goal("it is", statement), diverges=True)
-        yield _by_power(tail, min(power, Fraction(1)), values, diverges=True)
-    elif slope < _MOST_POWER:
-        yield _by_power(tail, power, values, diverges=False)
+def _by_power(tail: _Tail, slope: float, values: Mapping[int, arb]) -> _Comparison:
+    """A power of 1/t, a constant among them, by values far out.
 
-
-def _by_power(
-    tail: _Tail, power: Fraction, values: Mapping[int, arb], *, diverges: bool
-) -> _Comparison:
-    """Of the value itself: the prover compares ``(t/20 + 1)^p`` with ``(t/20)^p``, not with t^p."""
+    It is of the value itself: the prover compares ``(t/20 + 1)^p`` with ``(t/20)^p``.
+    """
+    diverges = slope < 1 + _FLAT
+    power = Fraction(max(0, min(slope, 1) if diverges else slope)).limit_denominator(20)
     first, last = min(values), max(values)
     bases = [to_sympy(node.args[0]) for node in walk(tail.value) if node.op is Op.POWER]
     slopes = [slope for base in bases for slope in (base.diff(t), base.subs(t, first) / first)]
@@ -410,19 +399,13 @@ def _power_of_2(number: arb) -> Term:
     return build.rational(fmpq(2) ** math.floor(max(-_MOST_BITS, min(size, _MOST_BITS))))
 
 
-def _by_growth(tail: _Tail) -> Iterator[_Comparison]:
-    """Yields comparisons with c/t and c/t^p, by how the product with a power moves."""
+def _by_growth(tail: _Tail) -> _Comparison:
+    """At least c/t, where the product with t never falls."""
+    now = build.multiply(CLOCK, tail.summand)
+    later = build.substitute(now, {CLOCK: build.add(CLOCK, build.ONE)})
     above = tail.goal("it is above 0", build.less(build.ZERO, tail.summand))
-    for power in (1, 2, Fraction(3, 2)):
-        now = build.multiply(build.power(CLOCK, build.rational(power)), tail.summand)
-        later = build.substitute(now, {CLOCK: build.add(CLOCK, build.ONE)})
-        if power == 1:
-            grows = tail.goal("t times it never falls", build.less_equal(now, later))
-            yield tail.comparison("at least c/t, c > 0", above, grows, diverges=True)
-        else:
-            falls = tail.goal("t^p times it never grows", build.less_equal(later, now))
-            yield tail.comparison(f"at most {_series_text(power)}", falls)
-    yield from _by_leading_terms(tail)
+    grows = tail.goal("t times it never falls", build.less_equal(now, later))
+    return tail.comparison("at least c/t, c > 0", above, grows, diverges=True)
 
 
 def _by_leading_terms(tail: _Tail) -> Iterator[_Comparison]:

@@ -319,9 +319,9 @@ def _geometric(tail: _Tail, period: Term) -> _Comparison:
     """A part of its size a period later."""
     after = build.add(CLOCK, period)
     quotient = to_sympy(build.substitute(tail.value, {CLOCK: after})) / to_sympy(tail.value)
-    # floor((t + P)/P) is expanded to floor(t/P) + 1, and the exponents are then collected.
-    exact = sp.powsimp(sp.expand(quotient, power_exp=False, power_base=False))
-    ratio = term(exact**tail.power) if tail.value != build.ZERO else build.ZERO
+    # The exponents are collected, and then expanded: (t + 1)/N - t/N is 1/N.
+    exact = sp.powsimp(quotient).expand(power_exp=False, power_base=False, multinomial=False)
+    ratio = CLOCK if exact.has(sp.zoo, sp.nan) else term(exact**tail.power)
     if CLOCK in walk(ratio):
         # From some step on t r^t falls by any ratio that is above r.
         tail = replace(tail, first=tail.first + _BEYOND)
@@ -376,11 +376,15 @@ def _by_power(tail: _Tail, slope: float, values: Mapping[int, arb]) -> _Comparis
         in_range = build.less(build.ONE, build.rational(power))
     goals = (tail.goal(f"c = {bound}", statement) for statement in statements)
     side = _sufficient("p is at most 1" if diverges else "p is above 1", in_range)
-    text = f"at {'least' if diverges else 'most'} {_series_text(power)}"
+    text = (
+        f"at least {_series_text(power)}, c > 0" if diverges else f"at most {_series_text(power)}"
+    )
     return tail.comparison(text, side, *goals, diverges=diverges)
 
 
 def _series_text(power: int | Fraction) -> str:
+    if power in (0, 1):
+        return "c/t" if power else "c"
     return f"c/t^{power}" if int(power) == power else f"c/t^({power})"
 
 

@@ -37,7 +37,7 @@ CAPS = {
     "torch": 6487,
     "training": 12641,
     "transforms": 1055,
-    "verify": 18075,
+    "verify": 18079,
     "web": 575,
 }
 """The most code lines of each package; "modules" are the files in no package."""

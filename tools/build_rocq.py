@@ -21,6 +21,7 @@ SUBJECTS = {
 }
 REASONS = (
     ("it is about floats", "it is about floats"),
+    ("it has no goals", "it is decided without goals"),
     ("it holds at a point", "it holds at a point"),
     ("no proof object", "no proof object"),
     ("not printed", "a step is not printed"),

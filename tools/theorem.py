@@ -33,6 +33,8 @@ class Section(StrEnum):
     EQUALITIES = "One schedule in two forms"
     RULES = "Update rules"
     DEFECTS = "Implementations that differ from their documentation"
+    SUMS = "Sums over all steps"
+    POLYNOMIALS = "Polynomials that are iterated"
     EDGES = "Where a formula has no value, or leaves its range"
 
 

@@ -10,7 +10,14 @@ import sys
 from collections.abc import Mapping
 
 from closedform.verify.terms.verdict import Verdict
-from tools import theorems_edges, theorems_rules, theorems_schedules, theorems_systems
+from tools import (
+    theorems_edges,
+    theorems_polynomials,
+    theorems_rules,
+    theorems_schedules,
+    theorems_sums,
+    theorems_systems,
+)
 from tools.sections import DOCS
 from tools.theorem import Section, Theorem
 
@@ -20,6 +27,8 @@ THEOREMS = (
     *theorems_schedules.THEOREMS,
     *theorems_rules.THEOREMS,
     *theorems_systems.THEOREMS,
+    *theorems_sums.THEOREMS,
+    *theorems_polynomials.THEOREMS,
     *theorems_edges.THEOREMS,
 )
 """All rows, in the order of the page."""
@@ -68,6 +77,7 @@ def page(lines: Mapping[str, str]) -> str:
     for section in Section:
         parts.append(f"## {section.value}\n")
         parts += [entry(one, lines[one.name]) for one in THEOREMS if one.section is section]
+        parts += [theorems_sums.table()] * (section is Section.SUMS)
     return "\n".join(parts)
 
 

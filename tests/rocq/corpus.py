@@ -41,7 +41,10 @@ class ProvedVerdict:
 def _verdict_of(subject: str, claim: Claim) -> ProvedVerdict:
     name = f"{subject}: {claim.name}"
     if claim.decide is not None:
-        return ProvedVerdict(name, reason="it is about floats")
+        is_about_floats = claim.name.startswith("float_")
+        return ProvedVerdict(
+            name, reason="it is about floats" if is_about_floats else "it has no goals"
+        )
     goals = tuple(dict.fromkeys((*claim.presumes, *claim.goals)))
     if any(goal.is_somewhere for goal in goals):
         return ProvedVerdict(name, reason="it holds at a point")

@@ -18,8 +18,10 @@ from closedform.verify.terms.tree import symbols
 from closedform.verify.terms.verdict import Status, Verdict
 from tests.recipes.schedule_tables import DEFECTS
 from tests.reference.records import schedule_records
+from tests.verify.claims.test_iterates import iterated, steps_of
 from tools import theorems as docs
 from tools.theorem import PROVED, REFUTED, Section, Theorem
+from tools.theorems_polynomials import ITERATIONS
 
 LINES: dict[str, str] = dict(
     re.findall(
@@ -42,12 +44,18 @@ def test_theorem_is_decided_as_its_row_says(theorem: Theorem) -> None:
     verdict = claim.verify()
     assert verdict.status is theorem.expected, str(verdict)
     if verdict.refuted:
-        assert is_false_at(claim, verdict.counterexample or {})
+        assert is_false_at(theorem, claim, verdict.counterexample or {})
 
 
-def is_false_at(claim: Claim, point: Any) -> bool:
+def is_false_at(theorem: Theorem, claim: Claim, point: Any) -> bool:
     """Whether one of the claim's goals is false, or has no value, where it is asked."""
     place = {name: fmpq(int(number.p), int(number.q)) for name, number in point.items()}
+    if claim.name == "iterate_within":
+        row = ITERATIONS[theorem.name]
+        x = Fraction(int(point["x"].p), int(point["x"].q))
+        result = iterated(steps_of(row.coefficients, row.steps), x)
+        is_asked = row.source[0] <= x <= row.source[1]
+        return is_asked and not row.target[0] <= result <= row.target[1]
     if claim.name == "finite":
         # The demand of an operation may be stricter than needed: the value itself must be missing.
         assert isinstance(claim.subject, Schedule)
@@ -76,7 +84,7 @@ def test_page_says_the_verdict(theorem: Theorem) -> None:
 def test_page_has_a_point_where_the_statement_is_false(theorem: Theorem) -> None:
     shown = re.findall(r"`([\w.]+) = (-?\d+(?:/\d+)?)`", LINES[theorem.name])
     claim = theorem.claim()
-    assert is_false_at(claim, {name: _Number(text) for name, text in shown})
+    assert is_false_at(theorem, claim, {name: _Number(text) for name, text in shown})
 
 
 class _Number:

@@ -1,10 +1,12 @@
 """Claims, ``closedform.claims``: each is a function that returns a ``Claim``.
 
 About a schedule: ``total``, ``finite``, ``where_safe``, ``reached``, ``unambiguous``, ``bounded``,
-``non_negative``, ``continuous``, ``monotone``, ``bounded_change``, ``argmax``, ``argmin``,
-``ends_at``, ``periodic``, ``equal``, ``close``, ``recurrence``, ``area``. About its graph in
-floats: ``float_finite``, ``float_bounded``, ``float_monotone``, ``float_within``. About a rule:
-``same_rule``, ``invariant``, ``finite_steps``, ``bounded_update``, ``after_steps``.
+``at_most``, ``non_negative``, ``continuous``, ``monotone``, ``bounded_change``, ``argmax``,
+``argmin``, ``ends_at``, ``periodic``, ``equal``, ``close``, ``recurrence``, ``area``,
+``sum_diverges``, ``square_summable``. About its graph in floats: ``float_finite``,
+``float_bounded``, ``float_monotone``, ``float_within``. About a rule: ``same_rule``,
+``invariant``, ``finite_steps``, ``bounded_update``, ``after_steps``. About odd polynomials that
+are iterated: ``iterate_within``.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from closedform.verify.claims.floats import (
     float_within,
 )
 from closedform.verify.claims.induction import area, recurrence
+from closedform.verify.claims.iterates import iterate_within
 from closedform.verify.claims.rule import (
     after_steps,
     bounded_update,
@@ -31,7 +34,15 @@ from closedform.verify.claims.rule import (
     invariant,
     same_rule,
 )
-from closedform.verify.claims.values import bounded, ends_at, monotone, non_negative, periodic
+from closedform.verify.claims.series import square_summable, sum_diverges
+from closedform.verify.claims.values import (
+    at_most,
+    bounded,
+    ends_at,
+    monotone,
+    non_negative,
+    periodic,
+)
 from closedform.verify.claims.values import equal_to as equal
 
 __all__ = [
@@ -42,6 +53,7 @@ __all__ = [
     "area",
     "argmax",
     "argmin",
+    "at_most",
     "bounded",
     "bounded_change",
     "bounded_update",
@@ -57,12 +69,15 @@ __all__ = [
     "float_monotone",
     "float_within",
     "invariant",
+    "iterate_within",
     "monotone",
     "non_negative",
     "periodic",
     "reached",
     "recurrence",
     "same_rule",
+    "square_summable",
+    "sum_diverges",
     "total",
     "unambiguous",
     "where_safe",

@@ -127,7 +127,8 @@ def certificate_of(subject: str, findings: Iterable[Finding]) -> Certificate:
             continue
         claim = finding.claim
         if claim.decide is not None:
-            reason = "it is about floats"
+            is_about_floats = claim.name.startswith("float_")
+            reason = "it is about floats" if is_about_floats else "it has no goals"
             goals.append(CertifiedGoal(claim.sentence, claim.sentence, None, None, reason))
         goals += [
             _certify_goal(claim, goal) for goal in dict.fromkeys((*claim.presumes, *claim.goals))

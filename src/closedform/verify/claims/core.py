@@ -197,22 +197,22 @@ class Claim:
     Attributes:
         name: The name of its kind, such as ``bounded``.
         sentence: The statement, for people.
-        subject: The schedule or rule that it is about.
+        subject: The schedule or rule that it is about; None where it is about neither.
         goals: What must be proved.
         presumes: What must be proved before, such as that there is a value at all.
         assume: What is assumed of the symbols, besides their declarations.
         is_question: True for what is asked to be known: to be refuted is then no fault.
         arguments: Numbers by name, as text, with which the claim of this name can be made again
             by who reads it in an artefact; None where they say not all.
-        decide: How it is decided within an effort, for claims that are not about terms: those
-            about floats. It has no goals then.
+        decide: How it is decided within an effort, for claims that are not a list of goals, such
+            as those about floats. It has no goals then.
         runs: Of a claim about a rule, the runs of which one refutes it. Without them it is proved
             or UNKNOWN.
     """
 
     name: str
     sentence: str
-    subject: Schedule | UpdateRule
+    subject: Schedule | UpdateRule | None
     goals: tuple[Goal, ...]
     presumes: tuple[Goal, ...] = ()
     assume: tuple[Term, ...] = ()

@@ -24,6 +24,7 @@ from closedform.verify.claims.defined import finite, reached, total, unambiguous
 from closedform.verify.claims.floats import FLOAT_CLAIMS, about_graph
 from closedform.verify.claims.induction import area, recurrence_of
 from closedform.verify.claims.report import Report, check
+from closedform.verify.claims.series import square_summable, sum_diverges
 from closedform.verify.claims.standard import verify_schedule
 from closedform.verify.claims.statements import read_arguments
 from closedform.verify.claims.values import (
@@ -60,6 +61,8 @@ _MADE_AGAIN: Mapping[str, Callable[..., Claim]] = {
         periodic,
         close,
         area,
+        sum_diverges,
+        square_summable,
     )
 } | {"equal": equal_to, "recurrence": recurrence_of}
 

@@ -219,7 +219,7 @@ def _values_at_turns(schedule: Schedule) -> Iterator[sp.Expr]:
     turns = [sp.Integer(0)]
     if schedule.duration is not None:
         turns.append(schedule.duration if schedule.length is None else schedule.length)
-    for difference in _differences(schedule.bound):
+    for difference in differences(schedule.bound):
         root = root_of_line(difference)
         if root is not None:
             turns.append(root)
@@ -227,7 +227,8 @@ def _values_at_turns(schedule: Schedule) -> Iterator[sp.Expr]:
         yield schedule.bound.xreplace({t: turn})
 
 
-def _differences(expr: sp.Expr) -> Iterator[sp.Expr]:
+def differences(expr: sp.Expr) -> Iterator[sp.Expr]:
+    """Yields the differences at whose roots a comparison, a Min or a Max of a formula turns."""
     for relation in sorted(expr.atoms(Relational), key=str):
         yield relation.lhs - relation.rhs
     for extreme in sorted(expr.atoms(sp.Min, sp.Max), key=str):

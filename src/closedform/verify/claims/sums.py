@@ -72,11 +72,11 @@ def _growth_goals(part: _Part, inside: tuple[Term, ...]) -> list[Goal]:
     growth = term(antidifference.subs(t, t + 1) - antidifference)
     text = f"{antidifference} grows by {part.value} a step"
     goal = Goal(text, build.equal(growth, term(part.value)), inside, is_sufficient=True)
-    return [*_defined_goals(growth, inside), goal]
+    return [*defined_goals(growth, inside), goal]
 
 
-def _defined_goals(root: Term, inside: tuple[Term, ...] = ()) -> list[Goal]:
-    """The goals that a term of the proof, which the claim does not contain, has a value."""
+def defined_goals(root: Term, inside: tuple[Term, ...] = ()) -> list[Goal]:
+    """Returns the goals that a term of a proof, which the claim does not contain, has a value."""
     return [replace(goal, is_sufficient=True) for goal in all_defined(root, inside)]
 
 
@@ -106,7 +106,7 @@ def _total(ends: dict[sp.Expr, list[sp.Expr]], expected: Term) -> list[Goal]:
     goal = Goal("the sum is this one", build.equal(total, expected), shown=(("it", total),))
     irrational = [divisor for divisor in sums if divisor != 1]
     if len(irrational) != 1:
-        return [*_defined_goals(total), goal]
+        return [*defined_goals(total), goal]
     (divisor,) = irrational
     remainder = build.subtract(expected, sums.get(sp.Integer(1), build.ZERO))
     return _clear_denominator(goal, sums[divisor], remainder, term(divisor))

@@ -73,6 +73,34 @@ def bounded(
     return claim_about(reading, "bounded", sentence, goals, presumes, low=low, high=high)
 
 
+def at_most(
+    lr: Schedule, bound: Any, *, where: Condition = True, assume: Iterable[Condition] = ()
+) -> Claim:
+    """Claims that no value is above a bound: ``bounded`` without a lower end.
+
+    Gradient descent on a function whose gradient is L-Lipschitz descends for rates up to 1/L.
+
+    Args:
+        lr: The schedule.
+        bound: The bound, included; its symbols are the schedule's hyperparameters by name, and
+            others that ``assume`` is about.
+        where: A condition on the steps.
+        assume: Conditions on the hyperparameters and other symbols.
+
+    Example:
+        >>> from closedform import schedules
+        >>> from closedform.expr import hyper
+        >>> smoothness = hyper("L", positive=True)
+        >>> decay = schedules.cosine(1, 0, 10).unbind()
+        >>> peak, end = hyper("start"), hyper("end")
+        >>> at_most(
+        ...     decay, 1 / smoothness, assume=[end <= peak, peak <= 1 / smoothness]
+        ... ).verify().proved
+        True
+    """
+    return bounded(lr, high=bound, where=where, assume=assume)
+
+
 def non_negative(
     lr: Schedule, *, where: Condition = True, assume: Iterable[Condition] = ()
 ) -> Claim:

@@ -39,15 +39,6 @@ def test_word_of_an_invariant_suggests_its_name() -> None:
     assert "did you mean 'warmup_tokens'?" in run("rescale", *COSINE, *words, code=2)
 
 
-def test_a_claim_with_one_goal_is_named_once() -> None:
-    (line,) = (
-        line
-        for line in run("verify", *COSINE, "--check").splitlines()
-        if line.startswith("UNCERTIFIED")
-    )
-    assert line.count("no value overflows") == 1
-
-
 def test_a_certificate_says_that_the_file_is_its_source(tmp_path: Path) -> None:
     """Both terms are in the claim: the file has the cosine in another form."""
     words = ("cosine", "--start", "3e-4", "--end", "3e-5", "--steps", "1000")

@@ -32,7 +32,7 @@ def print_certificate(path: Path) -> str:
             entry["goal"],
             entry["statement"],
             entry.get("proof"),
-            entry.get("uncertified", ""),
+            entry.get("reason", ""),
         )
         for entry in content["goals"]
     ]

@@ -22,7 +22,8 @@ from closedform.verify.terms.build import ONE, ZERO, add, both, multiply, substi
 from closedform.verify.terms.evaluate import Evaluator, Undefined, holds, value
 from closedform.verify.terms.facts import sign_claims
 from closedform.verify.terms.interval import Interval
-from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.limits import FOREVER, LIMITS
+from closedform.verify.terms.partition import partition
 from closedform.verify.terms.sides import sides_of
 from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, symbols, walk
 
@@ -118,6 +119,7 @@ def simplify_point(
 
 
 _LESSER_STEPS = 16
+_MANY_CHOICES = 64
 _SIMPLE = tuple(fmpq(*pair) for pair in ((0, 1), (1, 1), (2, 1), (-1, 1), (1, 2)))
 
 
@@ -207,6 +209,9 @@ class Sampler:
         if not self._symbols:
             return self._search([{}], tally, 1, effort)
         if len(self._order) == 1:
+            tally.counterexample = self._false_segment()
+            if tally.counterexample is not None:
+                return tally
             portion = effort.portion(effort.left / 2)
             self._search(self._next_steps(4 * most), tally, 4 * most, portion)
             if tally.counterexample is not None:
@@ -237,6 +242,22 @@ class Sampler:
                 tally.counterexample = Counterexample(point, reason, is_undefined)
                 break
         return tally
+
+    def _false_segment(self) -> Counterexample | None:
+        """The first step of a segment at which a goal of many choices is false, by its term."""
+        (name,) = self._order
+        clock, interval = self._symbols[name], self._interval(name, {})
+        choices = sum(1 for node in walk(self.goal) if node.op is Op.ITE)
+        is_first = self._next_step == 0
+        if not is_first or interval is None or not clock.value.integer or choices < _MANY_CHOICES:
+            return None
+        first = int(interval.low.p) if interval.low is not None else 0
+        end = FOREVER if interval.high is None else int(interval.high.p) + 1
+        for part in partition(self.goal, clock, first, end) if first < end else ():
+            point = {name: fmpq(part.first)}
+            if holds(part.term(clock), point) is False:
+                return examine(self.goal, self.assumptions, point)
+        return None
 
     def _next_steps(self, count: int) -> Iterator[Point]:
         """The next values of the only symbol, where it is an integer: periods are short."""

@@ -1,4 +1,8 @@
-"""Certificates of reports: proofs as data, which ``verify.checker`` replays without the prover."""
+"""Certificates of reports: the proofs of their verdicts as JSON, which ``verify.checker`` replays.
+
+Each proved claim has its goals, each with the statement and the steps: of ``bounded``, that the
+value is >= 0, and that it is <= 1.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +15,14 @@ from typing import TYPE_CHECKING, Any
 from closedform import markup
 from closedform.errors import VerificationError
 from closedform.files import replace_file
-from closedform.verify.certification.search import NoProofError, certify
-from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.replay import check
 from closedform.verify.checker.terms import RejectedProofError
-from closedform.verify.terms.tree import walk
 
 if TYPE_CHECKING:
-    from closedform.verify.claims.core import Claim, Goal
     from closedform.verify.claims.report import Finding
 
 VERSION = 5
 """The version of certificates: of their format, and of the normal forms that proofs refer to."""
-_MOST_NODES = 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +32,10 @@ class CertifiedGoal:
     Attributes:
         claim: The sentence of the claim.
         goal: The text of the goal.
-        statement: The goal and its assumptions as the checker reads them; None where it cannot.
+        statement: The goal and its assumptions as the checker reads them; None of a claim that has
+            no steps.
         proof: The proof; None where there is none.
-        reason: Why there is none; empty where there is one.
+        reason: On which grounds a claim without steps is proved; empty where there is a proof.
     """
 
     claim: str
@@ -63,7 +63,7 @@ class Certificate:
 
     def _repr_html_(self) -> str:
         rows = [
-            ("certified" if goal.proof is not None else "uncertified", goal.claim, goal.reason)
+            ("proof" if goal.proof is not None else "no steps", goal.claim, goal.reason)
             for goal in self.goals
         ]
         return markup.block(repr(self)[1:-1], markup.table(rows, ("", "claim", "reason")))
@@ -72,11 +72,6 @@ class Certificate:
     def certified(self) -> tuple[CertifiedGoal, ...]:
         """The goals with a proof, which the checker accepted."""
         return tuple(goal for goal in self.goals if goal.proof is not None)
-
-    @property
-    def uncertified(self) -> tuple[CertifiedGoal, ...]:
-        """The goals without a proof, each with its reason."""
-        return tuple(goal for goal in self.goals if goal.proof is None)
 
     def check(self) -> None:
         """Replays all proofs.
@@ -104,7 +99,7 @@ class Certificate:
                 "claim": goal.claim,
                 "goal": goal.goal,
                 "statement": goal.statement,
-                **({"proof": goal.proof} if goal.proof else {"uncertified": goal.reason}),
+                **({"proof": goal.proof} if goal.proof else {"reason": goal.reason}),
             }
             for goal in self.goals
         ]
@@ -123,27 +118,14 @@ def certificate_of(subject: str, findings: Iterable[Finding]) -> Certificate:
     """Returns the certificate of the proved claims among some findings."""
     goals: list[CertifiedGoal] = []
     for finding in findings:
-        if not finding.verdict.proved:
+        verdict, sentence = finding.verdict, finding.claim.sentence
+        if not verdict.proved:
             continue
-        claim = finding.claim
-        if claim.decide is not None:
-            is_about_floats = claim.name.startswith("float_")
-            reason = "it is about floats" if is_about_floats else "it has no goals"
-            goals.append(CertifiedGoal(claim.sentence, claim.sentence, None, None, reason))
         goals += [
-            _certify_goal(claim, goal) for goal in dict.fromkeys((*claim.presumes, *claim.goals))
+            CertifiedGoal(sentence, proof.goal, proof.statement, proof.steps)
+            for proof in verdict.proof
         ]
+        if not verdict.proof:
+            grounds = f"by {verdict.means}" if verdict.tactics else verdict.reason
+            goals.append(CertifiedGoal(sentence, sentence, None, None, grounds))
     return Certificate(subject, tuple(goals))
-
-
-def _certify_goal(claim: Claim, goal: Goal) -> CertifiedGoal:
-    if goal.is_somewhere:
-        return CertifiedGoal(claim.sentence, goal.text, None, None, "it holds at a point")
-    facts = tuple(dict.fromkeys((*claim.assume, *goal.given)))
-    if sum(1 for _ in walk(goal.statement, *facts)) > _MOST_NODES:
-        return CertifiedGoal(claim.sentence, goal.text, None, None, "it is too large")
-    statement = statement_of(goal.statement, facts)
-    try:
-        return CertifiedGoal(claim.sentence, goal.text, statement, certify(statement))
-    except NoProofError as error:
-        return CertifiedGoal(claim.sentence, goal.text, statement, None, str(error))

@@ -47,9 +47,9 @@ from closedform.verify.claims.reading import (
 from closedform.verify.claims.statements import as_texts
 from closedform.verify.claims.sums import defined_goals
 from closedform.verify.claims.values import by_parity
-from closedform.verify.tactics.real_line import TIME
 from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import Undefined, value
+from closedform.verify.terms.real_line import TIME
 from closedform.verify.terms.sympy_io import term, to_sympy
 from closedform.verify.terms.tree import Op, Sign, Term, walk
 from closedform.verify.terms.verdict import Status, Verdict

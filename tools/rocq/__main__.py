@@ -40,7 +40,7 @@ def print_certificate(path: Path) -> str:
     write_rocq(path.parent, file)
     lines = [f"Rocq: {len(goals) - len(file.reasons)} of {len(goals)} proved goals printed"]
     lines += [
-        f"UNCERTIFIED by Rocq {goals[place].claim}: {reason}"
+        f"not printed for Rocq: {goals[place].claim}: {reason}"
         for place, reason in file.reasons.items()
         if goals[place].proof is not None
     ]

@@ -60,7 +60,7 @@ tests ask the prover each of them; `make theorems` writes the page.
 def evidence(verdict: Verdict) -> str:
     """Returns what decided a theorem, as one line of the page."""
     if verdict.counterexample is None:
-        return f"**{verdict.status.value}** by {', '.join(verdict.tactics)}."
+        return f"**{verdict.status.value}** by {', '.join(verdict.grounds)}."
     point = ", ".join(f"`{name} = {number}`" for name, number in verdict.counterexample.items())
     return f"**{verdict.status.value}** at {point}: `{verdict.reason}`."
 

@@ -116,7 +116,7 @@ def check(goal: Term, verdict: Verdict, points: list[dict[str, fmpq]]) -> None:
     found = [holds(goal, point) for point in points]
     if verdict.proved:
         false = [point for point, each in zip(points, found, strict=True) if each is False]
-        assert not false, f"{goal} is proved by {verdict.tactics}, but false at {false[0]}"
+        assert not false, f"{goal} is proved by {verdict.grounds}, but false at {false[0]}"
     if verdict.refuted:
         assert verdict.counterexample is not None
         point = {name: fmpq(int(v.p), int(v.q)) for name, v in verdict.counterexample.items()}

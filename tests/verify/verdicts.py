@@ -30,7 +30,7 @@ def line_of(name: str, verdict: Verdict) -> str:
     """A verdict with all that it says, but its time."""
     point = verdict.counterexample
     shown = None if point is None else {key: str(value) for key, value in point.items()}
-    parts = (verdict.status.value, verdict.tactics, shown, verdict.samples, verdict.reason)
+    parts = (verdict.status.value, verdict.grounds, shown, verdict.samples, verdict.reason)
     return f"{name}: {parts!r}"
 
 

@@ -64,7 +64,7 @@ KEYS = (
     ),
     MetadataKey(
         "closedform.translation",
-        "JSON: `{status, reason, tactics, proved_until?, parts?}`, the verdict on the formula",
+        "JSON: `{status, reason, grounds, proved_until?, parts?}`, the verdict on the formula",
         _FORMULAS,
     ),
     MetadataKey(

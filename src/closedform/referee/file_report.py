@@ -53,7 +53,7 @@ class ReportLine:
     Attributes:
         verdict: PROVED, REFUTED, UNKNOWN, NO or STATED.
         claim: The statement.
-        detail: The tactics, the counterexample, or the reason.
+        detail: The grounds, the counterexample, or the reason.
         name: The kind of claim, such as ``bounded``.
         counterexample: The values of symbols, as fractions in text.
         is_reached: Whether a run reaches the counterexample; False of an UNKNOWN whose
@@ -348,7 +348,7 @@ def _compare_with_source(
     verdict = entry.verdict
     point = verdict.counterexample or {}
     point_texts = {name: str(number) for name, number in point.items()}
-    by = f"by {verdict.means}" if verdict.tactics else ""
+    by = f"by {verdict.means}" if verdict.grounds else ""
     place = ", ".join(f"{name} = {number}" for name, number in point_texts.items())
     if verdict.proved:
         parts = [by, verdict.reason]

@@ -35,17 +35,17 @@ def prove_step(simulation: Simulation, model: Model, effort: Effort) -> Verdict:
 
     def decide(until: int | None) -> Verdict:
         graph = simulation.graph()
-        tactics: dict[str, None] = {}
+        grounds: dict[str, None] = {}
         reasons: list[str] = []
         for entry in simulation.expected_outputs(model):
             part = with_outputs(graph, {entry.name})
             verdict = validate_outputs([entry], part, effort, until=until)
             if not verdict.proved:
                 return verdict
-            tactics.update(dict.fromkeys(verdict.tactics))
+            grounds.update(dict.fromkeys(verdict.grounds))
             reasons.append(verdict.reason)
         # The output that takes the clock has the fewest steps.
-        return Verdict(Status.PROVED, tuple(tactics), reason=min(reasons, key=len, default=""))
+        return Verdict(Status.PROVED, tuple(grounds), reason=min(reasons, key=len, default=""))
 
     counts = [
         simulation.step.types[port].dtype

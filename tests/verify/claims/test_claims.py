@@ -224,7 +224,7 @@ def test_a_true_claim_is_proved_and_a_planted_fault_refuted(name: str) -> None:
     true, false = PAIRS[name]
     verdict = true().verify()
     assert verdict.proved, verdict
-    assert verdict.tactics
+    assert verdict.grounds
     assert false().verify().refuted
 
 
@@ -434,7 +434,7 @@ def _claim(*goals: Goal, **more: Any) -> Claim:
 
 def test_a_claim_without_goals_holds_by_its_form() -> None:
     verdict = _claim().verify()
-    assert (verdict.status, verdict.tactics) == (Status.PROVED, ("its form",))
+    assert (verdict.status, verdict.grounds) == (Status.PROVED, ("its form",))
 
 
 def test_one_false_goal_refutes_the_claim() -> None:

@@ -368,7 +368,7 @@ def test_the_verdict_is_in_the_file(tmp_path: Path) -> None:
     assert content == {
         "reason": MEANING.format(last=2**50),
         "status": "PROVED",
-        "tactics": ["lines", "identity"],
+        "grounds": ["lines", "identity"],
     }
     again = tmp_path / "again.onnx"
     cf.to_onnx(lr, again)
@@ -385,7 +385,7 @@ def test_unknown_is_written_as_such(tmp_path: Path) -> None:
     options: dict[str, Any] = {"precision": "double-float", "dtype": "f32", "scalar_dtype": "f32"}
     with pytest.warns(cf.errors.UnprovedWarning):
         model = cf.to_onnx(schedules.cosine(1, 0.1, 100), tmp_path / "lr.onnx", **options)
-    assert verdict_of(model) == {"reason": PAIRS, "status": "UNKNOWN", "tactics": []}
+    assert verdict_of(model) == {"reason": PAIRS, "status": "UNKNOWN", "grounds": []}
 
 
 def test_a_refuted_file_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -425,7 +425,7 @@ def test_json_says_nothing_of_time() -> None:
     assert json.loads(as_json(verdict)) == {
         "reason": "because",
         "status": "PROVED",
-        "tactics": ["lines"],
+        "grounds": ["lines"],
     }
 
 

@@ -126,6 +126,6 @@ def certificate_of(subject: str, findings: Iterable[Finding]) -> Certificate:
             for proof in verdict.proof
         ]
         if not verdict.proof:
-            grounds = f"by {verdict.means}" if verdict.tactics else verdict.reason
-            goals.append(CertifiedGoal(sentence, sentence, None, None, grounds))
+            reason = f"by {verdict.means}" if verdict.grounds else verdict.reason
+            goals.append(CertifiedGoal(sentence, sentence, None, None, reason))
     return Certificate(subject, tuple(goals))

@@ -48,7 +48,7 @@ def claim_effort(
 
 
 NOTHING_PARTIAL = "its form"
-"""The tactic of claims without goals: nothing in the expression can fail."""
+"""The ground of claims without goals: nothing in the expression can fail."""
 
 
 def _is_above_zero(number: object) -> bool:
@@ -104,7 +104,7 @@ class Refutation:
         goal: The goal that is false.
         point: The values of symbols; None where the goal is false by a proof.
         reason: What is false or undefined there.
-        tactics: How it was found.
+        grounds: How it was found.
         samples: The points at which the goal was true.
         run: Of a claim about the steps of a rule, the run that comes to the point.
     """
@@ -112,7 +112,7 @@ class Refutation:
     goal: Goal
     point: Mapping[str, Any] | None
     reason: str
-    tactics: tuple[str, ...]
+    grounds: tuple[str, ...]
     samples: int = 0
     run: Run | None = None
 
@@ -127,7 +127,7 @@ class Refutation:
             parts.append(str(self.run))
         return Verdict(
             Status.REFUTED,
-            tactics=self.tactics,
+            grounds=self.grounds,
             counterexample=None if self.point is None else _for_people(self.point),
             reason=", ".join(parts),
             samples=sum(earlier.samples for earlier in before) + self.samples,
@@ -173,7 +173,7 @@ class AnyPoint:
     ) -> Refutation:
         """Returns the refutation at the point of the prover."""
         point = verdict.counterexample
-        return Refutation(goal, point, verdict.reason, verdict.tactics, verdict.samples)
+        return Refutation(goal, point, verdict.reason, verdict.grounds, verdict.samples)
 
 
 class NoPoint:
@@ -269,7 +269,7 @@ class Claim:
             verdicts.append(verdict)
         return Verdict(
             Status.UNKNOWN if unknown else Status.PROVED,
-            tactics=_tactics(verdicts) or (NOTHING_PARTIAL,),
+            grounds=_grounds(verdicts) or (NOTHING_PARTIAL,),
             reason="; ".join(dict.fromkeys(filter(None, (_few(unknown), *hints)))),
             samples=sum(verdict.samples for verdict in verdicts),
             proof=() if unknown else _proof_of(goals, verdicts),
@@ -391,19 +391,19 @@ def _round_units(units: int) -> int:
 
 def _decide(goal: Goal, facts: tuple[Term, ...], effort: Effort) -> Verdict:
     if goal.statement == TRUE:
-        return Verdict(Status.PROVED, tactics=("arithmetic",))
+        return Verdict(Status.PROVED, grounds=("arithmetic",))
     if not goal.is_somewhere:
         return _prove(goal.statement, facts, effort)
     nowhere = prove(negate(goal.statement), assume=facts, effort=effort)
     if nowhere.proved:
-        return Verdict(Status.REFUTED, nowhere.tactics, reason="it is so nowhere")
+        return Verdict(Status.REFUTED, nowhere.grounds, reason="it is so nowhere")
     if nowhere.refuted:
         return Verdict(Status.PROVED, ("a point",), samples=nowhere.samples)
     return nowhere
 
 
 GENERALIZED = "for any choice"
-"""The tactic that replaces the values of many branches by one arbitrary number."""
+"""The ground that replaces the values of many branches by one arbitrary number."""
 
 
 def _prove(statement: Term, facts: tuple[Term, ...], effort: Effort) -> Verdict:
@@ -415,7 +415,7 @@ def _prove(statement: Term, facts: tuple[Term, ...], effort: Effort) -> Verdict:
         general = _generalize_choices(statement)
         verdict = prove(general, assume=facts, effort=effort.portion(LIMITS.general_work))
         if verdict.proved:
-            return replace(verdict, tactics=(GENERALIZED, *verdict.tactics))
+            return replace(verdict, grounds=(GENERALIZED, *verdict.grounds))
     return prove(statement, assume=facts, effort=effort)
 
 
@@ -478,8 +478,8 @@ def number_text(number: fmpq | arb) -> str:
     return f"≈ {float(number.mid()):.8g}"
 
 
-def _tactics(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for verdict in verdicts for name in verdict.tactics))
+def _grounds(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for verdict in verdicts for name in verdict.grounds))
 
 
 def _proof_of(goals: Sequence[Goal], verdicts: Sequence[Verdict]) -> tuple[Proof, ...]:

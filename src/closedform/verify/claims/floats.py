@@ -42,10 +42,10 @@ from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.verdict import Status, Verdict
 
 DISTANCES = "distances from thresholds"
-"""The tactic of proofs by the distance of each number from the thresholds of its floor."""
+"""The ground of proofs by the distance of each number from the thresholds of its floor."""
 
 DIRECTIONS = "directions of floats"
-"""The tactic of proofs by the direction of each node."""
+"""The ground of proofs by the direction of each node."""
 
 
 def float_finite(

@@ -27,7 +27,7 @@ from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.verdict import Status, Verdict
 
 TACTIC = "images of intervals"
-"""The tactic of proofs by the values at ends and critical points."""
+"""The ground of proofs by the values at ends and critical points."""
 _MOST_STEPS = 1000
 _Ends = tuple[Number, Number]
 _WORK = 2_000

@@ -41,9 +41,9 @@ class Finding:
 
     @property
     def detail(self) -> str:
-        """The counterexample and the reason, or the tactics of a proof."""
+        """The counterexample and the reason, or the grounds of a proof."""
         if self.verdict.proved:
-            return f"by {self.verdict.means}" if self.verdict.tactics else ""
+            return f"by {self.verdict.means}" if self.verdict.grounds else ""
         point = self.verdict.counterexample or {}
         # The prover's own symbols, such as "floor 1", have a space in their names.
         visible_numbers = {name: number for name, number in point.items() if " " not in name}
@@ -177,7 +177,7 @@ def _entry(finding: Finding) -> dict[str, Any]:
         "claim": finding.claim.name,
         "sentence": finding.claim.sentence,
         "verdict": finding.verdict.status.value,
-        "tactics": list(finding.verdict.tactics),
+        "grounds": list(finding.verdict.grounds),
     }
     if finding.claim.arguments is not None:
         entry["arguments"] = dict(finding.claim.arguments)

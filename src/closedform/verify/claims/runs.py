@@ -52,7 +52,7 @@ from closedform.verify.terms.tree import Term, symbols, walk
 from closedform.verify.terms.verdict import Run, Verdict
 
 RUN = "a run of the rule"
-"""The tactic of refutations of claims about steps."""
+"""The ground of refutations of claims about steps."""
 
 _CLOCK = CLOCK.value.name
 _SHAPES = ((1,), (1, 1), (1, 1, 1))
@@ -220,7 +220,7 @@ class ConstantRuns:
         changing = (_CLOCK, GRAD.name)
         first = {name: number for name, number in point.items() if name not in changing}
         run = Run(first, (gradient,), steps)
-        return Refutation(goal, point, verdict.reason, verdict.tactics, verdict.samples, run)
+        return Refutation(goal, point, verdict.reason, verdict.grounds, verdict.samples, run)
 
 
 @dataclass

@@ -137,7 +137,7 @@ def _decide(
         if verdict.proved:
             status = Status.PROVED if comparison.diverges == is_sum else Status.REFUTED
             subject = "the value is" if is_sum else "the square is"
-            return Verdict(status, verdict.tactics, reason=f"{subject} {comparison.text}")
+            return Verdict(status, verdict.grounds, reason=f"{subject} {comparison.text}")
     for point in draws(reading) if lr.open else ():
         if not effort.left:
             break
@@ -147,7 +147,7 @@ def _decide(
             continue
         verdict = _decide(bound_reading, conditions, name, effort.portion(units / 8))
         if verdict.refuted:
-            return Verdict(Status.REFUTED, verdict.tactics, numbers, verdict.reason)
+            return Verdict(Status.REFUTED, verdict.grounds, numbers, verdict.reason)
     return Verdict(Status.UNKNOWN, reason="no comparison with a known series is proved")
 
 

@@ -21,33 +21,18 @@ class Limits:
     search_work: int = 2_000_000  # the search for one proof, if nothing else is said
     validation_work: int = 5_000_000  # one translation validation, if nothing else is said
     comparison_work: int = 5_000_000  # one comparison of two schedules
-    tactics_share: float = 0.7  # part of the effort; the rest is for the last points
-    first_work: int = 150_000  # points before the tactics
-    confirming_work: int = 50_000  # points after a proof
-    last_work: int = 2_000_000  # points where no tactic decided
+    first_work: int = 150_000  # the first points of a graph and its source
     simplifying_work: int = 100_000  # a simpler counterexample
-    escalation_work: int = 2_000_000  # the tactics on one segment of the clock
     shared_work: int = 200_000  # a goal that an earlier proof may cover
     general_work: int = 500_000  # a goal for any number in the place of its branches
-    order_work: int = 3_000_000  # the order solver on one goal
-    model_work: int = 1_000_000  # a model of an open case
     refinement_work: int = 500_000  # that one branch of a graph is never reached
     region_work: int = 200_000  # a point in an open case
-    quotient_work: int = 600_000  # whether the divisor in a floor is positive
-    neighbours_work: int = 400_000  # whether two floors are at most 1 apart
-    sign_work: int = 300_000  # the sign of one term
-    feasible_work: int = 300_000  # whether the facts of a case contradict each other
-    squeeze_work: int = 150_000  # whether an inequality of integers is an equality
     question_work: int = 300_000  # one question of a front end
     questions_work: int = 2_000_000  # all questions of one trace but inductions
     induction_work: int = 5_000_000  # one induction of a front end
     solver_units: int = 2  # resource units of z3 in one unit of work
 
     # Points
-    first_points: int = 160  # points before the tactics
-    confirming_points: int = 40  # points after a proof
-    last_points: int = 1500  # points where no tactic decided
-    region_draws: int = 24  # draws of the integers of an open case
     draw_roots: int = 8  # roots of the goal that one draw looks at
     draw_steps: int = 6  # steps of the clock in one draw
     draw_size: int = 10**7  # size of a root that is drawn
@@ -71,26 +56,16 @@ class Limits:
     unrolled_work: int = 200_000  # the point at which a claim is false after so many steps
 
     # Segments and steps
-    split_depth: int = 6  # times that a segment is divided again
-    split_levels: int = 3000  # integers that a floor may pass through to be divided by the prover
-    floor_levels: int = 64  # the same in translation validation
+    floor_levels: int = 64  # integers that a floor may pass through to be divided
     curved_levels: int = 260  # values of a floor of a curve before it is not partitioned
     curved_work: float = 1e6  # to find the steps at which such a floor changes
     curved_runs: int = 600  # runs on which it is not monotone
-    segment_intervals: int = 400  # intervals of interval arithmetic on one segment
-    segment_steps: int = 20_000  # steps that are evaluated one by one
     cycle_period: int = 10**12  # steps of a period that two terms are compared on
     summed_steps: int = 1000  # steps of a sum that is added up
     range_comparisons: int = 256  # comparisons of runs and steps to find the range that is proved
     jump_times: int = 10_000  # jumps of one floor that are listed
 
     # Cases
-    cases: int = 300  # cases that a goal is split into
-    open_cases: int = 8  # cases left open before the escalation stops
-    short_chain: int = 10  # branches that are split with all facts of those before them
-    chain_facts: int = 2  # branches before its own that a branch of a longer chain knows
-    integer_depth: int = 5  # cases of integers within one another
-    eliminations: int = 12  # symbols that equalities eliminate
     unfolded_segments: int = 64  # segments of a term that is too large as an expression
     unfolding_work: int = 1_000_000  # to find them
     few_branches: int = 8  # more branches: first proved for any number in their place
@@ -112,11 +87,8 @@ class Limits:
     guess_phases: int = 8  # phases of a schedule
 
     # Terms given to solvers
-    paired_functions: int = 14  # functions that have lemmas of pairs, whose number is quadratic
-    stated_functions: int = 60  # functions that have lemmas at all
     proved_nodes: int = 12_000  # nodes of a goal and its premises
     solver_bits: int = 2200  # bits of a number in a question: two float64 multiplied have 2,148
-    product_factors: int = 12  # whole exponents that are written as products
     bound_nodes: int = 200  # nodes of an assumption that bounds a drawn symbol
 
     # Algebra

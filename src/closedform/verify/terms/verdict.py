@@ -19,7 +19,7 @@ class Status(StrEnum):
 
 
 CHECKED_STEPS = "checked steps"
-"""The tactic of a proof that the checker replayed."""
+"""The ground of a proof that the checker replayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Verdict:
 
     Args:
         status: The result.
-        tactics: The ways in which it was proved or refuted, in the order of their use.
+        grounds: The ways in which it was proved or refuted, in the order of their use.
         counterexample: The values of all symbols at which the claim is false, by exact evaluation.
         reason: The finding at that point, the open part, or the assumption of the proof.
         samples: The points at which the claim was evaluated and true.
@@ -95,7 +95,7 @@ class Verdict:
     """
 
     status: Status
-    tactics: tuple[str, ...] = ()
+    grounds: tuple[str, ...] = ()
     counterexample: Mapping[str, sp.Rational] | None = None
     reason: str = ""
     samples: int = 0
@@ -126,10 +126,10 @@ class Verdict:
 
     @property
     def means(self) -> str:
-        """How it was proved or refuted, as text: its tactics, with the number of its steps."""
+        """How it was proved or refuted, as text: its grounds, with the number of its steps."""
         steps = self.step_count
         count = f"{steps:,} checked step{'s' if steps > 1 else ''}"
-        names = (count if name == CHECKED_STEPS and steps else name for name in self.tactics)
+        names = (count if name == CHECKED_STEPS and steps else name for name in self.grounds)
         return ", ".join(names)
 
     @property

@@ -100,9 +100,9 @@ def combine_verdicts(parts: Sequence[OutputVerdict]) -> Verdict:
         for part in parts:
             if part.verdict.status is status:
                 return part.verdict
-    tactics = dict.fromkeys(tactic for part in parts for tactic in part.verdict.tactics)
+    grounds = dict.fromkeys(ground for part in parts for ground in part.verdict.grounds)
     reasons = [part.verdict.reason for part in parts if part.verdict.reason]
-    return Verdict(Status.PROVED, tuple(tactics), reason=reasons[0] if reasons else "")
+    return Verdict(Status.PROVED, tuple(grounds), reason=reasons[0] if reasons else "")
 
 
 class _File:

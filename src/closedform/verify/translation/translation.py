@@ -261,7 +261,7 @@ def _compare_pairs(
     split_outputs: frozenset[str],
     has_tables: bool,
 ) -> Verdict:
-    tactics: dict[str, None] = {}
+    grounds: dict[str, None] = {}
     open_runs: list[tuple[Pair, OpenRun]] = []
     for pair in pairs:
         steps = StepRange(CLOCK, 0, last)
@@ -271,7 +271,7 @@ def _compare_pairs(
         if pair.name in split_outputs and not is_rule:
             open_runs.append((pair, OpenRun(steps, pair.source, pair.computed, False)))
         else:
-            runs = _compare(pair, steps, tactics, effort, is_rule)
+            runs = _compare(pair, steps, grounds, effort, is_rule)
             open_runs += [(pair, run) for run in runs]
     for pair, run in open_runs:
         points = points_of(pair, run.steps)
@@ -289,14 +289,14 @@ def _compare_pairs(
             verdict = _in_part(verdict, run)
         if not verdict.proved:
             return verdict
-        tactics.update(dict.fromkeys(verdict.tactics))
+        grounds.update(dict.fromkeys(verdict.grounds))
     if is_rule:
         for pair in pairs:
             partial = _check_refinement(pair, StepRange(CLOCK, 0, last), effort)
             if partial is not None:
                 return partial
     meaning = MEANING_OF_RULES if is_rule else MEANING
-    return Verdict(Status.PROVED, tuple(tactics), reason=meaning.format(last=last))
+    return Verdict(Status.PROVED, tuple(grounds), reason=meaning.format(last=last))
 
 
 def _other_kind(expected: Sequence[Wanted], graph: Graph, is_rule: bool) -> str | None:
@@ -427,7 +427,7 @@ def _ends_of_lines(segments: Segments[int]) -> Iterator[fmpq]:
 
 
 def _compare(
-    pair: Pair, steps: StepRange, tactics: dict[str, None], effort: Effort, is_rule: bool
+    pair: Pair, steps: StepRange, grounds: dict[str, None], effort: Effort, is_rule: bool
 ) -> Iterator[OpenRun]:
     """Yields the runs that stay open; records the evidence for the others."""
     computed_segments = partition(pair.computed, steps.clock, steps.first, steps.last + 1)
@@ -438,7 +438,7 @@ def _compare(
         if way is None or not (is_rule or is_defined(computed, run)):
             yield OpenRun(run, expected, computed, way is not None)
         if way is not None:
-            tactics[way] = None
+            grounds[way] = None
 
 
 def _way(
@@ -490,7 +490,7 @@ def _prove(pair: Pair, run: OpenRun, effort: Effort, is_rule: bool) -> Verdict:
     # The prover splits into the branches of choices, which so many do not leave effort for.
     if sum(node.op is tree.Op.ITE for node in walk(computed)) > LIMITS.listed_branches:
         return _unknown(pair, steps, None, effort)
-    tactics: dict[str, None] = {}
+    grounds: dict[str, None] = {}
     for goal in goals():
         verdict = prove(goal, assume=assumptions, effort=effort) if effort.left else None
         if verdict is None or not verdict.proved:
@@ -500,8 +500,8 @@ def _prove(pair: Pair, run: OpenRun, effort: Effort, is_rule: bool) -> Verdict:
                 if refutation_verdict is None
                 else refutation_verdict
             )
-        tactics.update(dict.fromkeys(verdict.tactics))
-    return Verdict(Status.PROVED, tuple(tactics))
+        grounds.update(dict.fromkeys(verdict.grounds))
+    return Verdict(Status.PROVED, tuple(grounds))
 
 
 def _in_part(verdict: Verdict, run: OpenRun) -> Verdict:

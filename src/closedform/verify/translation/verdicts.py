@@ -43,7 +43,7 @@ _SUMS = "it has sums over all parameters and several functions: only its ONNX fi
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """Returns a verdict on one line, without tactics: "UNKNOWN, proved for t < 10; open beyond: …".
+    """Returns a verdict on one line, without grounds: "UNKNOWN, proved for t < 10; open beyond: …".
 
     Example:
         >>> verdict_text(Verdict(Status.UNKNOWN, reason="it is too large", proved_until=10))
@@ -205,7 +205,7 @@ def validate_rule(
 
 def mark_not_validated(model: ModelProto) -> None:
     """Writes into the metadata of a model that nothing was shown of it."""
-    content = {"reason": "validate=False", "status": "NOT VALIDATED", "tactics": []}
+    content = {"reason": "validate=False", "status": "NOT VALIDATED", "grounds": []}
     _write(model, KEY, json.dumps(content, sort_keys=True))
 
 
@@ -249,7 +249,7 @@ def _facts(verdict: Verdict) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "reason": verdict.reason,
         "status": str(verdict.status),
-        "tactics": list(verdict.tactics),
+        "grounds": list(verdict.grounds),
     }
     if verdict.proved_until is not None:
         facts["proved_until"] = verdict.proved_until

@@ -96,7 +96,6 @@ class _Number:
 
 
 def test_page_is_made_of_the_rows() -> None:
-    # The deciding tactic may depend on the speed of the machine; the test above reads it.
     found = docs.PAGE.read_text(encoding="utf-8")
     assert found == docs.page(LINES), "run `make theorems`"
 

@@ -162,7 +162,7 @@ class Report:
         )
 
     def certificate(self) -> Certificate:
-        """Returns a proof of each proved claim, accepted by the checker, or why there is none."""
+        """Returns the proofs of the proved claims, and the grounds of those without steps."""
         from closedform.verify.claims.certified import certificate_of
 
         return certificate_of(self.subject, (*self.findings, *self.floats))

@@ -5,7 +5,7 @@ import random
 import pytest
 from flint import fmpq
 
-from closedform.verify.identity.canonical import integral_scale, is_zero, numerator, whole_part
+from closedform.verify.identity.canonical import is_zero, numerator
 from closedform.verify.terms import build
 from closedform.verify.terms.build import (
     HALF,
@@ -173,19 +173,6 @@ def test_a_random_rewriting_is_an_identity_and_a_slip_is_none() -> None:
         right = add(multiply(a, b), multiply(a, c), power(b, TWO), multiply(b, c))
         assert is_zero(subtract(left, right), signs)
         assert not is_zero(subtract(left, add(right, rational(1, rng.randint(1, 9)))), signs)
-
-
-def test_whole_numbers_in_terms() -> None:
-    assert integral_scale(add(multiply(rational(1, 6), N), multiply(rational(1, 4), M))) == 12
-    assert integral_scale(multiply(N, M, M)) == 1
-    assert integral_scale(add(N, X)) is None
-    assert integral_scale(divide(N, M)) is None
-    whole = whole_part(add(multiply(TWO, N), X, rational(1, 2)))
-    assert whole is not None
-    assert show(whole[0]) == "(2 * n)"
-    assert is_zero(subtract(whole[1], add(X, HALF)))
-    assert whole_part(multiply(HALF, N)) is None
-    assert whole_part(divide(ONE, N)) is None
 
 
 def test_a_numerator_vanishes_with_the_term() -> None:

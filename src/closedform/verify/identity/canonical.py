@@ -523,37 +523,6 @@ def _term(engine: Canonical, polynomial: object) -> Term | None:
         return None
 
 
-def integral_scale(term: Term) -> int | None:
-    """Returns an integer L >= 1 such that ``L * term`` is a polynomial in integers over integers.
-
-    None where the term is not a polynomial in integer symbols.
-    """
-    engine_and_form = _form(term)
-    if engine_and_form is None or not engine_and_form[1].below.is_one():
-        return None
-    engine, form = engine_and_form
-    scale = 1
-    for exponents, coefficient in form.above.to_dict().items():
-        if not _is_integer(engine, exponents):
-            return None
-        scale = math.lcm(scale, int(fmpq(coefficient).q))
-    return scale
-
-
-def whole_part(term: Term) -> tuple[Term, Term] | None:
-    """Returns a polynomial as an integer and the rest; None where no part is surely an integer."""
-    engine_and_form = _form(term)
-    if engine_and_form is None or not engine_and_form[1].below.is_one():
-        return None
-    engine, form = engine_and_form
-    parts: dict[bool, dict[tuple[int, ...], fmpq]] = {True: {}, False: {}}
-    for exponents, coefficient in form.above.to_dict().items():
-        is_whole = _is_integer(engine, exponents) and fmpq(coefficient).q == 1
-        parts[bool(is_whole)][exponents] = fmpq(coefficient)
-    whole, rest = (_term(engine, from_terms(parts[kind]).above) for kind in (True, False))
-    return None if not parts[True] or whole is None or rest is None else (whole, rest)
-
-
 def _is_integer(engine: Canonical, exponents: tuple[int, ...]) -> bool:
     """Whether a monomial is a product of integers."""
     return all(not times or index in engine.whole for index, times in enumerate(exponents))

@@ -20,6 +20,7 @@ from typing import Protocol
 
 from closedform.effort import Effort, OutOfEffort
 from closedform.verify.certification.guesses import Points
+from closedform.verify.certification.solver import Solver
 from closedform.verify.certification.steps import NoProofError, Place, Step
 from closedform.verify.checker.polynomials import Polynomial, constant, constant_of, plus
 from closedform.verify.checker.replay import Facts, Replay
@@ -38,6 +39,7 @@ class Search(Protocol):
     """The search for one refutation of some facts."""
 
     replay: Replay
+    solver: Solver
     effort: Effort
 
     def refute(self, facts: Facts, depth: int = 0) -> Step:
@@ -147,7 +149,7 @@ class _Parts:
 
     def _points(self, state: _State) -> Points:
         facts = [fact for fact in state.facts if fact not in state.goal]
-        return Points(self.replay, facts, state.goal, self.search.effort)
+        return Points(self.replay, self.search.solver, facts, state.goal, self.search.effort)
 
     def _by_parts(self, state: _State, points: Points, attempts: frozenset[int]) -> Step:
         """A step by what is shown of the parts of the goal, arguments first."""

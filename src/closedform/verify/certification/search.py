@@ -25,6 +25,7 @@ from closedform.verify.certification.combinations import (
 from closedform.verify.certification.cores import Core, find_core, literals_in, narrow_core
 from closedform.verify.certification.parts import refute_by_parts
 from closedform.verify.certification.products import Product, multiple_of, product_of
+from closedform.verify.certification.solver import Solver
 from closedform.verify.certification.steps import (
     NoProofError as NoProofError,
 )
@@ -86,6 +87,7 @@ class _Search:
         self.replay = Replay()
         self.terms = self.replay.terms
         self.effort = effort
+        self.solver = Solver()
         self._charged = 0
         self._have_residues_failed = False
         self.ranges = _MOST_RANGES
@@ -316,7 +318,7 @@ class _Search:
     ) -> Step | None:
         """The combination of some facts that is 0 > 0, if there is one."""
         self.spend()
-        combination = combine(literals, self.effort, degree, bases)
+        combination = combine(self.solver, literals, self.effort, degree, bases)
         return None if combination is None else self._combination(combination, facts)
 
     def _innermost_choice(self, facts: Facts) -> int | None:
@@ -714,7 +716,7 @@ class _Search:
     ) -> tuple[set[int], Sequence[Product]]:
         """The truths and products of a core that one of its cases still needs."""
         truths = [fact for fact in facts if fact in relevant]
-        core = narrow_core(self.replay, truths, products, self.effort)
+        core = narrow_core(self.replay, self.solver, truths, products, self.effort)
         return (relevant, products) if core is None else (set(core.truths), core.products)
 
     def _by_products(
@@ -745,7 +747,7 @@ class _Search:
             else:
                 columns.append(self._column(facts, places, item))
         self.spend()
-        combination = combine(self._literals(facts), self.effort, 1, columns=columns)
+        combination = combine(self.solver, self._literals(facts), self.effort, 1, columns=columns)
         if combination is None:
             return None, open_truth
         step = self._combination(combination, facts)
@@ -1001,7 +1003,9 @@ class _Search:
         """The facts and lemmas that contradict each other; None if none are found to."""
         self.spend()
         truths = list(dict.fromkeys((*facts, *lemmas)))
-        return find_core(self.replay, truths, self._bases(truths), self.effort, factors)
+        return find_core(
+            self.replay, self.solver, truths, self._bases(truths), self.effort, factors
+        )
 
 
 def _after(prefix: Iterable[Step], step: Step) -> Step:

@@ -21,6 +21,7 @@ from closedform.verify.certification.solver import (
     print_number,
     print_relation,
 )
+from closedform.verify.checker.polynomials import Monomial
 from closedform.verify.checker.replay import Replay
 from closedform.verify.checker.terms import Node
 
@@ -139,7 +140,7 @@ def _points(
 ) -> list[dict[int, float]]:
     """Points at which the linear facts hold, with bounds of symbols at random."""
     nodes, forms = replay.terms.nodes, replay.forms
-    names = {
+    names: dict[Monomial, str] = {
         ((next(iter(forms.of(symbol)))[0][0], 1),): f"s{place}"
         for place, symbol in enumerate(symbols)
     }
@@ -153,7 +154,7 @@ def _points(
             question.declare(name, "Int" if is_integer else "Real")
         for literal in literals:
             if all(not monomial or monomial in names for monomial in literal.form):
-                question.state(print_relation(literal, names.__getitem__))
+                question.state(print_relation(literal, lambda monomial: names[monomial]))
         for seed in range(_POINTS):
             question.push()
             count = 1 + _add_bounds(question, [*names.values()], random.Random(seed), effort)

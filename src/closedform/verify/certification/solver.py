@@ -158,7 +158,7 @@ def print_sum(parts: Iterable[tuple[fmpq, str]]) -> str:
 def print_relation(literal: Literal, name_of: Callable[[Monomial], str]) -> str:
     """Returns a relation as SMT-LIB, its monomials by their names: ``(> (+ m0 1.0) 0.0)``."""
     number = print_sum(
-        (value, monomial and name_of(monomial)) for monomial, value in literal.form.items()
+        (value, name_of(monomial) if monomial else "") for monomial, value in literal.form.items()
     )
     if literal.relation == "!=":
         return f"(not (= {number} 0.0))"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import closedform as cf
-from closedform.verify.certification.search import NoProofError, certify
+from closedform.verify.certification.search import NoProofError, find_proof
 from closedform.verify.claims import equal
 from closedform.verify.claims.certified import CertifiedGoal
 from closedform.verify.claims.core import Claim
@@ -94,7 +94,7 @@ def certified(goals: Iterable[ProvedGoal]) -> Mapping[ProvedGoal, CertifiedGoal]
 def _certify(goal: ProvedGoal) -> CertifiedGoal:
     statement = goal.statement()
     try:
-        return CertifiedGoal(goal.name, goal.name, statement, certify(statement))
+        return CertifiedGoal(goal.name, goal.name, statement, find_proof(statement))
     except NoProofError as error:
         return CertifiedGoal(goal.name, goal.name, statement, None, str(error))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from closedform.verify.certification.search import NoProofError, certify
+from closedform.verify.certification.search import NoProofError, find_proof
 from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.replay import check
 from tests.support.stored_results import StoredResults
@@ -45,7 +45,7 @@ def outcome_of(goal: ProvedGoal) -> str:
     """The milliseconds in which a proof is replayed, or why there is none, as JSON."""
     statement = goal.statement()
     try:
-        proof = certify(statement)
+        proof = find_proof(statement)
     except NoProofError as error:
         return json.dumps(str(error))
     begun = time.process_time()

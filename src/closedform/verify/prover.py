@@ -16,7 +16,7 @@ import sympy as sp
 
 from closedform.effort import Effort, Watch
 from closedform.errors import VerificationError
-from closedform.verify.certification.search import NoProofError, certify
+from closedform.verify.certification.search import NoProofError, find_proof
 from closedform.verify.certification.statements import statement_of
 from closedform.verify.samples import Counterexample, Sampler, Tally, simplify_point
 from closedform.verify.terms.limits import LIMITS
@@ -103,7 +103,7 @@ def _find_proof(goal: Term, assumptions: tuple[Term, ...], effort: Effort) -> Pr
         return _TOO_LARGE
     statement = statement_of(goal, assumptions)
     try:
-        return Proof(statement, certify(statement, effort))
+        return Proof(statement, find_proof(statement, effort))
     except NoProofError as error:
         return str(error)
 

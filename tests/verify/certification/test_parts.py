@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from closedform.effort import Effort
 from closedform.verify.certification.guesses import Points
-from closedform.verify.certification.search import NoProofError, certify
+from closedform.verify.certification.search import NoProofError, find_proof
 from closedform.verify.certification.solver import Solver
 from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.replay import Replay, check
@@ -39,7 +39,7 @@ UNIT = less(ZERO, X), less_equal(X, ONE)
 def is_proved(goal: Term, *assume: Term, work: int = WORK) -> bool:
     statement = statement_of(goal, assume)
     try:
-        proof = certify(statement, Effort.of(work))
+        proof = find_proof(statement, Effort.of(work))
     except NoProofError:
         return False
     check(statement, proof)

@@ -17,7 +17,7 @@ from flint import fmpq
 
 import closedform
 from closedform.effort import Effort
-from closedform.verify.certification.search import NoProofError, certify
+from closedform.verify.certification.search import NoProofError, find_proof
 from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker import replay
 from closedform.verify.checker.intervals import Intervals
@@ -58,7 +58,7 @@ def proofs() -> list[tuple[Goal, Data, Data]]:
     for goal in TRUE_GOALS:
         statement = statement_of(goal.goal, goal.assume)
         try:
-            certified_goals.append((goal, statement, certify(statement, Effort.of(UNITS))))
+            certified_goals.append((goal, statement, find_proof(statement, Effort.of(UNITS))))
         except NoProofError:
             continue
     return certified_goals
@@ -81,7 +81,7 @@ def test_proofs_of_true_goals_are_accepted() -> None:
 def test_search_finds_no_proof_of_a_false_goal() -> None:
     for goal in FALSE_GOALS[::4]:
         with pytest.raises(NoProofError):
-            certify(statement_of(goal.goal, goal.assume), Effort.of(UNITS))
+            find_proof(statement_of(goal.goal, goal.assume), Effort.of(UNITS))
 
 
 def false_statements(goal: Goal) -> Iterator[Data]:
@@ -294,7 +294,7 @@ def residue_statement(modulus: int, left_out: int) -> Data:
 @pytest.mark.parametrize(("modulus", "left_out"), [(2, 0), (3, 2), (12, 5), (30, 29)])
 def test_residues_cover_the_integers(modulus: int, left_out: int) -> None:
     statement = residue_statement(modulus, left_out)
-    proof = certify(statement)
+    proof = find_proof(statement)
     (step,) = (step for step in steps_in(proof["step"]) if step[0] == "residues")
     assert len(step[3]) == modulus
     assert is_accepted(statement, proof)
@@ -305,7 +305,7 @@ def test_residues_cover_the_integers(modulus: int, left_out: int) -> None:
 
 def test_the_quotient_of_residues_is_a_new_integer() -> None:
     statement = residue_statement(3, 2)
-    proof = certify(statement)
+    proof = find_proof(statement)
     (quotient,) = (row for row in proof["nodes"] if row[0] == "symbol")
     for declaration in (
         [quotient[2][0], False, "any"],
@@ -330,7 +330,7 @@ def test_remainders_of_remainders_are_proved_or_left_open(seed: int) -> None:
     is_true = all(holds(goal, {"t": fmpq(step)}) is True for step in range(-300, 300))
     statement = statement_of(goal)
     try:
-        certify(statement, Effort.of(UNITS))
+        find_proof(statement, Effort.of(UNITS))
     except NoProofError:
         assert not is_true
     else:
@@ -342,9 +342,9 @@ def test_facts_about_one_element_say_nothing_of_a_sum_over_a_tensor() -> None:
     sums = [opaque("reduce_sum", argument) for argument in (x, rational(0))]
     statement = statement_of(equal(*sums), (equal(x, rational(0)),))
     with pytest.raises(NoProofError):
-        certify(statement)
+        find_proof(statement)
     squares = statement_of(less_equal(rational(0), opaque("reduce_sum", multiply(x, x))))
-    assert is_accepted(squares, certify(squares))
+    assert is_accepted(squares, find_proof(squares))
 
 
 def test_a_square_times_two_numbers_above_zero() -> None:
@@ -355,7 +355,7 @@ def test_a_square_times_two_numbers_above_zero() -> None:
     goal = less_equal(zero, add(total, multiply(rate, root, square)))
     signs = (less_equal(zero, total), less(zero, rate), less(zero, root))
     statement = statement_of(goal, signs)
-    proof = certify(statement)
+    proof = find_proof(statement)
     (combination,) = (step for step in steps_in(proof["step"]) if step[0] == "combine")
     (weighted,) = (product for product in combination[1] if product[2])
     assert len(weighted[1]) == 2
@@ -364,7 +364,7 @@ def test_a_square_times_two_numbers_above_zero() -> None:
     for left_out in range(3):
         fewer = (*signs[:left_out], *signs[left_out + 1 :])
         with pytest.raises(NoProofError):
-            certify(statement_of(goal, fewer), Effort.of(UNITS))
+            find_proof(statement_of(goal, fewer), Effort.of(UNITS))
 
 
 def test_verify_loads_neither_the_checker_nor_the_search_for_proofs() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from closedform import markup
 from closedform.errors import VerificationError
 from closedform.files import replace_file
-from closedform.verify.certification.search import NoProofError, certify
+from closedform.verify.certification.search import NoProofError, find_proof
 from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.replay import check
 from closedform.verify.checker.terms import RejectedProofError
@@ -144,6 +144,6 @@ def _certify_goal(claim: Claim, goal: Goal) -> CertifiedGoal:
         return CertifiedGoal(claim.sentence, goal.text, None, None, "it is too large")
     statement = statement_of(goal.statement, facts)
     try:
-        return CertifiedGoal(claim.sentence, goal.text, statement, certify(statement))
+        return CertifiedGoal(claim.sentence, goal.text, statement, find_proof(statement))
     except NoProofError as error:
         return CertifiedGoal(claim.sentence, goal.text, statement, None, str(error))

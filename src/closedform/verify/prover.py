@@ -25,10 +25,10 @@ from closedform.verify.terms.verdict import CHECKED_STEPS, Proof, Status, Verdic
 
 POINTS = "a point"
 _STAGES = (
-    (12, 8_000, 30_000),
+    (12, 4_000, 30_000),
     (60, 30_000, 200_000),
     (300, 150_000, LIMITS.search_work),
-    (600, 300_000, 0),
+    (600, 100_000, 0),
 )
 """Points, their work, and that of the search after them: until one of them decides."""
 

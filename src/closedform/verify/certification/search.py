@@ -34,7 +34,7 @@ from closedform.verify.checker.replay import Facts, begin, check
 from closedform.verify.checker.terms import RejectedProofError
 from closedform.verify.terms.limits import LIMITS
 
-_SHARE_AT_ONCE = 0.5  # of the work, before the goal is proved by its parts
+_SHARE_AT_ONCE = 0.6  # of the work, before the goal is proved by its parts
 _LEAST_FOR_PARTS = 1_000_000
 _MOST_DEPTH = 60
 

@@ -80,3 +80,17 @@ def test_questions_of_one_solver_cost_the_same_each_time() -> None:
     # A context costs work only where it is made.
     assert first[0] > first[1]
     assert costs() == first
+
+
+def test_models_have_nothing_of_earlier_questions() -> None:
+    solver, units = Solver(), []
+    for place in range(4):
+        before = METER.work
+        with solver.question() as question:
+            question.declare(f"x{place}")
+            question.state(f"(> x{place} 1.0)", f"truth_{place}")
+            assert question.check(Effort.of(UNITS), UNITS)
+            assert [*question.values()] == [f"x{place}"]
+        units.append(METER.work - before)
+    # Each constant of a model that is read is work.
+    assert units[1] == units[2] == units[3]

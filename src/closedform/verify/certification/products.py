@@ -95,7 +95,6 @@ class Products:
         signed = [item for group in self._groups if (item := group.product_against(values))]
         scored = []
         for place, candidate in enumerate(self._candidates):
-            spend(len(candidate.conclusion.form))
             if not holds(candidate.conclusion, values) and all(
                 holds(premise, values) for premise in candidate.premises
             ):
@@ -167,7 +166,7 @@ class Products:
         self, name: tuple[str, int, Monomial | int], left: Polynomial, right: Polynomial
     ) -> bool:
         """Whether the monomials of a product are known, which has not been listed."""
-        spend(1)
+        spend(2)
         if len(left) * len(right) > _MOST_MONOMIALS or name in self._known_products:
             return False
         if not all(self._cofactors_of(monomial).issuperset(right) for monomial in left):
@@ -230,7 +229,6 @@ class _Factors:
 
     def product_against(self, values: dict[Monomial, fmpq]) -> Product | None:
         """Returns the product by the signs of its factors that a model violates, or None."""
-        spend(len(self.form))
         total = _value_of(self.form, values)
         signs = [_sign_of(number, values) for number in self.numbers]
         is_strict = self.square is None and 0 not in signs
@@ -350,7 +348,13 @@ def holds(literal: Literal, values: dict[Monomial, fmpq]) -> bool:
 
 
 def _value_of(form: Polynomial, values: dict[Monomial, fmpq]) -> fmpq:
-    return sum((number * values.get(m, fmpq(0)) for m, number in form.items()), fmpq(0))
+    spend(len(form))
+    total = fmpq(0)
+    for monomial, number in form.items():
+        value = values.get(monomial)
+        if value:
+            total += number * value
+    return total
 
 
 def _sign_of(form: Polynomial, values: dict[Monomial, fmpq]) -> int:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import closedform as cf
-from closedform.verify.certification.search import NoProofError, find_proof
 from closedform.verify.claims import equal
 from closedform.verify.claims.certified import CertifiedGoal
 from closedform.verify.claims.core import Claim
+from closedform.verify.search.refutation import NoProofError, find_proof
 from tests.test_library import SCHEDULES
 from tests.verify.goals import PROVED
 from tests.verify.proved_goals import ProvedGoal

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import closedform as cf
-from closedform.verify.certification.search import find_proof
-from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.terms import CHOICES
 from closedform.verify.claims.certified import CertifiedGoal
+from closedform.verify.search.refutation import find_proof
+from closedform.verify.search.statements import statement_of
 from closedform.verify.terms.build import (
     add,
     cospi,

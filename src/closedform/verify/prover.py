@@ -16,9 +16,9 @@ import sympy as sp
 
 from closedform.effort import Effort, Watch
 from closedform.errors import VerificationError
-from closedform.verify.certification.search import NoProofError, find_proof
-from closedform.verify.certification.statements import statement_of
 from closedform.verify.samples import Counterexample, Sampler, Tally, simplify_point
+from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.statements import statement_of
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import TRUTHS, Term, show, walk
 from closedform.verify.terms.verdict import CHECKED_STEPS, Proof, Status, Verdict

@@ -14,10 +14,10 @@ from typing import Any
 from flint import fmpq
 
 from closedform.effort import Effort
-from closedform.verify.certification.search import NoProofError, find_proof
 from closedform.verify.checker.replay import check
 from closedform.verify.checker.terms import RejectedProofError
 from closedform.verify.prover import prove
+from closedform.verify.search.refutation import NoProofError, find_proof
 from closedform.verify.terms.build import less, less_equal, rational, substitute
 from closedform.verify.terms.evaluate import holds
 from closedform.verify.terms.tree import Op, Term, walk

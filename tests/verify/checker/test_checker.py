@@ -17,11 +17,11 @@ from flint import fmpq
 
 import closedform
 from closedform.effort import Effort
-from closedform.verify.certification.search import NoProofError, find_proof
-from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker import replay
 from closedform.verify.checker.intervals import Intervals
 from closedform.verify.checker.terms import RejectedProofError
+from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.statements import statement_of
 from closedform.verify.terms.build import (
     ONE,
     add,
@@ -372,7 +372,7 @@ def test_verify_loads_neither_the_checker_nor_the_search_for_proofs() -> None:
     code = (
         "import sys, closedform as cf\n"
         "assert cf.schedules.cosine(3e-4, 3e-5, 80).verify().findings_proved\n"
-        "parts = ('.checker', '.certification', '.certified')\n"
+        "parts = ('.checker', '.search', '.certified')\n"
         "names = [name for name in sys.modules if name.startswith('closedform.verify.')]\n"
         "print([name for name in names if any(part in name for part in parts)])"
     )

@@ -13,11 +13,11 @@ from flint import fmpq
 from sympy import cos, pi
 
 from closedform.effort import Effort
-from closedform.verify.certification.search import NoProofError, find_proof
-from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.intervals import Intervals
 from closedform.verify.checker.replay import Replay
 from closedform.verify.checker.terms import Terms
+from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.statements import statement_of
 from closedform.verify.terms.sympy_io import term
 
 STEPS = range(60)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from closedform import markup
 from closedform.errors import VerificationError
 from closedform.files import replace_file
-from closedform.verify.certification.search import NoProofError, find_proof
-from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.replay import check
 from closedform.verify.checker.terms import RejectedProofError
+from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.statements import statement_of
 from closedform.verify.terms.tree import walk
 
 if TYPE_CHECKING:

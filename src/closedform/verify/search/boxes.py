@@ -5,10 +5,10 @@ A step lists the bounds that it needs: the tightest ones of the symbols that wer
 
 from __future__ import annotations
 
-from closedform.verify.certification.steps import Place, Step
 from closedform.verify.checker.intervals import Interval, Intervals
 from closedform.verify.checker.replay import Facts, Replay
 from closedform.verify.checker.terms import CHOICES
+from closedform.verify.search.steps import Place, Step
 
 
 class _RecordingIntervals(Intervals):

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from flint import Ordering, fmpq, fmpq_mpoly_ctx
 
 from closedform.effort import spend
-from closedform.verify.certification.combinations import monomials_by_use, quotient_of
 from closedform.verify.checker.polynomials import (
     UNIT,
     Monomial,
@@ -32,6 +31,7 @@ from closedform.verify.checker.polynomials import (
     whole_constant,
 )
 from closedform.verify.checker.replay import Literal, Replay
+from closedform.verify.search.combinations import monomials_by_use, quotient_of
 
 # Bounds of what is tried; beyond them a core is not found.
 _MOST_ADDED = 24  # products that are added in one round

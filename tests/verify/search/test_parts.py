@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from closedform.effort import Effort
-from closedform.verify.certification.guesses import Points
-from closedform.verify.certification.search import NoProofError, find_proof
-from closedform.verify.certification.solver import Solver
-from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.replay import Replay, check
+from closedform.verify.search.guesses import Points
+from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.solver import Solver
+from closedform.verify.search.statements import statement_of
 from closedform.verify.terms.build import (
     HALF,
     ONE,

@@ -15,16 +15,16 @@ from typing import cast
 
 from flint import fmpq
 
-from closedform.verify.certification.boxes import Boxes
-from closedform.verify.certification.core_products import CoreProducts
-from closedform.verify.certification.cores import Core, find_core, literals_in, narrow_core
-from closedform.verify.certification.linear import Search
-from closedform.verify.certification.products import Product
-from closedform.verify.certification.relevant_lemmas import Lemma, lemmas_about
-from closedform.verify.certification.steps import NoProofError, Place, Step, after
 from closedform.verify.checker.polynomials import Polynomial, constant_of
 from closedform.verify.checker.replay import Facts, Literal
 from closedform.verify.checker.terms import RejectedProofError
+from closedform.verify.search.boxes import Boxes
+from closedform.verify.search.core_products import CoreProducts
+from closedform.verify.search.cores import Core, find_core, literals_in, narrow_core
+from closedform.verify.search.linear import Search
+from closedform.verify.search.products import Product
+from closedform.verify.search.relevant_lemmas import Lemma, lemmas_about
+from closedform.verify.search.steps import NoProofError, Place, Step, after
 
 
 class Order:

@@ -15,23 +15,23 @@ from typing import Any, cast
 from flint import fmpq
 
 from closedform.effort import Effort, OutOfEffort
-from closedform.verify.certification.boxes import Boxes
-from closedform.verify.certification.integers import Integers
-from closedform.verify.certification.linear import Search
-from closedform.verify.certification.order import Order
-from closedform.verify.certification.parts import refute_by_parts
-from closedform.verify.certification.rewriting import Rewriting
-from closedform.verify.certification.steps import (
+from closedform.verify.checker.replay import Facts, begin, check
+from closedform.verify.checker.terms import RejectedProofError
+from closedform.verify.search.boxes import Boxes
+from closedform.verify.search.integers import Integers
+from closedform.verify.search.linear import Search
+from closedform.verify.search.order import Order
+from closedform.verify.search.parts import refute_by_parts
+from closedform.verify.search.rewriting import Rewriting
+from closedform.verify.search.steps import (
     NoProofError as NoProofError,
 )
-from closedform.verify.certification.steps import (
+from closedform.verify.search.steps import (
     Place,
     Step,
     number_places,
     places_in,
 )
-from closedform.verify.checker.replay import Facts, begin, check
-from closedform.verify.checker.terms import RejectedProofError
 from closedform.verify.terms.limits import LIMITS
 
 _SHARE_AT_ONCE = 0.6  # of the work, before the goal is proved by its parts

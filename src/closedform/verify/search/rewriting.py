@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from closedform.verify.certification.linear import Search
-from closedform.verify.certification.order import Order
-from closedform.verify.certification.relevant_lemmas import lemmas_about
-from closedform.verify.certification.steps import NoProofError, Place, Step
 from closedform.verify.checker.polynomials import UNIT, constant_of, content, key_of, plus
 from closedform.verify.checker.replay import Facts
+from closedform.verify.search.linear import Search
+from closedform.verify.search.order import Order
+from closedform.verify.search.relevant_lemmas import lemmas_about
+from closedform.verify.search.steps import NoProofError, Place, Step
 
 
 class Rewriting:

@@ -15,12 +15,12 @@ from math import lcm
 
 from flint import fmpq
 
-from closedform.verify.certification.linear import Search
-from closedform.verify.certification.order import Order
-from closedform.verify.certification.steps import NoProofError, Place, Step
 from closedform.verify.checker.intervals import integer_bounds
 from closedform.verify.checker.polynomials import UNIT, content, plus
 from closedform.verify.checker.replay import Facts, Literal
+from closedform.verify.search.linear import Search
+from closedform.verify.search.order import Order
+from closedform.verify.search.steps import NoProofError, Place, Step
 
 _CURVES = ("cospi", "sinpi", "exp", "log", "lookup", "pi", "opaque")
 # Bounds of the search; where they end it, the goal has no proof.

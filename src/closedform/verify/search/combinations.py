@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from flint import fmpq
 
 from closedform.effort import Effort
-from closedform.verify.certification.solver import Solver, has_long_numbers, print_sum
 from closedform.verify.checker.polynomials import (
     UNIT,
     Monomial,
@@ -19,6 +18,7 @@ from closedform.verify.checker.polynomials import (
     product,
 )
 from closedform.verify.checker.replay import Literal
+from closedform.verify.search.solver import Solver, has_long_numbers, print_sum
 
 _MOST_COLUMNS = 260
 _UNITS = 1_000_000

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from closedform.effort import Effort, spend
-from closedform.verify.certification.boxes import Boxes
-from closedform.verify.certification.combinations import Combination, combine
-from closedform.verify.certification.solver import Solver
-from closedform.verify.certification.steps import Place, Step
 from closedform.verify.checker.polynomials import Polynomial
 from closedform.verify.checker.replay import Facts, Literal, Replay
 from closedform.verify.checker.terms import CHOICES
+from closedform.verify.search.boxes import Boxes
+from closedform.verify.search.combinations import Combination, combine
+from closedform.verify.search.solver import Solver
+from closedform.verify.search.steps import Place, Step
 
 
 class Search(ABC):

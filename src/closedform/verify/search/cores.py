@@ -16,22 +16,22 @@ from dataclasses import dataclass
 from flint import fmpq
 
 from closedform.effort import Effort
-from closedform.verify.certification.combinations import combine
-from closedform.verify.certification.products import (
+from closedform.verify.checker.polynomials import UNIT, Key, Monomial, Polynomial, key_of
+from closedform.verify.checker.replay import Literal, Replay
+from closedform.verify.search.combinations import combine
+from closedform.verify.search.products import (
     Product,
     Products,
     holds,
     multiple_of,
     product_of,
 )
-from closedform.verify.certification.solver import (
+from closedform.verify.search.solver import (
     Question,
     Solver,
     has_long_numbers,
     print_relation,
 )
-from closedform.verify.checker.polynomials import UNIT, Key, Monomial, Polynomial, key_of
-from closedform.verify.checker.replay import Literal, Replay
 
 _MOST_ROUNDS = 40
 _MOST_UNITS = 500_000

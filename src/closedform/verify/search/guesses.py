@@ -14,16 +14,16 @@ from typing import Any, cast
 from flint import fmpq
 
 from closedform.effort import Effort, spend
-from closedform.verify.certification.solver import (
+from closedform.verify.checker.polynomials import Monomial
+from closedform.verify.checker.replay import Replay
+from closedform.verify.checker.terms import Node
+from closedform.verify.search.solver import (
     Question,
     Solver,
     has_long_numbers,
     print_number,
     print_relation,
 )
-from closedform.verify.checker.polynomials import Monomial
-from closedform.verify.checker.replay import Replay
-from closedform.verify.checker.terms import Node
 
 _POINTS = 12
 _UNITS = 50_000  # of z3, for one point

@@ -18,13 +18,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from closedform.effort import OutOfEffort
-from closedform.verify.certification.guesses import Points
-from closedform.verify.certification.linear import Search
-from closedform.verify.certification.order import Order
-from closedform.verify.certification.steps import NoProofError, Place, Step
 from closedform.verify.checker.polynomials import Polynomial, constant, constant_of, plus
 from closedform.verify.checker.replay import Facts
 from closedform.verify.checker.terms import CHOICES, RejectedProofError
+from closedform.verify.search.guesses import Points
+from closedform.verify.search.linear import Search
+from closedform.verify.search.order import Order
+from closedform.verify.search.steps import NoProofError, Place, Step
 
 # Bounds of what is attempts; beyond them the goal has no proof by parts.
 _QUICK_WORK = 6_000  # of the search for one fact in between without lemmas

@@ -6,9 +6,9 @@ import pytest
 from flint import fmpq
 
 from closedform.effort import METER, Effort
-from closedform.verify.certification.solver import Solver, print_number, print_relation
 from closedform.verify.checker.polynomials import UNIT
 from closedform.verify.checker.replay import Literal
+from closedform.verify.search.solver import Solver, print_number, print_relation
 
 X = ((0, 1),)
 UNITS = 100_000

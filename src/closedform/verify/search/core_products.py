@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from closedform.verify.certification.combinations import Column, combine
-from closedform.verify.certification.linear import Search
-from closedform.verify.certification.products import Product, multiple_of, product_of
-from closedform.verify.certification.steps import Place, Step
 from closedform.verify.checker.replay import Facts, Literal
+from closedform.verify.search.combinations import Column, combine
+from closedform.verify.search.linear import Search
+from closedform.verify.search.products import Product, multiple_of, product_of
+from closedform.verify.search.steps import Place, Step
 
 
 class CoreProducts:

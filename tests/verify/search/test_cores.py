@@ -8,10 +8,10 @@ import pytest
 from flint import fmpq
 
 from closedform.effort import METER, Effort
-from closedform.verify.certification.cores import Core, find_core
-from closedform.verify.certification.solver import Solver
 from closedform.verify.checker.polynomials import Monomial, Polynomial
 from closedform.verify.checker.replay import Literal, Replay
+from closedform.verify.search.cores import Core, find_core
+from closedform.verify.search.solver import Solver
 
 UNITS = 300_000
 SYMBOLS = ("x", "y", "z")

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 from closedform.effort import Effort
-from closedform.verify.certification.search import NoProofError, certify
-from closedform.verify.certification.statements import statement_of
 from closedform.verify.claims.certified import CertifiedGoal
+from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.statements import statement_of
 from tests.rocq.coq import COQC, Coq, compile_file, failing_line, version, with_library
 from tests.rocq.corpus import (
     ProvedVerdict,
@@ -232,7 +232,7 @@ def test_bounds_of_float_errors_are_proved(tmp_path: Path) -> None:
 def proof_of(statement: dict[str, Any]) -> CertifiedGoal | None:
     """The goal with its proof, where the search comes to one."""
     try:
-        return CertifiedGoal("a goal", "a goal", statement, certify(statement, Effort.of(WORK)))
+        return CertifiedGoal("a goal", "a goal", statement, find_proof(statement, Effort.of(WORK)))
     except NoProofError:
         return None
 

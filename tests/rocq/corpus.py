@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import closedform as cf
-from closedform.verify.certification.search import NoProofError, certify
 from closedform.verify.claims import equal
 from closedform.verify.claims.certified import CertifiedGoal
 from closedform.verify.claims.core import Claim
+from closedform.verify.search.refutation import NoProofError, find_proof
 from tests.test_library import SCHEDULES
 from tests.verify.goals import PROVED
 from tests.verify.proved_goals import ProvedGoal
@@ -94,7 +94,7 @@ def certified(goals: Iterable[ProvedGoal]) -> Mapping[ProvedGoal, CertifiedGoal]
 def _certify(goal: ProvedGoal) -> CertifiedGoal:
     statement = goal.statement()
     try:
-        return CertifiedGoal(goal.name, goal.name, statement, certify(statement))
+        return CertifiedGoal(goal.name, goal.name, statement, find_proof(statement))
     except NoProofError as error:
         return CertifiedGoal(goal.name, goal.name, statement, None, str(error))
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import closedform as cf
-from closedform.verify.certification.search import certify
-from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.terms import CHOICES
 from closedform.verify.claims.certified import CertifiedGoal
+from closedform.verify.search.refutation import find_proof
+from closedform.verify.search.statements import statement_of
 from closedform.verify.terms.build import (
     add,
     cospi,
@@ -67,7 +67,7 @@ def library() -> str:
 def goal_of(goal: Term, assume: Iterable[Term] = ()) -> CertifiedGoal:
     """A goal with its proof."""
     statement = statement_of(goal, tuple(assume))
-    return CertifiedGoal("the claim", "the goal", statement, certify(statement))
+    return CertifiedGoal("the claim", "the goal", statement, find_proof(statement))
 
 
 def test_the_library_proves_everything() -> None:

@@ -178,7 +178,7 @@ SPECIAL = (
     main_suite(
         "checker",
         "proofs of all proved goals, replayed; false claims, edited proofs; docs/verification.md",
-        "tests/verify/compare_certification.py",
+        "tests/verify/compare_search.py",
         afterwards=("-m", "tools.build_checker"),
     ),
     # Twenty minutes on one core. Debian: apt-get install coq libcoq-interval

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from closedform.verify.certification.statements import statement_of
 from closedform.verify.claims.core import Claim
 from closedform.verify.claims.report import Report
+from closedform.verify.search.statements import statement_of
 from closedform.verify.terms.tree import Term
 from tests.test_library import OPTIMIZERS, SCHEDULES
 from tests.verify.goals import PROVED

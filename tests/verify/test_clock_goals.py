@@ -164,7 +164,7 @@ def test_bounds_of_bound_schedules_are_decided(name: str) -> None:
     ids=lambda each: str(each)[:40],
 )
 def test_floors_of_floors_and_of_choices_have_a_period(number: sp.Expr, period: int) -> None:
-    """What no step of a period has, no step has."""
+    """A value at no step of a period is at no step."""
     node = term(number)
     values = {value(node, {"t": fmpq(step)}) for step in range(period)}
     assert prove(less_equal(node, rational(max(values)))).proved

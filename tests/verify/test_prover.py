@@ -9,10 +9,10 @@ from flint import fmpq
 from closedform.effort import METER, Effort
 from closedform.errors import VerificationError
 from closedform.language import floor_mod, hyper, t
-from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.replay import check
 from closedform.verify.checker.terms import RejectedProofError
 from closedform.verify.prover import prove
+from closedform.verify.search.statements import statement_of
 from closedform.verify.terms.build import (
     ONE,
     PI,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from closedform.verify.certification.statements import without_tensor_functions
 from closedform.verify.prover import prove
+from closedform.verify.search.statements import without_tensor_functions
 from closedform.verify.terms.build import (
     ONE,
     ZERO,

@@ -16,19 +16,19 @@ import sympy as sp
 
 from closedform.effort import Effort, Watch
 from closedform.errors import VerificationError
-from closedform.verify.certification.search import NoProofError, certify
-from closedform.verify.certification.statements import statement_of
 from closedform.verify.samples import Counterexample, Sampler, Tally, simplify_point
+from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.statements import statement_of
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import TRUTHS, Term, show, walk
 from closedform.verify.terms.verdict import CHECKED_STEPS, Proof, Status, Verdict
 
 POINTS = "a point"
 _STAGES = (
-    (12, 8_000, 30_000),
+    (12, 4_000, 30_000),
     (60, 30_000, 200_000),
     (300, 150_000, LIMITS.search_work),
-    (600, 300_000, 0),
+    (600, 100_000, 0),
 )
 """Points, their work, and that of the search after them: until one of them decides."""
 
@@ -103,7 +103,7 @@ def _find_proof(goal: Term, assumptions: tuple[Term, ...], effort: Effort) -> Pr
         return _TOO_LARGE
     statement = statement_of(goal, assumptions)
     try:
-        return Proof(statement, certify(statement, effort))
+        return Proof(statement, find_proof(statement, effort))
     except NoProofError as error:
         return str(error)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from closedform.effort import Effort
-from closedform.verify.certification.search import NoProofError, certify
+from closedform.verify.search.refutation import NoProofError, find_proof
 from tests.verify.checker.false_claims import FalseClaim
 from tests.verify.checker.planted import is_accepted, tampered_proofs
 from tests.verify.checker.proof_edits import drawn_edits
@@ -45,13 +45,13 @@ def offer_false_claims(claims: Iterable[FalseClaim], units: int, edits: int) -> 
         result.claims[claim.kind] += 1
         statement = claim.goal.statement()
         try:
-            certify(statement, Effort.of(units))
+            find_proof(statement, Effort.of(units))
             result.accepted.append(f"{claim.goal.name}: the search")
         except NoProofError:
             pass
         true_statement = claim.truth.statement()
         try:
-            proof = certify(true_statement, Effort.of(units))
+            proof = find_proof(true_statement, Effort.of(units))
         except NoProofError:
             continue
         for offered in (proof, *tampered_proofs(proof, edits, number)):

@@ -9,8 +9,8 @@ from typing import cast
 
 from flint import fmpq
 
-from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.replay import Replay
+from closedform.verify.search.statements import statement_of
 from closedform.verify.terms.build import (
     HALF,
     PI,

@@ -14,10 +14,10 @@ from typing import Any
 from flint import fmpq
 
 from closedform.effort import Effort
-from closedform.verify.certification.search import NoProofError, certify
 from closedform.verify.checker.replay import check
 from closedform.verify.checker.terms import RejectedProofError
 from closedform.verify.prover import prove
+from closedform.verify.search.refutation import NoProofError, find_proof
 from closedform.verify.terms.build import less, less_equal, rational, substitute
 from closedform.verify.terms.evaluate import holds
 from closedform.verify.terms.tree import Op, Term, walk
@@ -98,7 +98,7 @@ def is_accepted(statement: Data, proof: Data) -> bool:
 def certify_or_none(statement: Data, units: int = WORK) -> Data | None:
     """The proof of a statement, if the search comes to one."""
     try:
-        return certify(statement, Effort.of(units))
+        return find_proof(statement, Effort.of(units))
     except NoProofError:
         return None
 

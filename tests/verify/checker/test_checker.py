@@ -18,13 +18,13 @@ from flint import fmpq
 
 import closedform
 from closedform.effort import Effort
-from closedform.verify.certification.boxes import Boxes
-from closedform.verify.certification.search import NoProofError, certify
-from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker import replay
 from closedform.verify.checker.intervals import Intervals
 from closedform.verify.checker.replay import Replay, begin
 from closedform.verify.checker.terms import RejectedProofError
+from closedform.verify.search.boxes import Boxes
+from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.statements import statement_of
 from closedform.verify.terms.build import (
     ONE,
     add,
@@ -61,7 +61,7 @@ def proofs() -> list[tuple[Goal, Data, Data]]:
     for goal in TRUE_GOALS:
         statement = statement_of(goal.goal, goal.assume)
         try:
-            certified_goals.append((goal, statement, certify(statement, Effort.of(UNITS))))
+            certified_goals.append((goal, statement, find_proof(statement, Effort.of(UNITS))))
         except NoProofError:
             continue
     return certified_goals
@@ -84,7 +84,7 @@ def test_proofs_of_true_goals_are_accepted() -> None:
 def test_search_finds_no_proof_of_a_false_goal() -> None:
     for goal in FALSE_GOALS[::4]:
         with pytest.raises(NoProofError):
-            certify(statement_of(goal.goal, goal.assume), Effort.of(UNITS))
+            find_proof(statement_of(goal.goal, goal.assume), Effort.of(UNITS))
 
 
 def false_statements(goal: Goal) -> Iterator[Data]:
@@ -355,7 +355,7 @@ def test_remainders_of_remainders_are_proved_or_left_open(seed: int) -> None:
     is_true = all(holds(goal, {"t": fmpq(step)}) is True for step in range(-300, 300))
     statement = statement_of(goal)
     try:
-        certify(statement, Effort.of(UNITS))
+        find_proof(statement, Effort.of(UNITS))
     except NoProofError:
         assert not is_true
     else:
@@ -367,9 +367,9 @@ def test_facts_about_one_element_say_nothing_of_a_sum_over_a_tensor() -> None:
     sums = [opaque("reduce_sum", argument) for argument in (x, rational(0))]
     statement = statement_of(equal(*sums), (equal(x, rational(0)),))
     with pytest.raises(NoProofError):
-        certify(statement)
+        find_proof(statement)
     squares = statement_of(less_equal(rational(0), opaque("reduce_sum", multiply(x, x))))
-    assert is_accepted(squares, certify(squares))
+    assert is_accepted(squares, find_proof(squares))
 
 
 def test_a_square_times_two_numbers_above_zero() -> None:
@@ -380,7 +380,7 @@ def test_a_square_times_two_numbers_above_zero() -> None:
     goal = less_equal(zero, add(total, multiply(rate, root, square)))
     signs = (less_equal(zero, total), less(zero, rate), less(zero, root))
     statement = statement_of(goal, signs)
-    proof = certify(statement)
+    proof = find_proof(statement)
     (combination,) = (step for step in steps_in(proof["step"]) if step[0] == "combine")
     (weighted,) = (product for product in combination[1] if product[2])
     assert len(weighted[1]) == 2
@@ -389,4 +389,4 @@ def test_a_square_times_two_numbers_above_zero() -> None:
     for left_out in range(3):
         fewer = (*signs[:left_out], *signs[left_out + 1 :])
         with pytest.raises(NoProofError):
-            certify(statement_of(goal, fewer), Effort.of(UNITS))
+            find_proof(statement_of(goal, fewer), Effort.of(UNITS))

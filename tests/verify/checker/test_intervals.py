@@ -13,11 +13,11 @@ from flint import fmpq
 from sympy import cos, pi
 
 from closedform.effort import Effort
-from closedform.verify.certification.search import NoProofError, certify
-from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.intervals import Intervals
 from closedform.verify.checker.replay import Replay
 from closedform.verify.checker.terms import Terms
+from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.statements import statement_of
 from closedform.verify.terms.sympy_io import term
 
 STEPS = range(60)
@@ -106,6 +106,6 @@ def _equal(left: Any, right: Any) -> dict[str, Any]:
     ids=["half angle", "power", "period", "scaled period", "root"],
 )
 def test_an_equation_is_certified_and_a_wrong_one_is_not(left: Any, right: Any, wrong: Any) -> None:
-    certify(_equal(left, right))
+    find_proof(_equal(left, right))
     with pytest.raises(NoProofError):
-        certify(_equal(left, wrong), Effort.of(400_000))
+        find_proof(_equal(left, wrong), Effort.of(400_000))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from closedform.verify.certification.statements import statement_of
+from closedform.verify.search.statements import statement_of
 from tests.verify.checker.attacks import offer_edits, offer_false_claims
 from tests.verify.checker.false_claims import false_claims
 from tests.verify.checker.planted import (

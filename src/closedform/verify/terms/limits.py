@@ -18,7 +18,7 @@ class Limits:
 
     # Work, in units of ``closedform.effort``: about a microsecond each
     claim_work: int = 10 * 2**20  # one claim, if nothing else is said
-    search_work: int = 2_000_000  # the search for one proof, if nothing else is said
+    search_work: int = 1_600_000  # the search for one proof, if nothing else is said
     validation_work: int = 5_000_000  # one translation validation, if nothing else is said
     comparison_work: int = 5_000_000  # one comparison of two schedules
     first_work: int = 150_000  # the first points of a graph and its source
@@ -30,7 +30,7 @@ class Limits:
     question_work: int = 300_000  # one question of a front end
     questions_work: int = 2_000_000  # all questions of one trace but inductions
     induction_work: int = 5_000_000  # one induction of a front end
-    solver_units: int = 2  # resource units of z3 in one unit of work
+    solver_units: int = 4  # resource units of z3 in one unit of work
 
     # Points
     draw_roots: int = 8  # roots of the goal that one draw looks at

@@ -5,10 +5,10 @@ A step lists the bounds that it needs: the tightest ones of the symbols that wer
 
 from __future__ import annotations
 
-from closedform.verify.certification.steps import Place, Step
 from closedform.verify.checker.intervals import Interval, Intervals
 from closedform.verify.checker.replay import Facts, Replay
 from closedform.verify.checker.terms import CHOICES
+from closedform.verify.search.steps import Place, Step
 
 
 class _RecordingIntervals(Intervals):
@@ -46,7 +46,7 @@ class Boxes:
     def decide_choices(self) -> tuple[Facts, Step | None]:
         """Returns the facts with the choices made that are decided, and the step, unfinished."""
         terms = self.replay.terms
-        recorder = _RecordingIntervals(self.replay, self.facts)
+        recorder: _RecordingIntervals | None = None
         decisions: dict[int, tuple[int, int]] = {}
         reached_terms = set(self.facts)
         pending = list(self.facts)
@@ -59,6 +59,7 @@ class Boxes:
             if decision is not None:
                 number, value, truth = decision
                 # Asked once more, of intervals that are asked only for what is decided.
+                recorder = recorder or _RecordingIntervals(self.replay, self.facts)
                 recorder.truth(truth)
                 decisions[term] = number, value
                 below = (value,)
@@ -66,7 +67,7 @@ class Boxes:
                 if arg not in reached_terms:
                     reached_terms.add(arg)
                     pending.append(arg)
-        if not decisions:
+        if recorder is None:
             return self.facts, None
         replacements: dict[int, int] = {}
         decision_list = []

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from flint import Ordering, fmpq, fmpq_mpoly_ctx
 
 from closedform.effort import spend
-from closedform.verify.certification.combinations import monomials_by_use
 from closedform.verify.checker.polynomials import (
     UNIT,
     Monomial,
@@ -32,6 +31,7 @@ from closedform.verify.checker.polynomials import (
     whole_constant,
 )
 from closedform.verify.checker.replay import Literal, Replay
+from closedform.verify.search.combinations import monomials_by_use, quotient_of
 
 # Bounds of what is tried; beyond them a core is not found.
 _MOST_ADDED = 24  # products that are added in one round
@@ -85,6 +85,8 @@ class Products:
             )
             if len(group.form) <= _MOST_MONOMIALS
         ]
+        self._cofactors: dict[Monomial, set[Monomial]] = {}
+        self._known_products: set[tuple[str, int, Monomial | int]] = set()
         self._candidates = [*self._closed_products()]
         self._widenings = [self._pairs_of_atoms, self._multiples_of_equations] * 2
 
@@ -93,7 +95,6 @@ class Products:
         signed = [item for group in self._groups if (item := group.product_against(values))]
         scored = []
         for place, candidate in enumerate(self._candidates):
-            spend(len(candidate.conclusion.form))
             if not holds(candidate.conclusion, values) and all(
                 holds(premise, values) for premise in candidate.premises
             ):
@@ -109,13 +110,9 @@ class Products:
     def _widen(self, monomials: set[Monomial]) -> None:
         """Admits products with some more monomials."""
         if not monomials <= self._monomials:
-            known_forms = {key_of(candidate.conclusion.form) for candidate in self._candidates}
             self._monomials |= monomials
-            self._candidates += [
-                candidate
-                for candidate in self._closed_products()
-                if key_of(candidate.conclusion.form) not in known_forms
-            ]
+            self._cofactors.clear()
+            self._candidates += self._closed_products()
 
     def _pairs_of_atoms(self) -> set[Monomial]:
         """The products of two atoms that stand in products of monomials."""
@@ -143,32 +140,47 @@ class Products:
         return monomials
 
     def _closed_products(self) -> Iterator[Product]:
-        """The products whose monomials are all known."""
+        """The products whose monomials are all known, and were not when they were last listed."""
         varying = [
             literal
             for literal in self._relations
             if literal.relation in (">", ">=") and constant_of(literal.form) is None
         ]
-        for left, right in itertools.combinations_with_replacement(varying, 2):
-            if self._is_closed(left.form, right.form):
+        pairs = itertools.combinations_with_replacement(enumerate(varying), 2)
+        for (i, left), (j, right) in pairs:
+            if self._is_new(("pair", i, j), left.form, right.form):
                 yield product_of((left, right))
         frequent = monomials_by_use(list(enumerate(self._relations)))
-        for equation in self._relations:
+        for i, equation in enumerate(self._relations):
             if equation.relation != "=":
                 continue
             cancelling = _multipliers(equation.form, self._monomials)
             for monomial in dict.fromkeys((*cancelling, *frequent)):
-                if self._is_closed(equation.form, {monomial: fmpq(1)}):
+                if self._is_new(("multiple", i, monomial), equation.form, {monomial: fmpq(1)}):
                     yield multiple_of(equation, monomial)
-        for base in (*self.bases, *({monomial: fmpq(1)} for monomial in frequent)):
-            if self._is_closed(base, base):
+        for i, base in enumerate((*self.bases, *({monomial: fmpq(1)} for monomial in frequent))):
+            if self._is_new(("square", i, i), base, base):
                 yield product_of((), base)
 
-    def _is_closed(self, left: Polynomial, right: Polynomial) -> bool:
-        spend(1)
-        if len(left) * len(right) > _MOST_MONOMIALS:
+    def _is_new(
+        self, name: tuple[str, int, Monomial | int], left: Polynomial, right: Polynomial
+    ) -> bool:
+        """Whether the monomials of a product are known, which has not been listed."""
+        spend(2)
+        if len(left) * len(right) > _MOST_MONOMIALS or name in self._known_products:
             return False
-        return all(times(a, b) in self._monomials for a in left for b in right)
+        if not all(self._cofactors_of(monomial).issuperset(right) for monomial in left):
+            return False
+        self._known_products.add(name)
+        return True
+
+    def _cofactors_of(self, divisor: Monomial) -> set[Monomial]:
+        """The monomials whose product with one is known."""
+        if divisor not in self._cofactors:
+            spend(len(self._monomials))
+            quotients = (quotient_of(monomial, divisor) for monomial in self._monomials)
+            self._cofactors[divisor] = {q for q in quotients if q is not None}
+        return self._cofactors[divisor]
 
 
 def _multipliers(form: Polynomial, monomials: set[Monomial]) -> list[Monomial]:
@@ -177,11 +189,9 @@ def _multipliers(form: Polynomial, monomials: set[Monomial]) -> list[Monomial]:
     for divisor in form:
         spend(len(monomials))
         for monomial in sorted(monomials) if divisor else ():
-            exponents = dict(monomial)
-            for atom, exponent in divisor:
-                exponents[atom] = exponents.get(atom, 0) - exponent
-            if monomial != divisor and min(exponents.values()) >= 0:
-                multipliers[tuple((atom, e) for atom, e in sorted(exponents.items()) if e)] = None
+            quotient = quotient_of(monomial, divisor)
+            if quotient is not None and monomial != divisor:
+                multipliers[quotient] = None
     return [*multipliers][:16]
 
 
@@ -219,7 +229,6 @@ class _Factors:
 
     def product_against(self, values: dict[Monomial, fmpq]) -> Product | None:
         """Returns the product by the signs of its factors that a model violates, or None."""
-        spend(len(self.form))
         total = _value_of(self.form, values)
         signs = [_sign_of(number, values) for number in self.numbers]
         is_strict = self.square is None and 0 not in signs
@@ -339,7 +348,13 @@ def holds(literal: Literal, values: dict[Monomial, fmpq]) -> bool:
 
 
 def _value_of(form: Polynomial, values: dict[Monomial, fmpq]) -> fmpq:
-    return sum((number * values.get(m, fmpq(0)) for m, number in form.items()), fmpq(0))
+    spend(len(form))
+    total = fmpq(0)
+    for monomial, number in form.items():
+        value = values.get(monomial)
+        if value:
+            total += number * value
+    return total
 
 
 def _sign_of(form: Polynomial, values: dict[Monomial, fmpq]) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from closedform.effort import Effort
-from closedform.verify.certification.guesses import Points
-from closedform.verify.certification.search import NoProofError, certify
-from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.replay import Replay, check
+from closedform.verify.search.guesses import Points
+from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.solver import Solver
+from closedform.verify.search.statements import statement_of
 from closedform.verify.terms.build import (
     HALF,
     ONE,
@@ -38,7 +39,7 @@ UNIT = less(ZERO, X), less_equal(X, ONE)
 def is_proved(goal: Term, *assume: Term, work: int = WORK) -> bool:
     statement = statement_of(goal, assume)
     try:
-        proof = certify(statement, Effort.of(work))
+        proof = find_proof(statement, Effort.of(work))
     except NoProofError:
         return False
     check(statement, proof)
@@ -92,7 +93,7 @@ def test_guesses_are_false_at_no_point() -> None:
     zero = terms.rational(0)
     facts = terms.less(zero, first), terms.less(first, second)
     stairs = terms.make("floor", (terms.make("/", (first, second)),))
-    points = Points(replay, facts, [stairs], Effort.of(WORK))
+    points = Points(replay, Solver(), facts, [stairs], Effort.of(WORK))
     assert points.range_of(stairs) == (0, 0)
     assert points.may_hold(terms.less_equal(first, second))
     assert not points.may_hold(terms.less_equal(second, first))

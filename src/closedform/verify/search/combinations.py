@@ -5,17 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from flint import fmpq
 
-from closedform.effort import Effort, spend
-from closedform.verify.certification.solver import (
-    has_long_numbers,
-    spend_units,
-    units_of,
-    z3,
-)
+from closedform.effort import Effort
 from closedform.verify.checker.polynomials import (
     UNIT,
     Monomial,
@@ -25,6 +18,7 @@ from closedform.verify.checker.polynomials import (
     product,
 )
 from closedform.verify.checker.replay import Literal
+from closedform.verify.search.solver import Solver, has_long_numbers, print_sum
 
 _MOST_COLUMNS = 260
 _UNITS = 1_000_000
@@ -49,6 +43,7 @@ class Combination:
 
 
 def combine(
+    solver: Solver,
     literals: Sequence[tuple[int, Literal]],
     effort: Effort,
     degree: int = 2,
@@ -58,6 +53,7 @@ def combine(
     """Returns a combination of facts that is a contradiction, or None.
 
     Args:
+        solver: The context of its questions.
         literals: Relations with the places of their facts.
         effort: The work that it may do.
         degree: How many facts may be multiplied.
@@ -69,7 +65,7 @@ def combine(
     columns = [Column(constant(1), (), is_strict=True), *columns]
     columns += [Column(lit.form, (i,), is_strict=lit.relation == ">") for i, lit in inequalities]
     columns += [Column(lit.form, (i,), factor=UNIT) for i, lit in equations]
-    combination = _solve(columns, effort)
+    combination = _solve(solver, columns, effort)
     if combination is not None or degree < 2:
         return combination
     varying = [(i, lit) for i, lit in inequalities if constant_of(lit.form) is None]
@@ -94,7 +90,7 @@ def combine(
         for base in squares[:10]
         for i, lit in varying[:12]
     ]
-    combination = _solve(columns[:_MOST_COLUMNS], effort)
+    combination = _solve(solver, columns[:_MOST_COLUMNS], effort)
     if combination is not None or degree < 3:
         return combination
     place = len(columns)
@@ -114,7 +110,7 @@ def combine(
         for (i, a), (j, b) in itertools.combinations(varying[:9], 2)
         if len(base) ** 2 * len(a.form) * len(b.form) < 400
     ]
-    return _solve(columns[: 2 * _MOST_COLUMNS], effort)
+    return _solve(solver, columns[: 2 * _MOST_COLUMNS], effort)
 
 
 def quotients(equation: Polynomial, literals: Sequence[tuple[int, Literal]]) -> list[Monomial]:
@@ -125,13 +121,27 @@ def quotients(equation: Polynomial, literals: Sequence[tuple[int, Literal]]) -> 
             continue
         for _, literal in literals:
             for multiple in literal.form:
-                exponents = dict(multiple)
-                for atom, exponent in monomial:
-                    exponents[atom] = exponents.get(atom, 0) - exponent
-                if min(exponents.values()) >= 0 and multiple != monomial:
-                    quotient = tuple((atom, e) for atom, e in sorted(exponents.items()) if e)
+                quotient = quotient_of(multiple, monomial)
+                if quotient is not None and multiple != monomial:
                     counts[quotient] = counts.get(quotient, 0) + 1
     return sorted(counts, key=lambda quotient: -counts[quotient])[:16]
+
+
+def quotient_of(monomial: Monomial, divisor: Monomial) -> Monomial | None:
+    """Returns the monomial by which another one is multiplied to give one, or None."""
+    if not divisor:
+        return monomial
+    exponents = dict(monomial)
+    for atom, exponent in divisor:
+        difference = exponents.get(atom, 0) - exponent
+        if difference < 0:
+            return None
+        if difference:
+            exponents[atom] = difference
+        else:
+            del exponents[atom]
+    # In the order of the monomial, which is that of the atoms.
+    return tuple(exponents.items())
 
 
 def monomials_by_use(literals: Iterable[tuple[int, Literal]]) -> list[Monomial]:
@@ -146,39 +156,30 @@ def monomials_by_use(literals: Iterable[tuple[int, Literal]]) -> list[Monomial]:
     return sorted(counts, key=lambda monomial: -counts[monomial])
 
 
-def _solve(columns: Sequence[Column], effort: Effort) -> Combination | None:
+def _solve(solver: Solver, columns: Sequence[Column], effort: Effort) -> Combination | None:
     if has_long_numbers(column.form for column in columns):
         return None
-    # A separate context: its answer does not depend on the questions before.
-    context = z3.Context()
-    solver = z3.SolverFor("QF_LRA", ctx=context)
-    solver.set("rlimit", units_of(effort, _UNITS))
-    numbers = [z3.Real(f"c{place}", context) for place in range(len(columns))]
-    rows: dict[Monomial, list[Any]] = {}
-    spend(10 * sum(len(column.form) for column in columns))
-    for number, column in zip(numbers, columns, strict=True):
-        # Multiples of equations may have any sign.
-        if column.factor is None:
-            solver.add(number >= 0)
+    names = [f"c{place}" for place in range(len(columns))]
+    rows: dict[Monomial, list[tuple[fmpq, str]]] = {}
+    for name, column in zip(names, columns, strict=True):
         for monomial, value in column.form.items():
-            rows.setdefault(monomial, []).append(
-                z3.RealVal(f"{value.p}/{value.q}", context) * number
-            )
-    for parts in rows.values():
-        solver.add(z3.Sum(parts) == 0)
-    # A strict part makes the sum 0 > 0; multiples of a combination are combinations, so that their
-    # sum may be set to 1.
-    strict = [n for n, column in zip(numbers, columns, strict=True) if column.is_strict]
-    solver.add(z3.Sum(strict) == 1)
-    answer = solver.check()
-    spend_units(solver)
-    if answer != z3.sat:
+            rows.setdefault(monomial, []).append((value, name))
+    with solver.question() as question:
+        for name, column in zip(names, columns, strict=True):
+            question.declare(name)
+            # Multiples of equations may have any sign.
+            if column.factor is None:
+                question.state(f"(>= {name} 0.0)")
+        for parts in rows.values():
+            question.state(f"(= {print_sum(parts)} 0.0)")
+        # A strict part makes the sum 0 > 0; multiples of a combination are combinations, so that
+        # their sum may be set to 1.
+        strict = [
+            (fmpq(1), name) for name, column in zip(names, columns, strict=True) if column.is_strict
+        ]
+        question.state(f"(= {print_sum(strict)} 1.0)")
+        values = question.values() if question.check(effort, _UNITS) else None
+    if values is None:
         return None
-    model = solver.model()
-    weighted_columns = []
-    for number, column in zip(numbers, columns, strict=True):
-        value = model.eval(number, model_completion=True)
-        weight = fmpq(value.numerator_as_long(), value.denominator_as_long())
-        if weight != 0:
-            weighted_columns.append((weight, column))
-    return Combination(tuple(weighted_columns))
+    weights = zip((values.get(name, fmpq(0)) for name in names), columns, strict=True)
+    return Combination(tuple((weight, column) for weight, column in weights if weight != 0))

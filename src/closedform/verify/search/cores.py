@@ -12,27 +12,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from flint import fmpq
 
-from closedform.effort import Effort, spend
-from closedform.verify.certification.combinations import combine
-from closedform.verify.certification.products import (
+from closedform.effort import Effort
+from closedform.verify.checker.polynomials import UNIT, Key, Monomial, Polynomial, key_of
+from closedform.verify.checker.replay import Literal, Replay
+from closedform.verify.search.combinations import combine
+from closedform.verify.search.products import (
     Product,
     Products,
     holds,
     multiple_of,
     product_of,
 )
-from closedform.verify.certification.solver import (
+from closedform.verify.search.solver import (
+    Question,
+    Solver,
     has_long_numbers,
-    spend_units,
-    units_of,
-    z3,
+    print_relation,
 )
-from closedform.verify.checker.polynomials import UNIT, Key, Monomial, Polynomial, key_of
-from closedform.verify.checker.replay import Literal, Replay
 
 _MOST_ROUNDS = 40
 _MOST_UNITS = 500_000
@@ -48,6 +47,7 @@ class Core:
 
 def find_core(
     replay: Replay,
+    solver: Solver,
     truths: Sequence[int],
     bases: Iterable[Polynomial],
     effort: Effort,
@@ -57,6 +57,7 @@ def find_core(
 
     Args:
         replay: The facts and rules of the checker.
+        solver: The context of its questions.
         truths: Relations, conjunctions and disjunctions.
         bases: Numbers whose squares are not below 0, besides the monomials.
         effort: The work that it may do.
@@ -65,45 +66,52 @@ def find_core(
     literals = [literal for truth in truths for literal in literals_in(replay, truth)]
     if has_long_numbers(literal.form for literal in literals):
         return None
-    question = _Question(replay, effort)
-    for truth in truths:
-        question.add(truth)
     products = Products(replay, truths, literals, tuple(bases), factors)
-    for _ in range(_MOST_ROUNDS):
-        effort.check()
-        core = question.core()
-        if core is not None or question.values is None:
-            return core
-        violated = products.against(question.values) or _products_of_combination(
-            question.true_literals(), question.values, products.bases, effort
-        )
-        if not violated:
-            return None
-        for violated_product in violated:
-            question.add_product(violated_product)
+    with solver.question() as z3_question:
+        question = _Question(replay, z3_question, effort)
+        for truth in truths:
+            question.add(truth)
+        for _ in range(_MOST_ROUNDS):
+            effort.check()
+            core = question.core()
+            if core is not None or question.values is None:
+                return core
+            violated = products.against(question.values) or _products_of_combination(
+                solver, question.true_literals(), question.values, products.bases, effort
+            )
+            for violated_product in violated:
+                question.add_product(violated_product)
+            if not violated:
+                return None
     return None
 
 
 def narrow_core(
-    replay: Replay, truths: Iterable[int], products: Iterable[Product], effort: Effort
+    replay: Replay,
+    solver: Solver,
+    truths: Iterable[int],
+    products: Iterable[Product],
+    effort: Effort,
 ) -> Core | None:
     """Returns the truths and products among some that contradict each other, or None."""
-    question = _Question(replay, effort)
-    for truth in truths:
-        question.add(truth)
-    for implied in products:
-        question.add_product(implied)
-    return question.core()
+    with solver.question() as z3_question:
+        question = _Question(replay, z3_question, effort)
+        for truth in truths:
+            question.add(truth)
+        for implied in products:
+            question.add_product(implied)
+        return question.core()
 
 
 def _products_of_combination(
+    solver: Solver,
     literals: Sequence[Literal],
     values: dict[Monomial, fmpq],
     bases: Sequence[Polynomial],
     effort: Effort,
 ) -> list[Product]:
     """The products of a combination that excludes the relations of a model."""
-    combination = combine(list(enumerate(literals)), effort, 3, bases)
+    combination = combine(solver, list(enumerate(literals)), effort, 3, bases)
     products = []
     for _, column in combination.parts if combination is not None else ():
         premises = tuple(literals[place] for place in column.facts)
@@ -126,48 +134,42 @@ def literals_in(replay: Replay, truth: int) -> list[Literal]:
 class _Question:
     """Truths over monomials as z3's, and its answer."""
 
-    def __init__(self, replay: Replay, effort: Effort) -> None:
+    def __init__(self, replay: Replay, question: Question, effort: Effort) -> None:
         self.replay = replay
         self.effort = effort
         self.values: dict[Monomial, fmpq] | None = None
-        self._context = z3.Context()
-        self._solver = z3.SolverFor("QF_LRA", ctx=self._context)
-        self._solver.set("core.minimize", True)
-        self._variables: dict[Monomial, Any] = {}
+        self._question = question
+        self._names: dict[Monomial, str] = {}
         self._truths: list[int] = []
         self._products: list[Product] = []
-        self._units = 0
 
     def add(self, truth: int) -> None:
         """States a truth, which may be in a core."""
-        self._solver.assert_and_track(self._truth(truth), f"truth {len(self._truths)}")
+        self._question.state(self._print(truth), f"truth_{len(self._truths)}")
         self._truths.append(truth)
 
     def add_product(self, implied: Product) -> None:
         """States that the premises of a product imply its conclusion."""
-        negated = [z3.Not(self._relation(premise)) for premise in implied.premises]
-        implication = z3.Or(*negated, self._relation(implied.conclusion))
-        self._solver.assert_and_track(implication, f"product {len(self._products)}")
+        premises = [f"(not {self._print_relation(premise)})" for premise in implied.premises]
+        parts = [*premises, self._print_relation(implied.conclusion)]
+        self._question.state(f"(or {' '.join(parts)})", f"product_{len(self._products)}")
         self._products.append(implied)
 
     def core(self) -> Core | None:
         """Returns truths that contradict each other; else ``values`` has a model, if any."""
-        self._solver.set("rlimit", units_of(self.effort, _MOST_UNITS))
-        answer = self._solver.check()
-        self._units = spend_units(self._solver, self._units)
+        are_consistent = self._question.check(self.effort, _MOST_UNITS)
         self.values = None
-        if answer == z3.unsat:
-            names = {str(name) for name in self._solver.unsat_core()}
+        if are_consistent is False:
+            names = self._question.core()
             return Core(
-                [truth for n, truth in enumerate(self._truths) if f"truth {n}" in names],
-                [item for n, item in enumerate(self._products) if f"product {n}" in names],
+                [truth for n, truth in enumerate(self._truths) if f"truth_{n}" in names],
+                [item for n, item in enumerate(self._products) if f"product_{n}" in names],
             )
-        if answer == z3.sat:
-            model = self._solver.model()
+        if are_consistent:
+            values = self._question.values()
             self.values = {UNIT: fmpq(1)}
-            for monomial, variable in self._variables.items():
-                value = model.eval(variable, model_completion=True)
-                self.values[monomial] = fmpq(value.numerator_as_long(), value.denominator_as_long())
+            for monomial, name in self._names.items():
+                self.values[monomial] = values.get(name, fmpq(0))
         return None
 
     def true_literals(self) -> list[Literal]:
@@ -196,37 +198,20 @@ class _Question:
         parts = [self._is_true(arg, values) for arg in args]
         return all(parts) if op in ("and", "true") else any(parts)
 
-    def _truth(self, truth: int) -> Any:
+    def _print(self, truth: int) -> str:
         literal = self.replay.literal(truth)
         if literal is not None:
-            return self._relation(self.replay.round_relation(literal) or literal)
+            return self._print_relation(self.replay.round_relation(literal) or literal)
         op, args, _ = self.replay.terms.nodes[truth]
         if op in ("true", "false"):
-            return z3.BoolVal(op == "true", self._context)
-        parts = [self._truth(arg) for arg in args]
-        return z3.And(*parts) if op == "and" else z3.Or(*parts)
+            return op
+        return f"({op} {' '.join(self._print(arg) for arg in args)})"
 
-    def _relation(self, literal: Literal) -> Any:
-        form = self._form(literal.form)
-        match literal.relation:
-            case ">":
-                return form > 0
-            case ">=":
-                return form >= 0
-            case "=":
-                return form == 0
-            case _:
-                return form != 0
+    def _print_relation(self, literal: Literal) -> str:
+        return print_relation(literal, self._name_of)
 
-    def _form(self, form: Polynomial) -> Any:
-        spend(10 * len(form))
-        parts = []
-        for monomial, value in form.items():
-            number = z3.RealVal(f"{value.p}/{value.q}", self._context)
-            parts.append(number * self._variable(monomial) if monomial else number)
-        return z3.Sum(parts) if parts else z3.RealVal(0, self._context)
-
-    def _variable(self, monomial: Monomial) -> Any:
-        if monomial not in self._variables:
-            self._variables[monomial] = z3.Real(f"m{len(self._variables)}", self._context)
-        return self._variables[monomial]
+    def _name_of(self, monomial: Monomial) -> str:
+        if monomial not in self._names:
+            self._names[monomial] = f"m{len(self._names)}"
+            self._question.declare(self._names[monomial])
+        return self._names[monomial]

@@ -14,9 +14,16 @@ from typing import Any, cast
 from flint import fmpq
 
 from closedform.effort import Effort, spend
-from closedform.verify.certification.solver import has_long_numbers, spend_units, units_of, z3
-from closedform.verify.checker.replay import Literal, Replay
+from closedform.verify.checker.polynomials import Monomial
+from closedform.verify.checker.replay import Replay
 from closedform.verify.checker.terms import Node
+from closedform.verify.search.solver import (
+    Question,
+    Solver,
+    has_long_numbers,
+    print_number,
+    print_relation,
+)
 
 _POINTS = 12
 _UNITS = 50_000  # of z3, for one point
@@ -28,13 +35,18 @@ class Points:
     """The values of terms at points at which facts about symbols hold."""
 
     def __init__(
-        self, replay: Replay, facts: Sequence[int], roots: Iterable[int], effort: Effort
+        self,
+        replay: Replay,
+        solver: Solver,
+        facts: Sequence[int],
+        roots: Iterable[int],
+        effort: Effort,
     ) -> None:
         self.terms = replay.terms
         nodes = self.terms.nodes
         below = self.terms.below(*facts, *roots)
         symbols = [term for term in below if nodes[term][0] == "symbol"]
-        points = _points(replay, facts, symbols, effort)
+        points = _points(replay, solver, facts, symbols, effort)
         self._values = [p for p in points if all(self._truth(fact, p) for fact in facts)]
 
     def may_hold(self, truth: int) -> bool:
@@ -120,72 +132,51 @@ _FUNCTIONS: dict[str, Callable[[list[float]], Any]] = {
 
 
 def _points(
-    replay: Replay, facts: Sequence[int], symbols: Sequence[int], effort: Effort
+    replay: Replay,
+    solver: Solver,
+    facts: Sequence[int],
+    symbols: Sequence[int],
+    effort: Effort,
 ) -> list[dict[int, float]]:
     """Points at which the linear facts hold, with bounds of symbols at random."""
     nodes, forms = replay.terms.nodes, replay.forms
-    context = z3.Context()
-    solver = z3.SolverFor("QF_LIRA", ctx=context)
-    names = {
-        ((next(iter(forms.of(symbol)))[0][0], 1),): _variable(z3, nodes[symbol], place, context)
+    names: dict[Monomial, str] = {
+        ((next(iter(forms.of(symbol)))[0][0], 1),): f"s{place}"
         for place, symbol in enumerate(symbols)
     }
     literals = [literal for fact in facts if (literal := replay.literal(fact)) is not None]
     if has_long_numbers(literal.form for literal in literals):
         return []
-    for literal in literals:
-        if all(not monomial or monomial in names for monomial in literal.form):
-            solver.add(_relation(literal, names, context))
     points: list[dict[int, float]] = []
-    units = 0
-    for seed in range(_POINTS):
-        chance = random.Random(seed)
-        solver.push()
-        for name in chance.sample([*names.values()], len(names)):
-            bound = chance.choice(_BOUNDS)
-            number = z3.RealVal(f"{bound.p}/{bound.q}", context)
-            assumption = name >= number if chance.random() < 0.6 else name <= number
-            solver.push()
-            solver.add(assumption)
-            solver.set("rlimit", units_of(effort, _UNITS))
-            if solver.check() != z3.sat:
-                solver.pop()
-        solver.set("rlimit", units_of(effort, _UNITS))
-        if solver.check() == z3.sat:
-            model = solver.model()
-            values = (model.eval(name, model_completion=True) for name in names.values())
-            points.append(
-                {
-                    symbol: float(fmpq(v.numerator_as_long(), v.denominator_as_long()))
-                    if v.is_real()
-                    else float(v.as_long())
-                    for symbol, v in zip(symbols, values, strict=True)
-                }
-            )
-        units = spend_units(solver, units)
-        while solver.num_scopes():
-            solver.pop()
+    with solver.question("QF_LIRA") as question:
+        for name, symbol in zip(names.values(), symbols, strict=True):
+            _, is_integer, _ = cast("tuple[str, bool, str]", nodes[symbol][2])
+            question.declare(name, "Int" if is_integer else "Real")
+        for literal in literals:
+            if all(not monomial or monomial in names for monomial in literal.form):
+                question.state(print_relation(literal, lambda monomial: names[monomial]))
+        for seed in range(_POINTS):
+            question.push()
+            count = 1 + _add_bounds(question, [*names.values()], random.Random(seed), effort)
+            if question.check(effort, _UNITS):
+                values = question.values()
+                numbers = (float(values.get(name, fmpq(0))) for name in names.values())
+                points.append(dict(zip(symbols, numbers, strict=True)))
+            question.pop(count)
     return points
 
 
-def _variable(solver: Any, node: Node, place: int, context: Any) -> Any:
-    is_integer = cast("tuple[str, bool, str]", node[2])[1]
-    make = solver.Int if is_integer else solver.Real
-    return make(f"s{place}", context)
-
-
-def _relation(literal: Literal, names: dict[Any, Any], context: Any) -> Any:
-    parts = []
-    for monomial, value in literal.form.items():
-        number = z3.RealVal(f"{value.p}/{value.q}", context)
-        parts.append(number * names[monomial] if monomial else number)
-    form = z3.Sum(parts) if parts else z3.RealVal(0, context)
-    match literal.relation:
-        case ">":
-            return form > 0
-        case ">=":
-            return form >= 0
-        case "=":
-            return form == 0
-        case _:
-            return form != 0
+def _add_bounds(
+    question: Question, names: Sequence[str], chance: random.Random, effort: Effort
+) -> int:
+    """States a bound of each symbol that may have it; the number of pushes to take back."""
+    count = 0
+    for name in chance.sample(names, len(names)):
+        bound = print_number(chance.choice(_BOUNDS))
+        question.push()
+        question.state(f"({'>=' if chance.random() < 0.6 else '<='} {name} {bound})")
+        if question.check(effort, _UNITS):
+            count += 1
+        else:
+            question.pop()
+    return count

@@ -16,14 +16,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-from closedform.effort import Effort, OutOfEffort
-from closedform.verify.certification.guesses import Points
-from closedform.verify.certification.steps import NoProofError, Place, Step
+from closedform.effort import OutOfEffort
 from closedform.verify.checker.polynomials import Polynomial, constant, constant_of, plus
-from closedform.verify.checker.replay import Facts, Replay
+from closedform.verify.checker.replay import Facts
 from closedform.verify.checker.terms import CHOICES, RejectedProofError
+from closedform.verify.search.guesses import Points
+from closedform.verify.search.linear import Search
+from closedform.verify.search.order import Order
+from closedform.verify.search.steps import NoProofError, Place, Step
 
 # Bounds of what is attempts; beyond them the goal has no proof by parts.
 _QUICK_WORK = 6_000  # of the search for one fact in between without lemmas
@@ -34,27 +35,6 @@ _MOST_FACTORS = 3
 _MOST_PRODUCTS = 12
 
 
-class Search(Protocol):
-    """The search for one refutation of some facts."""
-
-    replay: Replay
-    effort: Effort
-
-    def refute(self, facts: Facts, depth: int = 0) -> Step:
-        """Returns a step that refutes the facts."""
-
-    def show(self, facts: Facts, truth: int) -> Step | None:
-        """Returns a step that proves a relation by linear arithmetic, or None."""
-
-    def close(self, facts: Facts) -> Step | None:
-        """Returns a step that refutes the facts by linear arithmetic or intervals, or None."""
-
-    def refute_at_once(
-        self, facts: Facts, factors: Sequence[tuple[Polynomial, ...]], *, with_lemmas: bool
-    ) -> Step:
-        """Returns a step that refutes the facts by products, choices as they are."""
-
-
 @dataclass(frozen=True, slots=True)
 class _State:
     """Facts, and which of them are of the goal."""
@@ -63,18 +43,19 @@ class _State:
     goal: Facts
 
 
-def refute_by_parts(search: Search, facts: Facts, goal: Facts) -> Step:
+def refute_by_parts(search: Search, order: Order, facts: Facts, goal: Facts) -> Step:
     """Returns a step that refutes facts, those of the negated goal among them.
 
     Raises:
         NoProofError: No such step was found.
     """
-    return _Parts(search, set(facts) - set(goal)).refute(_State(facts, goal))
+    return _Parts(search, order, set(facts) - set(goal)).refute(_State(facts, goal))
 
 
 class _Parts:
-    def __init__(self, search: Search, assumptions: set[int]) -> None:
+    def __init__(self, search: Search, order: Order, assumptions: set[int]) -> None:
         self.search = search
+        self.order = order
         self._assumptions = assumptions
         self.replay = search.replay
         self.terms = search.replay.terms
@@ -147,7 +128,7 @@ class _Parts:
 
     def _points(self, state: _State) -> Points:
         facts = [fact for fact in state.facts if fact not in state.goal]
-        return Points(self.replay, facts, state.goal, self.search.effort)
+        return Points(self.replay, self.search.solver, facts, state.goal, self.search.effort)
 
     def _by_parts(self, state: _State, points: Points, attempts: frozenset[int]) -> Step:
         """A step by what is shown of the parts of the goal, arguments first."""
@@ -221,7 +202,7 @@ class _Parts:
         factors = [*self._products(state)] if self._is_order(state) else []
         for with_lemmas in (False, True):
             try:
-                return self.search.refute_at_once(state.facts, factors, with_lemmas=with_lemmas)
+                return self.order.refute_at_once(state.facts, factors, with_lemmas=with_lemmas)
             except NoProofError:
                 continue
         return self.search.refute(state.facts)
@@ -312,7 +293,7 @@ class _Parts:
         forms = [self.forms.of(side) for side in (left, right)]
         factors = tuple(plus(forms[0], forms[1], sign) for sign in (-1, 1))
         try:
-            end = self.search.refute_at_once(facts, [factors], with_lemmas=False)
+            end = self.order.refute_at_once(facts, [factors], with_lemmas=False)
         except NoProofError:
             return None
         return ["split", Place(squares), end, step]
@@ -510,7 +491,7 @@ class _Parts:
         self.search.effort = effort.portion(work)
         try:
             if work == _QUICK_WORK:
-                return ["keep", places, self.search.refute_at_once(facts, (), with_lemmas=False)]
+                return ["keep", places, self.order.refute_at_once(facts, (), with_lemmas=False)]
             return ["keep", places, self.search.refute(facts)]
         except (NoProofError, RejectedProofError, OutOfEffort):
             return None

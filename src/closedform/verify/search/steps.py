@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,3 +40,10 @@ def number_places(step: Any, row_of: Mapping[int, int]) -> Any:
     if isinstance(step, Place):
         return row_of[step.term]
     return [number_places(part, row_of) for part in step] if isinstance(step, list) else step
+
+
+def after(prefix: Iterable[Step], step: Step) -> Step:
+    """Returns a step behind others, each of which has one next step."""
+    for before in reversed(list(prefix)):
+        step = [*before, step]
+    return step

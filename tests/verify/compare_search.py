@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from closedform.verify.certification.search import NoProofError, certify
-from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.replay import check
+from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.statements import statement_of
 from tests.support.stored_results import StoredResults
 from tests.verify.checker.attacks import offer_edits, offer_false_claims
 from tests.verify.checker.false_claims import false_claims
@@ -45,7 +45,7 @@ def outcome_of(goal: ProvedGoal) -> str:
     """The milliseconds in which a proof is replayed, or why there is none, as JSON."""
     statement = goal.statement()
     try:
-        proof = certify(statement)
+        proof = find_proof(statement)
     except NoProofError as error:
         return json.dumps(str(error))
     begun = time.process_time()
@@ -57,7 +57,7 @@ def outcome_of(goal: ProvedGoal) -> str:
 @pytest.mark.parametrize("source", SOURCES)
 def test_proofs_of_proved_goals(source: str) -> None:
     packages = ("z3-solver", "python-flint", "sympy")
-    results = StoredResults(f"certification_{source}", ["src/closedform/verify"], packages)
+    results = StoredResults(f"search_{source}", ["src/closedform/verify"], packages)
     goals = distinct_goals(SOURCES[source]())
     outcomes = [
         json.loads(results.result(f"{goal.statement()}", lambda goal=goal: outcome_of(goal)))  # type: ignore[misc]

@@ -8,9 +8,10 @@ import pytest
 from flint import fmpq
 
 from closedform.effort import METER, Effort
-from closedform.verify.certification.cores import Core, find_core
 from closedform.verify.checker.polynomials import Monomial, Polynomial
 from closedform.verify.checker.replay import Literal, Replay
+from closedform.verify.search.cores import Core, find_core
+from closedform.verify.search.solver import Solver
 
 UNITS = 300_000
 SYMBOLS = ("x", "y", "z")
@@ -40,7 +41,7 @@ class Truths:
         return self.terms.less(self.terms.rational(0), self.polynomial(rows))
 
     def core(self, *truths: int) -> Core | None:
-        return find_core(self.replay, truths, [], Effort.of(UNITS))
+        return find_core(self.replay, Solver(), truths, [], Effort.of(UNITS))
 
 
 X, Y, XY, ONE = (1, 0, 0), (0, 1, 0), (1, 1, 0), (0, 0, 0)
@@ -168,6 +169,6 @@ def test_the_effort_ends_a_search(seed: int) -> None:
     truths = Truths()
     relations = [drawn_relation(truths, chance) for _ in range(24)]
     before = METER.work
-    find_core(truths.replay, relations, [], Effort.of(UNITS))
+    find_core(truths.replay, Solver(), relations, [], Effort.of(UNITS))
     # One question of z3 and one list of products are not interrupted.
     assert METER.work - before < 3 * UNITS

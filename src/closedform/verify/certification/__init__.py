@@ -1,1 +1,0 @@
-"""Proof objects: the search for proofs that the checker replays."""

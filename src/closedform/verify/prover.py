@@ -88,6 +88,9 @@ def _prove(goal: Term, assumptions: tuple[Term, ...], effort: Effort, seed: int)
         most_work = max(search_work, units / 10 if search_work == LIMITS.search_work else 0)
         proof = _find_proof(goal, assumptions, effort.portion(min(most_work, units * 0.7)))
         if isinstance(proof, Proof):
+            if not tally.point_count:
+                # Vacuous proofs are named: the work of a stage may have ended before its points.
+                tally = tally.plus(sampler.search(1, effort.portion(LIMITS.simplifying_work)))
             return _proved(proof, tally)
         reason = proof
     return _unknown(reason if effort.left else effort.why(), tally)

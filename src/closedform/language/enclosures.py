@@ -45,7 +45,10 @@ def floor_of(expr: sp.Expr, resolve: Resolve, value: Callable[[], sp.Expr]) -> i
         with precision(bits):
             low, high = (whole_number(end.floor()) for end in ends)
         if low is None or high is None:
-            return None
+            # Too long to be written out, or a short number in a wide ball.
+            if bits >= _LEAST_BITS:
+                return None
+            continue
         # Both ends have one floor, so all numbers between them have it.
         if low == high:
             return low
@@ -103,7 +106,7 @@ def _ball(expr: sp.Basic, resolve: Resolve, bits: int) -> arb:
         is_final = definition == expr
         return _approximate(expr, bits) if is_final else _ball(definition, resolve, bits)
     args = [_ball(arg, resolve, bits) for arg in expr.args]
-    # The cosine of an unknown number is finite.
+    # The cosine of a number of an infinite ball has a finite one, however long it becomes.
     if not all(arg.is_finite() for arg in args):
         return arb.nan()
     return _power(expr, *args) if expr.func is sp.Pow else _FUNCTIONS[expr.func](*args)

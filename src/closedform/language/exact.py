@@ -21,7 +21,7 @@ from closedform.errors import DomainError, LimitError
 from closedform.language.enclosures import Resolve, floor_of, sign_of
 from closedform.language.integers import FloorDiv, FloorMod
 from closedform.language.sizes import check_exponentials
-from closedform.magnitude import bits, power_bits
+from closedform.magnitude import bits, nearest_float, number_text, power_bits
 
 # Digits from which a value is rounded to float64.
 _DIGITS = 60
@@ -130,9 +130,13 @@ def to_float(value: sp.Expr) -> float:
 
     Raises:
         LimitError: It has an exponential that is too large to be worked out.
+        OverflowError: It is a fraction above the largest float64.
     """
     if value.is_Rational:
-        return float(_fraction(value))
+        number = nearest_float(value)
+        if math.isinf(number):
+            raise OverflowError(f"{number_text(_fraction(value))} is above the largest float64")
+        return number
     check_exponentials(value, "a value")
     # Rounded twice, to 60 digits and to 53 bits: wrong only if the 43 digits after the 17th are the
     # digits of a tie.

@@ -19,6 +19,7 @@ from closedform.importers.python.exact import is_decimal
 from closedform.importers.python.prover import ConditionRange
 from closedform.language import Schedule
 from closedform.language.literals import multiple_of_pi
+from closedform.magnitude import nearest_float
 from closedform.verify.claims.induction import recurrence
 from closedform.verify.claims.reading import CLOCK
 from closedform.verify.prover import prove
@@ -195,10 +196,8 @@ class TracingProver:
             number = self._numbers[expr] = _Steps.of(term(expr))
         result = number.value(step)
         if isinstance(result, fmpq):
-            try:
-                return int(result.p) / int(result.q)
-            except OverflowError:
-                return None
+            nearest = nearest_float(result)
+            return nearest if math.isfinite(nearest) else None
         return float(result.mid()) if isinstance(result, arb) and result.is_finite() else None
 
     def follows(

@@ -24,6 +24,7 @@ from closedform.ir.analysis.interval import full
 from closedform.ir.analysis.step_check import node_values
 from closedform.ir.graph import Array
 from closedform.language import t
+from closedform.magnitude import nearest_float
 from closedform.verify.identity.equality import StepRange
 from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import Undefined
@@ -182,7 +183,7 @@ def _has_no_integer(node: Node, values: Sequence[Array]) -> bool:
 def _tensor_of(number: fmpq | None, node: Node) -> Array:
     """A tensor of equal elements; an axis of a named size has one."""
     shape = tuple(size if isinstance(size, int) else 1 for size in node.type.shape)
-    value = 0.0 if number is None else float(int(number.p) / int(number.q))
+    value = 0.0 if number is None else nearest_float(number)
     dtype = node.type.dtype
     whole = 0 if number is None else int(number.p)
     return np.full(shape, whole if dtype.is_integer else value).astype(dtype.numpy)

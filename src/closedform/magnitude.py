@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Protocol, SupportsInt
 
 from closedform.errors import LimitError
 
@@ -32,36 +31,6 @@ MOST_ELEMENTS = 2**48
 
 _BITS_OF_A_DIGIT = math.log2(10)
 _SHOWN_DIGITS = 40
-
-
-class Rational(Protocol):
-    """A fraction of Python, SymPy or python-flint."""
-
-    @property
-    def numerator(self) -> SupportsInt:
-        """The integer that is divided."""
-
-    @property
-    def denominator(self) -> SupportsInt:
-        """The positive integer that it is divided by."""
-
-
-def nearest_float(number: Rational) -> float:
-    """Returns the float64 nearest to a fraction; infinite where that is above the largest one.
-
-    Of two nearest ones it is the one whose last bit is 0. python-flint 0.7 has no float of a
-    fraction, and SymPy's takes longer where the integers are long.
-
-    Example:
-        >>> nearest_float(Fraction(1, 3)), nearest_float(Fraction(-(10**400), 3))
-        (0.3333333333333333, -inf)
-    """
-    numerator = int(number.numerator)
-    try:
-        # The quotient of integers of Python is rounded once.
-        return numerator / int(number.denominator)
-    except OverflowError:
-        return math.inf if numerator > 0 else -math.inf
 
 
 def bits(number: Fraction | int) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 import sympy as sp
+from flint import fmpq
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import BooleanFunction
 
@@ -21,7 +22,7 @@ from closedform.errors import DomainError, LimitError
 from closedform.language.enclosures import Resolve, floor_of, sign_of
 from closedform.language.integers import FloorDiv, FloorMod
 from closedform.language.sizes import check_exponentials
-from closedform.magnitude import bits, nearest_float, number_text, power_bits
+from closedform.magnitude import bits, number_text, power_bits
 
 # Digits from which a value is rounded to float64.
 _DIGITS = 60
@@ -123,6 +124,24 @@ def _choice_at(condition: sp.ITE, values: dict[sp.Symbol, sp.Expr]) -> bool:
 
 def _fraction(value: sp.Expr) -> Fraction:
     return Fraction(int(value.p), int(value.q))
+
+
+def nearest_float(number: Fraction | fmpq | sp.Rational) -> float:
+    """Returns the float64 nearest to a fraction; infinite where that is above the largest one.
+
+    Of two nearest ones it is the one whose last bit is 0. python-flint 0.7 has no float of a
+    fraction, and SymPy's takes longer where the integers are long.
+
+    Example:
+        >>> nearest_float(Fraction(1, 3)), nearest_float(Fraction(-(10**400), 3))
+        (0.3333333333333333, -inf)
+    """
+    numerator = int(number.numerator)
+    try:
+        # The quotient of integers of Python is rounded once.
+        return numerator / int(number.denominator)
+    except OverflowError:
+        return math.inf if numerator > 0 else -math.inf
 
 
 def to_float(value: sp.Expr) -> float:

@@ -13,7 +13,7 @@ from flint import arb, fmpq
 from closedform.importers.onnx_graph import type_of
 from closedform.ir import DType, TensorType, evaluate
 from closedform.ir.graph import Array
-from closedform.magnitude import nearest_float
+from closedform.language.exact import nearest_float
 from closedform.referee.ports import Port
 from closedform.referee.simulation import Point, Simulation, broadcast_tensor, sizes
 from closedform.referee.step import ForeignStep

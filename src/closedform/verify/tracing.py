@@ -18,8 +18,8 @@ from closedform.errors import VerificationError
 from closedform.importers.python.exact import is_decimal
 from closedform.importers.python.prover import ConditionRange
 from closedform.language import Schedule
+from closedform.language.exact import nearest_float
 from closedform.language.literals import multiple_of_pi
-from closedform.magnitude import nearest_float
 from closedform.verify.claims.induction import recurrence
 from closedform.verify.claims.reading import CLOCK
 from closedform.verify.prover import prove

@@ -20,8 +20,8 @@ from sympy.core.relational import Relational
 from closedform.ir.types import LAST_STEP as LAST_STEP
 from closedform.ir.types import MAX_STEP as MAX_STEP
 from closedform.ir.types import DType
+from closedform.language.exact import nearest_float
 from closedform.language.symbols import t
-from closedform.magnitude import nearest_float
 
 Bound = Fraction | float
 """A Fraction, or minus or plus infinity as a float."""

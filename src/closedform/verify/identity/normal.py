@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from flint import arb, fmpq, fmpz
 
-from closedform.magnitude import nearest_float
+from closedform.language.exact import nearest_float
 from closedform.verify.terms import build, tree
 from closedform.verify.terms.evaluate import value as value_of
 from closedform.verify.terms.limits import LIMITS

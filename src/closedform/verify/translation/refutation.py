@@ -24,7 +24,7 @@ from closedform.ir.analysis.interval import full
 from closedform.ir.analysis.step_check import node_values
 from closedform.ir.graph import Array
 from closedform.language import t
-from closedform.magnitude import nearest_float
+from closedform.language.exact import nearest_float
 from closedform.verify.identity.equality import StepRange
 from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import Undefined

@@ -13,8 +13,7 @@ import pytest
 import sympy as sp
 from flint import fmpq
 
-from closedform.language.exact import to_float
-from closedform.magnitude import nearest_float
+from closedform.language.exact import nearest_float, to_float
 
 KINDS: Mapping[str, Callable[[Fraction], Any]] = {
     "python": Fraction,

@@ -18,7 +18,7 @@ _LOCK = threading.RLock()
 
 
 @contextlib.contextmanager
-def precision(bits: int) -> Iterator[None]:
+def ball_precision(bits: int) -> Iterator[None]:
     """Sets the precision of balls in a block, which no other block of another thread changes."""
     # The context of python-flint is one for all threads.
     with _LOCK, ctx.workprec(bits):

@@ -15,7 +15,7 @@ from functools import reduce
 import sympy as sp
 from flint import arb, fmpq
 
-from closedform.language.balls import precision, whole_number
+from closedform.language.balls import ball_precision, whole_number
 from closedform.magnitude import MOST_BITS
 
 _FIRST_BITS = 64
@@ -42,7 +42,7 @@ def floor_of(expr: sp.Expr, resolve: Resolve, value: Callable[[], sp.Expr]) -> i
         value: Its value in SymPy, which algebra compares with integers.
     """
     for ends, bits, is_last in _enclosures(expr, resolve):
-        with precision(bits):
+        with ball_precision(bits):
             low, high = (whole_number(end.floor()) for end in ends)
         if low is None or high is None:
             # Too long to be written out, or a short number in a wide ball.
@@ -84,7 +84,7 @@ def _enclosures(expr: sp.Expr, resolve: Resolve) -> Iterator[tuple[tuple[arb, ar
     most = min(_LEAST_BITS + _BITS_OF_A_DIGIT * digits, MOST_BITS)
     bits = _FIRST_BITS
     while True:
-        with precision(bits):
+        with ball_precision(bits):
             ball = _ball(expr, resolve, bits)
             ends = ball.lower(), ball.upper()
         if ball.is_finite():

@@ -21,7 +21,7 @@ from closedform.errors import DomainError, LimitError
 from closedform.ir.types import FloatArray
 from closedform.language import Schedule
 from closedform.language.aliases import Number
-from closedform.language.balls import bounds, whole_number
+from closedform.language.balls import ball_precision, bounds, whole_number
 from closedform.laws.law import (
     AFTER,
     COUNT,
@@ -52,7 +52,7 @@ def precision(bits: int, length: int) -> Iterator[None]:
     previous = ctx.cap
     ctx.cap = length
     try:
-        with ctx.workprec(bits):
+        with ball_precision(bits):
             yield
     finally:
         ctx.cap = previous

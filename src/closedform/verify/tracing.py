@@ -11,13 +11,14 @@ from fractions import Fraction
 from typing import Any
 
 import sympy as sp
-from flint import arb, ctx, fmpq
+from flint import arb, fmpq
 
 from closedform.effort import METER, Effort
 from closedform.errors import VerificationError
 from closedform.importers.python.exact import is_decimal
 from closedform.importers.python.prover import ConditionRange
 from closedform.language import Schedule
+from closedform.language.balls import ball_precision
 from closedform.language.exact import nearest_float
 from closedform.language.literals import multiple_of_pi
 from closedform.verify.claims.induction import recurrence
@@ -240,14 +241,14 @@ class _Steps:
         size = len(depths)
         if size > _MOST_NODES or depths[root] > _MOST_LEVELS:
             return cls(root, size, None)
-        with ctx.workprec(_BITS):
+        with ball_precision(_BITS):
             return cls(root, size, compile_steps(root, CLOCK))
 
     def value(self, step: int) -> Any:
         """Returns the value at a step, as ``evaluate.value`` does."""
         if self.function is not None:
             METER.work += self.size
-            with contextlib.suppress(UndecidedError, ArithmeticError), ctx.workprec(_BITS):
+            with contextlib.suppress(UndecidedError, ArithmeticError), ball_precision(_BITS):
                 result = self.function(step)
                 if isinstance(result, fmpq) or result.rel_accuracy_bits() >= _FEWEST_BITS:
                     return result
@@ -257,7 +258,7 @@ class _Steps:
         """Returns the truth at a step; None if it has none, or it is not decided."""
         if self.function is not None:
             METER.work += self.size
-            with contextlib.suppress(UndecidedError, ArithmeticError), ctx.workprec(_BITS):
+            with contextlib.suppress(UndecidedError, ArithmeticError), ball_precision(_BITS):
                 return bool(self.function(step))
         return _at(self.term, step)
 

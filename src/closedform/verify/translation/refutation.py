@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-from flint import arb, ctx, fmpq
+from flint import arb, fmpq
 
 from closedform.effort import UNLIMITED, Effort
 from closedform.errors import ClosedFormError
@@ -24,6 +24,7 @@ from closedform.ir.analysis.interval import full
 from closedform.ir.analysis.step_check import node_values
 from closedform.ir.graph import Array
 from closedform.language import t
+from closedform.language.balls import ball_precision
 from closedform.language.exact import nearest_float
 from closedform.verify.identity.equality import StepRange
 from closedform.verify.terms import build
@@ -112,7 +113,7 @@ class FloatValues:
         name = constant.value.name
         if name not in self.balls:
             low, high = rounding_interval(number, dtype)
-            with ctx.workprec(128):
+            with ball_precision(128):
                 self.balls[name] = arb(low).union(arb(high))
         return constant
 

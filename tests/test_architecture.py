@@ -65,7 +65,7 @@ LAYERS = in_order(
         "markup "
         "version": frozenset()
     },
-    {"ir": ARRAYS, "language": EXACT},
+    {"ir": ARRAYS, "language": EXACT | {"flint"}},
     {
         "expr": frozenset(),
         "optimizers": frozenset({"sympy"}),
@@ -142,7 +142,7 @@ PACKAGE_FOLDERS = re.compile(
 # A ball may have any exponent: FLINT ends the process where the fraction of one fills the memory.
 FRACTIONS_OF_BALLS = frozenset({"unique_fmpz", "man_exp", "fmpq", "fmpz"})
 FRACTION_FILES = {
-    "verify/terms/balls.py": "measures the exponents first",
+    "language/balls.py": "measures the exponents first",
     "verify/checker/intervals.py": "so does the second checker, which shares no file with it",
 }
 BANNED_PACKAGES = frozenset({"pickle", "cloudpickle", "dill", "marshal", "shelve"})
@@ -513,7 +513,7 @@ def check_fractions(source: Source) -> list[str]:
         return []
     return [
         f"{source.name}:{node.lineno}: .{node.func.attr}() of a ball has no limit of digits; "
-        "call verify/terms/balls.py"
+        "call language/balls.py"
         for node in nodes_of(source, ast.Call)
         if isinstance(node.func, ast.Attribute)
         and node.func.attr in FRACTIONS_OF_BALLS

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 import sympy as sp
+from flint import fmpq
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import BooleanFunction
 
@@ -21,7 +22,7 @@ from closedform.errors import DomainError, LimitError
 from closedform.language.enclosures import Resolve, floor_of, sign_of
 from closedform.language.integers import FloorDiv, FloorMod
 from closedform.language.sizes import check_exponentials
-from closedform.magnitude import bits, power_bits
+from closedform.magnitude import bits, number_text, power_bits
 
 # Digits from which a value is rounded to float64.
 _DIGITS = 60
@@ -125,14 +126,36 @@ def _fraction(value: sp.Expr) -> Fraction:
     return Fraction(int(value.p), int(value.q))
 
 
+def nearest_float(number: Fraction | fmpq | sp.Rational) -> float:
+    """Returns the float64 nearest to a fraction; infinite where that is above the largest one.
+
+    Of two nearest ones it is the one whose last bit is 0. python-flint 0.7 has no float of a
+    fraction, and SymPy's takes longer where the integers are long.
+
+    Example:
+        >>> nearest_float(Fraction(1, 3)), nearest_float(Fraction(-(10**400), 3))
+        (0.3333333333333333, -inf)
+    """
+    numerator = int(number.numerator)
+    try:
+        # The quotient of integers of Python is rounded once.
+        return numerator / int(number.denominator)
+    except OverflowError:
+        return math.inf if numerator > 0 else -math.inf
+
+
 def to_float(value: sp.Expr) -> float:
     """Returns the float64 nearest to an exact number.
 
     Raises:
         LimitError: It has an exponential that is too large to be worked out.
+        OverflowError: It is a fraction above the largest float64.
     """
     if value.is_Rational:
-        return float(_fraction(value))
+        number = nearest_float(value)
+        if math.isinf(number):
+            raise OverflowError(f"{number_text(_fraction(value))} is above the largest float64")
+        return number
     check_exponentials(value, "a value")
     # Rounded twice, to 60 digits and to 53 bits: wrong only if the 43 digits after the 17th are the
     # digits of a tie.

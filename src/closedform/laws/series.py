@@ -21,6 +21,7 @@ from closedform.errors import DomainError, LimitError
 from closedform.ir.types import FloatArray
 from closedform.language import Schedule
 from closedform.language.aliases import Number
+from closedform.language.balls import ball_precision, bounds, whole_number
 from closedform.laws.law import (
     AFTER,
     COUNT,
@@ -37,7 +38,6 @@ from closedform.laws.published import law_of
 from closedform.laws.rates import rate_values, run_length
 from closedform.magnitude import MOST_BITS
 from closedform.verify.claims.reading import CLOCK, read_schedule
-from closedform.verify.terms.balls import bounds, whole_number
 from closedform.verify.terms.build import rational, substitute
 from closedform.verify.terms.evaluate import UndecidedError, Undefined, compile_steps, value
 from closedform.verify.terms.sympy_io import term
@@ -52,7 +52,7 @@ def precision(bits: int, length: int) -> Iterator[None]:
     previous = ctx.cap
     ctx.cap = length
     try:
-        with ctx.workprec(bits):
+        with ball_precision(bits):
             yield
     finally:
         ctx.cap = previous

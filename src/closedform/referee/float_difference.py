@@ -26,6 +26,7 @@ from closedform.ir.ops import Op
 from closedform.ir.program import flatten
 from closedform.ir.types import Shape
 from closedform.language import PARAM
+from closedform.language.exact import nearest_float
 from closedform.language.groups import Assignment
 from closedform.options import GraphOptions
 from closedform.referee.ports import PortKind
@@ -208,23 +209,20 @@ def _sizes(shape: Shape) -> tuple[int, ...]:
     return tuple(int(size) for size in shape)
 
 
-def _between(low: float, high: float) -> Enclosure:
-    return Enclosure(np.array([low]), np.array([high]), np.zeros(1))
+def _between(low: float, high: float, *, is_whole: bool = False) -> Enclosure:
+    return Enclosure(np.array([low]), np.array([high]), np.zeros(1), is_whole=is_whole)
 
 
 def _number(value: object, dtype: DType) -> Enclosure:
     """A number of the language, and its distance from the float of a dtype."""
     exact = value_of(term(value), {})
-    # Python's quotient is rounded correctly; python-flint 0.7 has no float of a fraction.
-    number = int(exact.p) / int(exact.q) if isinstance(exact, fmpq) else float(exact)
+    number = nearest_float(exact) if isinstance(exact, fmpq) else float(exact)
     # A float of the dtype is exact, and has no error; any other number is half a unit away from its
     # float.
     if build.exact(number) == exact and dtype.numpy.type(number) == number:
-        return Enclosure(
-            np.array([number]), np.array([number]), np.zeros(1), is_whole=number.is_integer()
-        )
+        return _between(number, number, is_whole=number.is_integer())
     ends = rounding_interval(float(dtype.numpy.type(number)), dtype)
-    low, high = np.nextafter([int(end.p) / int(end.q) for end in ends], [-np.inf, np.inf])
+    low, high = np.nextafter([nearest_float(end) for end in ends], [-np.inf, np.inf])
     return Enclosure(np.array([low]), np.array([high]), np.array([high - low]))
 
 

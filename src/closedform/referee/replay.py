@@ -13,6 +13,7 @@ from flint import arb, fmpq
 from closedform.importers.onnx_graph import type_of
 from closedform.ir import DType, TensorType, evaluate
 from closedform.ir.graph import Array
+from closedform.language.exact import nearest_float
 from closedform.referee.ports import Port
 from closedform.referee.simulation import Point, Simulation, broadcast_tensor, sizes
 from closedform.referee.step import ForeignStep
@@ -116,6 +117,5 @@ def _as_floats(step: ForeignStep, port: Port, value: Array) -> Array:
 
 def _number(entry: Any) -> float | int:
     if isinstance(entry, fmpq):
-        # The division of Python rounds once, that of two floats would round three times.
-        return int(entry.p) if entry.q == 1 and abs(entry) < 2**62 else int(entry.p) / int(entry.q)
+        return int(entry.p) if entry.q == 1 and abs(entry) < 2**62 else nearest_float(entry)
     return float(entry.mid()) if isinstance(entry, arb) else float("nan")

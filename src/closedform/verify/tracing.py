@@ -11,13 +11,15 @@ from fractions import Fraction
 from typing import Any
 
 import sympy as sp
-from flint import arb, ctx, fmpq
+from flint import arb, fmpq
 
 from closedform.effort import METER, Effort
 from closedform.errors import VerificationError
 from closedform.importers.python.exact import is_decimal
 from closedform.importers.python.prover import ConditionRange
 from closedform.language import Schedule
+from closedform.language.balls import ball_precision
+from closedform.language.exact import nearest_float
 from closedform.language.literals import multiple_of_pi
 from closedform.verify.claims.induction import recurrence
 from closedform.verify.claims.reading import CLOCK
@@ -195,10 +197,8 @@ class TracingProver:
             number = self._numbers[expr] = _Steps.of(term(expr))
         result = number.value(step)
         if isinstance(result, fmpq):
-            try:
-                return int(result.p) / int(result.q)
-            except OverflowError:
-                return None
+            nearest = nearest_float(result)
+            return nearest if math.isfinite(nearest) else None
         return float(result.mid()) if isinstance(result, arb) and result.is_finite() else None
 
     def follows(
@@ -241,14 +241,14 @@ class _Steps:
         size = len(depths)
         if size > _MOST_NODES or depths[root] > _MOST_LEVELS:
             return cls(root, size, None)
-        with ctx.workprec(_BITS):
+        with ball_precision(_BITS):
             return cls(root, size, compile_steps(root, CLOCK))
 
     def value(self, step: int) -> Any:
         """Returns the value at a step, as ``evaluate.value`` does."""
         if self.function is not None:
             METER.work += self.size
-            with contextlib.suppress(UndecidedError, ArithmeticError), ctx.workprec(_BITS):
+            with contextlib.suppress(UndecidedError, ArithmeticError), ball_precision(_BITS):
                 result = self.function(step)
                 if isinstance(result, fmpq) or result.rel_accuracy_bits() >= _FEWEST_BITS:
                     return result
@@ -258,7 +258,7 @@ class _Steps:
         """Returns the truth at a step; None if it has none, or it is not decided."""
         if self.function is not None:
             METER.work += self.size
-            with contextlib.suppress(UndecidedError, ArithmeticError), ctx.workprec(_BITS):
+            with contextlib.suppress(UndecidedError, ArithmeticError), ball_precision(_BITS):
                 return bool(self.function(step))
         return _at(self.term, step)
 

@@ -363,7 +363,5 @@ def _call(function: Callable[[int], object], step: int) -> float | OverflowError
 
 
 def _as_float(value: object) -> float:
-    """The float of a number; of a fraction by Python, which divides large integers faster."""
-    if isinstance(value, sp.Rational):
-        return int(value.p) / int(value.q)
-    return float(value)  # type: ignore[arg-type]
+    """The float of a number; raises OverflowError where it is too large."""
+    return to_float(value) if isinstance(value, sp.Rational) else float(value)  # type: ignore[arg-type]

@@ -18,8 +18,10 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import sympy as sp
 
 from closedform.importers.python.place import UserValue
+from closedform.language.exact import to_float
 
 STEP = "t"
 """The name of the step among the variables."""
@@ -156,9 +158,7 @@ def _as_float(value: UserValue) -> float | End:
     if isinstance(value, complex) and not isinstance(value, float):
         return End.RAISES
     try:
-        if hasattr(value, "p") and hasattr(value, "q"):  # of a fraction Python divides faster
-            return int(value.p) / int(value.q)
-        return float(value)
+        return to_float(value) if isinstance(value, sp.Rational) else float(value)
     except (OverflowError, TypeError, ValueError):
         return End.RAISES
 

@@ -20,6 +20,7 @@ from sympy.core.relational import Relational
 from closedform.ir.types import LAST_STEP as LAST_STEP
 from closedform.ir.types import MAX_STEP as MAX_STEP
 from closedform.ir.types import DType
+from closedform.language.exact import nearest_float
 from closedform.language.symbols import t
 
 Bound = Fraction | float
@@ -140,10 +141,7 @@ def point(value: Fraction) -> Interval:
 
 def as_float(bound: Bound) -> float:
     """Returns a float near a bound; infinite where it is out of range."""
-    try:
-        return float(bound)
-    except OverflowError:
-        return INFINITY if bound > 0 else -INFINITY
+    return bound if isinstance(bound, float) else nearest_float(bound)
 
 
 def _round_bound(bound: Bound, direction: float) -> Bound:

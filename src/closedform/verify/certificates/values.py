@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from flint import arb, ctx, fmpq
+from flint import arb, fmpq
 
 from closedform.errors import DomainError, VerificationError
 from closedform.ir.types import FloatArray
+from closedform.language.balls import ball_precision
 from closedform.verify.terms.build import symbol
 from closedform.verify.terms.evaluate import (
     PointFunction,
@@ -79,7 +80,7 @@ class ExactValues:
         """
         high, low = np.empty(len(steps)), np.empty(len(steps))
         first = 0
-        with ctx.workprec(BITS):
+        with ball_precision(BITS):
             for segment in self._segments:
                 end = bisect_left(steps, segment.end, lo=first)
                 if first < end:
@@ -114,7 +115,7 @@ class ExactValues:
         if missing:
             # By cancellation, or of a large exponent as in 2**(-10**11*t): only these steps are
             # evaluated again, node by node where it does not help either.
-            with ctx.workprec(4 * BITS):
+            with ball_precision(4 * BITS):
                 function = compile_steps(term, self._clock)
                 for place in missing:
                     step = steps[place]

@@ -19,8 +19,8 @@ from flint import arb, arb_poly, ctx, fmpq, fmpq_poly
 from closedform.effort import Effort, spend
 from closedform.errors import VerificationError
 from closedform.language import exact_number
+from closedform.language.balls import bounds
 from closedform.verify.claims.core import Claim, number_text
-from closedform.verify.terms.balls import bounds
 from closedform.verify.terms.build import exact
 from closedform.verify.terms.interval import Number, lesser
 from closedform.verify.terms.limits import LIMITS

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from flint import arb, fmpq, fmpz
 
+from closedform.language.exact import nearest_float
 from closedform.verify.terms import build, tree
 from closedform.verify.terms.evaluate import value as value_of
 from closedform.verify.terms.limits import LIMITS
@@ -155,7 +156,7 @@ def float_at(node: Term, point: Mapping[str, fmpq], unknown: float = math.nan) -
     value = value_of(node, point)
     if isinstance(value, arb):
         return float(value.mid())
-    return float(int(value.p) / int(value.q)) if isinstance(value, fmpq) else unknown
+    return nearest_float(value) if isinstance(value, fmpq) else unknown
 
 
 def _root(base: fmpq, exponent: fmpq) -> Term:

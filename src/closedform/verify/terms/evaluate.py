@@ -23,9 +23,9 @@ from flint import arb, ctx, fmpq, fmpz
 
 from closedform.effort import METER
 from closedform.errors import VerificationError
+from closedform.language.balls import ball_precision, whole_number
 from closedform.verify.terms import exact_zero
 from closedform.verify.terms import tensor_functions as functions
-from closedform.verify.terms.balls import whole_number
 from closedform.verify.terms.build import is_satisfied, rational, subtract
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, linear_forms
@@ -124,7 +124,7 @@ class Evaluator:
         return None
 
     def _evaluate_at(self, point: Mapping[str, Any], bits: int) -> Result:
-        with ctx.workprec(bits):
+        with ball_precision(bits):
             return self._evaluate(point)
 
     def _evaluate(self, point: Mapping[str, Any]) -> Result:

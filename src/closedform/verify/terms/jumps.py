@@ -17,8 +17,8 @@ from __future__ import annotations
 from flint import arb, fmpq
 
 from closedform.effort import METER
+from closedform.language.balls import whole_number
 from closedform.verify.terms import build
-from closedform.verify.terms.balls import whole_number
 from closedform.verify.terms.evaluate import holds, value
 from closedform.verify.terms.facts import STRICT, Direction
 from closedform.verify.terms.limits import LIMITS

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flint import arb, ctx, fmpq
+from flint import arb, fmpq
 
+from closedform.language.balls import ball_precision
 from closedform.verify.terms.evaluate import Undefined, text_of
 
 _DIGITS = (12, 20, 40, 80)
@@ -46,7 +47,7 @@ def sides_of(left: fmpq | arb | Undefined, right: fmpq | arb | Undefined) -> Sid
     """
     if isinstance(left, Undefined) or isinstance(right, Undefined):
         return Sides(text_of(left), text_of(right))
-    with ctx.workprec(512):
+    with ball_precision(512):
         gap = abs(_middle(left) - _middle(right))
         size = abs(_middle(left)).max(abs(_middle(right)))
         difference = str(gap.str(3, radius=False))

@@ -13,11 +13,12 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from flint import arb, ctx, fmpq
+from flint import arb, fmpq
 
 from closedform.effort import METER
 from closedform.errors import VerificationError
 from closedform.ir.graph import Array
+from closedform.language.balls import ball_precision
 from closedform.verify.terms import tensor_functions as functions
 from closedform.verify.terms.evaluate import apply_operation, greater, product_of, total_of
 from closedform.verify.terms.tree import Op, Term, walk
@@ -65,7 +66,7 @@ def tensor_values(roots: Iterable[Term], point: Mapping[str, Array]) -> list[Arr
         array([1/4, 9], dtype=object)
     """
     terms = list(roots)
-    with ctx.workprec(_PRECISION):
+    with ball_precision(_PRECISION):
         values: dict[Term, Array] = {}
         for node in walk(*terms):
             values[node] = _value(node, [values[arg] for arg in node.args], point)

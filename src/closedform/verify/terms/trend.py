@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from flint import arb, fmpq
 
-from closedform.verify.terms.balls import whole_number
+from closedform.language.balls import whole_number
 from closedform.verify.terms.evaluate import value
 from closedform.verify.terms.facts import (
     NON_NEGATIVE,

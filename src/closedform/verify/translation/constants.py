@@ -28,8 +28,8 @@ from flint import arb, fmpq
 from closedform.errors import VerificationError
 from closedform.ir import DType, Graph, Node
 from closedform.ir import Op as GraphOp
+from closedform.language.balls import bounds
 from closedform.verify.terms import build
-from closedform.verify.terms.balls import bounds
 from closedform.verify.terms.evaluate import value as value_of
 from closedform.verify.terms.from_graph import Constant
 from closedform.verify.terms.limits import LIMITS

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-from flint import arb, ctx, fmpq
+from flint import arb, fmpq
 
 from closedform.effort import UNLIMITED, Effort
 from closedform.errors import ClosedFormError
@@ -24,6 +24,8 @@ from closedform.ir.analysis.interval import full
 from closedform.ir.analysis.step_check import node_values
 from closedform.ir.graph import Array
 from closedform.language import t
+from closedform.language.balls import ball_precision
+from closedform.language.exact import nearest_float
 from closedform.verify.identity.equality import StepRange
 from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import Undefined
@@ -111,7 +113,7 @@ class FloatValues:
         name = constant.value.name
         if name not in self.balls:
             low, high = rounding_interval(number, dtype)
-            with ctx.workprec(128):
+            with ball_precision(128):
                 self.balls[name] = arb(low).union(arb(high))
         return constant
 
@@ -182,7 +184,7 @@ def _has_no_integer(node: Node, values: Sequence[Array]) -> bool:
 def _tensor_of(number: fmpq | None, node: Node) -> Array:
     """A tensor of equal elements; an axis of a named size has one."""
     shape = tuple(size if isinstance(size, int) else 1 for size in node.type.shape)
-    value = 0.0 if number is None else float(int(number.p) / int(number.q))
+    value = 0.0 if number is None else nearest_float(number)
     dtype = node.type.dtype
     whole = 0 if number is None else int(number.p)
     return np.full(shape, whole if dtype.is_integer else value).astype(dtype.numpy)

@@ -3,7 +3,7 @@
 import pytest
 from flint import arb, fmpq
 
-from closedform.verify.terms.balls import bounds, whole_number
+from closedform.language.balls import bounds, whole_number
 
 HUGE = [arb(2) ** 51200000000, arb(2) ** -51200000000, arb(1, arb(2) ** 51200000000)]
 

@@ -1,4 +1,4 @@
-"""Exact numbers of balls.
+"""Exact numbers of balls, and the precision of the arithmetic of balls.
 
 The exponent of a ball may be any integer, so the fraction and the integer of one may need more
 memory than there is, and FLINT ends the process then. No other file asks FLINT for them.
@@ -6,9 +6,23 @@ memory than there is, and FLINT ends the process then. No other file asks FLINT 
 
 from __future__ import annotations
 
-from flint import arb, fmpq
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from flint import arb, ctx, fmpq
 
 from closedform.magnitude import MOST_BITS
+
+_LOCK = threading.RLock()
+
+
+@contextlib.contextmanager
+def ball_precision(bits: int) -> Iterator[None]:
+    """Sets the precision of balls in a block, which no other block of another thread changes."""
+    # The context of python-flint is one for all threads.
+    with _LOCK, ctx.workprec(bits):
+        yield
 
 
 def bounds(ball: arb) -> tuple[fmpq, fmpq] | None:

@@ -18,7 +18,7 @@ from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import Term
 from closedform.verify.terms.verdict import Status
 
-PROVED, REFUTED = Status.PROVED, Status.REFUTED
+PROVED, REFUTED, UNKNOWN = Status.PROVED, Status.REFUTED, Status.UNKNOWN
 
 TORCH = "`torch.optim.lr_scheduler` 2.13"
 TORCH_RULES = "`torch.optim` 2.13"

@@ -24,6 +24,7 @@ from tools.theorem import (
     CEREBRAS,
     REFUTED,
     TORCH_RULES,
+    UNKNOWN,
     Section,
     Theorem,
     about,
@@ -222,6 +223,8 @@ THEOREMS = (
         r"With one gradient $g$ every step of Adam is $-\eta g / (|g| + \epsilon)$, the first "
         r"as the thousandth.",
         _constant_gradient,
+        # Open: that the root of g^2 over a root is |g| takes more work than the search may do.
+        UNKNOWN,
         source="Kingma and Ba (2015), section 3",
     ),
     Theorem(

@@ -16,14 +16,19 @@ import sympy as sp
 
 from closedform.effort import Effort, Watch
 from closedform.errors import VerificationError
+from closedform.verify.identity.canonical import is_zero
 from closedform.verify.samples import Counterexample, Sampler, Tally, simplify_point
 from closedform.verify.search.refutation import NoProofError, find_proof
 from closedform.verify.search.statements import statement_of
+from closedform.verify.terms.build import subtract
+from closedform.verify.terms.facts import sign_claims
 from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.tree import TRUTHS, Term, show, walk
+from closedform.verify.terms.tree import TRUTHS, Op, Sign, Term, show, walk
 from closedform.verify.terms.verdict import CHECKED_STEPS, Proof, Status, Verdict
 
 POINTS = "a point"
+IDENTITY = "identity"
+"""The ground of equations by their canonical forms, of which there are no steps."""
 _STAGES = (
     (12, 4_000, 30_000),
     (60, 30_000, 200_000),
@@ -84,6 +89,8 @@ def _prove(goal: Term, assumptions: tuple[Term, ...], effort: Effort, seed: int)
             )
         if not search_work or reason == _TOO_LARGE:
             continue
+        if search_work == LIMITS.search_work and _is_identity(goal, assumptions, effort):
+            return Verdict(Status.PROVED, (IDENTITY,), samples=tally.satisfied)
         # The last search grows with the effort.
         most_work = max(search_work, units / 10 if search_work == LIMITS.search_work else 0)
         proof = _find_proof(goal, assumptions, effort.portion(min(most_work, units * 0.7)))
@@ -96,6 +103,35 @@ def _prove(goal: Term, assumptions: tuple[Term, ...], effort: Effort, seed: int)
     return _unknown(reason if effort.left else effort.why(), tally)
 
 
+def _is_identity(goal: Term, assumptions: tuple[Term, ...], effort: Effort) -> bool:
+    """Whether the sides of an equation have one canonical form.
+
+    The checker has no normal form for roots of products: of these equations it has no proof.
+    """
+    if goal.op is not Op.EQUAL:
+        return False
+    signs: dict[Term, Sign] = {}
+
+    def sign_of(term: Term) -> Sign:
+        if term not in signs:
+            signs[term] = next(
+                (
+                    sign
+                    for sign, claim in sign_claims(term).items()
+                    if effort.left
+                    and isinstance(
+                        _find_proof(claim, assumptions, effort.portion(_SIGN_WORK)), Proof
+                    )
+                ),
+                Sign.ANY,
+            )
+        return signs[term]
+
+    left, right = goal.args
+    return is_zero(subtract(left, right), sign_of)
+
+
+_SIGN_WORK = 30_000
 _TOO_LARGE = f"it has more than {LIMITS.proved_nodes:,} terms"
 
 

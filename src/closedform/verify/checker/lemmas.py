@@ -23,18 +23,6 @@ from closedform.verify.checker.terms import CHOICES, require
 _ZERO, _ONE, _TWO = fmpq(0), fmpq(1), fmpq(2)
 
 
-SUM = "reduce_sum "
-"""How the names of opaque functions begin that add up elements of their operand."""
-
-
-def _is_nonnegative(form: Polynomial) -> bool:
-    """Whether each element is a sum of even powers of elements, with numbers above 0."""
-    return all(
-        coefficient > 0 and all(exponent % 2 == 0 for _, exponent in monomial)
-        for monomial, coefficient in form.items()
-    )
-
-
 class Lemmas:
     """The lemmas about terms of one table."""
 
@@ -87,11 +75,6 @@ class Lemmas:
             inside = le(zero, args[0]), le(args[0], terms.rational(len(value) - 1))
             bounds = le(terms.rational(min(value)), term), le(term, terms.rational(max(value)))
             return [implies(*inside, bound) for bound in bounds] if whole else []
-        if op == "opaque":
-            # Numbers of at least 0 have such a sum. To tools/rocq, the sum is any function.
-            is_sum = len(args) == 1 and str(value).startswith(SUM)
-            is_above = is_sum and _is_nonnegative(self.forms.of(args[0]))
-            return [le(zero, term)] if is_above else []
         return self._of_power(term) if op == "^" else []
 
     def _of_quotient(self, term: int) -> list[int]:

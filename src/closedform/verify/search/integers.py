@@ -138,14 +138,16 @@ class Integers:
         if not ends:
             if high is None:
                 return None
-            # One range without choices: by its order, else in two halves.
-            # Halves double the cases; an argument by order is one case, if there is one.
-            if self.search.innermost_choice(facts) is None and high - low > 3:
+            # Halves double the cases; a choice has two, and an argument by order is one.
+            is_short = high - low < _MOST_STEPS
+            has_choices = self.search.innermost_choice(facts) is not None
+            if has_choices and not is_short:
+                return None
+            if not has_choices and high - low > 3:
                 try:
                     return self.order.by_order(facts, depth)
                 except NoProofError:
                     pass
-            is_short = high - low < _MOST_STEPS
             ends = list(range(low, high)) if is_short else [(low + high) // 2]
         self.ranges -= len(ends)
         if self.ranges < 0:

@@ -85,16 +85,19 @@ class Refutation(Search):
             return refute_by_parts(self, self.order, facts, goal)
 
     def _refute_conjuncts(self, facts: Facts, goal: Facts) -> Step:
-        """A step that refutes all facts together, or each part of a negated conjunction."""
+        """A step that refutes all facts together, or each part of a conjunction or an equation."""
         try:
             return self.refute(facts)
         except NoProofError:
-            clauses = [fact for fact in goal if self.terms.nodes[fact][0] == "or"]
+            clauses = [fact for fact in goal if self.terms.nodes[fact][0] in ("or", "not")]
             if not clauses:
                 raise
-            parts = self.terms.nodes[clauses[0]][1]
-            steps = [self.refute(self.replay.knowing(facts, part), 1) for part in parts]
-            return ["cases", facts.index(clauses[0]), steps]
+            place, is_or = facts.index(clauses[0]), self.terms.nodes[clauses[0]][0] == "or"
+            steps = [
+                self.refute(self.replay.knowing(facts, part), 1)
+                for part in self.alternatives(clauses[0])
+            ]
+            return ["cases", place, steps] if is_or else ["differ", place, *steps]
 
     def refute(self, facts: Facts, depth: int = 0) -> Step:
         """Returns a step that refutes the facts."""

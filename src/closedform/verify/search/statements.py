@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from closedform.language.symbols import InternalName
-from closedform.verify.checker.lemmas import SUM
 from closedform.verify.identity.canonical import is_zero
 from closedform.verify.terms.build import own_symbol, rebuild, subtract
 from closedform.verify.terms.facts import is_non_negative
@@ -32,15 +31,10 @@ def statement_of(goal: Term, assume: Iterable[Term] = ()) -> dict[str, Any]:
         elif node.op is Op.LOOKUP:
             value = [str(entry) for entry in node.value]
         elif node.op is Op.OPAQUE:
-            value = functions.setdefault(node.value, f"{_kind_of(node)}{len(functions)}")
+            value = functions.setdefault(node.value, f"function {len(functions)}")
         places[node] = len(rows)
         rows.append([node.op.value, [places[arg] for arg in node.args], value])
     return {"nodes": rows, "assume": [places[fact] for fact in assumptions], "goal": places[goal]}
-
-
-def _kind_of(node: Term) -> str:
-    """The beginning of the name of an opaque function: it says which is a sum of elements."""
-    return SUM if kind_of(node.value) == REDUCE_SUM else "function "
 
 
 def _name_of(node: Term) -> str:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from math import isqrt
 
 import numpy as np
 from flint import arb, fmpq
@@ -287,7 +288,11 @@ def _numbers(sources: Iterable[Term]) -> tuple[dict[fmpq, None], dict[Term, None
         if build.is_rational(node):
             rationals[node.value] = None
         elif constant[node] and node.op not in TRUTHS:
-            irrationals[node] = None
+            number = _product_of_roots(node)
+            if number is None:
+                irrationals[node] = None
+            else:
+                rationals[number] = None
         elif node.op is Op.MULTIPLY:
             factors = [arg for arg in node.args if constant[arg]]
             if len(factors) > 1:
@@ -301,6 +306,24 @@ def _numbers(sources: Iterable[Term]) -> tuple[dict[fmpq, None], dict[Term, None
         elif node.op is Op.LOOKUP:
             rationals.update(dict.fromkeys(node.value))
     return rationals, irrationals
+
+
+def _product_of_roots(node: Term) -> fmpq | None:
+    """The rational number that a product of roots is, 100 of those of 10 and 1000; or None."""
+    square, sign = fmpq(1), 1
+    for factor in node.args if node.op is Op.MULTIPLY else ():
+        if build.is_rational(factor):
+            square *= factor.value**2
+            sign = -sign if factor.value < 0 else sign
+        elif factor.op is Op.POWER and factor.args[1] == build.HALF:
+            if not build.is_rational(factor.args[0]) or factor.args[0].value < 0:
+                return None
+            square *= factor.args[0].value
+        else:
+            return None
+    above, below = isqrt(int(square.p)), isqrt(int(square.q))
+    is_square = node.op is Op.MULTIPLY and fmpq(above**2, below**2) == square
+    return sign * fmpq(above, below) if is_square else None
 
 
 def with_split_constants(constants: Constants, graph: Graph) -> Constant:

@@ -13,7 +13,8 @@ from benchmarks import walks
 MOST_FILES = {
     "to_onnx(schedule)": 67,
     "two recipes and diff": 52,
-    "equal recipes and diff": 80,
+    # The checker and the search are among them: each question is answered by a replayed proof.
+    "equal recipes and diff": 98,
     "first step of torch": 53,
 }
 

@@ -146,7 +146,7 @@ def test_every_name_of_a_symbol_is_listed() -> None:
 
 
 def test_the_names_of_internal_symbols_are_read() -> None:
-    assert {"previous", "later", "t'", "t/0", "choice 0", "floor#0", "cycle"} <= set(LABELS)
+    assert {"previous", "later", "t'", "t/0", "choice 0", "cycle"} <= set(LABELS)
 
 
 def test_an_internal_name_equals_no_text() -> None:

@@ -35,7 +35,7 @@ class Limits:
     # Points
     draw_roots: int = 8  # roots of the goal that one draw looks at
     draw_steps: int = 6  # steps of the clock in one draw
-    draw_size: int = 10**7  # size of a root that is drawn
+    draw_size: int = 10**40  # size of a root that is drawn
     refutation_points: int = 24  # points at which a graph is compared with its source
     guess_draws: int = 24  # values of the hyperparameters behind a guess
     guess_attempts: int = 4000  # attempts to find these

@@ -22,8 +22,9 @@ import pytest
 
 from closedform.effort import Effort
 from closedform.verify.claims.certified import CertifiedGoal
-from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.refutation import find_proof
 from closedform.verify.search.statements import statement_of
+from closedform.verify.search.steps import NoProofError
 from tests.rocq.coq import COQC, Coq, compile_file, failing_line, version, with_library
 from tests.rocq.corpus import (
     ProvedVerdict,

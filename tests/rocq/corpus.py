@@ -13,7 +13,8 @@ import closedform as cf
 from closedform.verify.claims import equal
 from closedform.verify.claims.certified import CertifiedGoal
 from closedform.verify.claims.core import Claim
-from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.refutation import find_proof
+from closedform.verify.search.steps import NoProofError
 from tests.test_library import SCHEDULES
 from tests.verify.goals import PROVED
 from tests.verify.proved_goals import ProvedGoal

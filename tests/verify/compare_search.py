@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from closedform.verify.checker.replay import check
-from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.refutation import find_proof
 from closedform.verify.search.statements import statement_of
+from closedform.verify.search.steps import NoProofError
 from tests.support.stored_results import StoredResults
 from tests.verify.checker.attacks import offer_edits, offer_false_claims
 from tests.verify.checker.false_claims import false_claims

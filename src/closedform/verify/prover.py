@@ -18,8 +18,9 @@ from closedform.effort import Effort, Watch
 from closedform.errors import VerificationError
 from closedform.verify.identity.canonical import is_zero
 from closedform.verify.samples import Counterexample, Sampler, Tally, simplify_point
-from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.refutation import find_proof
 from closedform.verify.search.statements import statement_of
+from closedform.verify.search.steps import NoProofError
 from closedform.verify.terms.build import subtract
 from closedform.verify.terms.facts import sign_claims
 from closedform.verify.terms.limits import LIMITS
@@ -81,6 +82,7 @@ def _prove(goal: Term, assumptions: tuple[Term, ...], effort: Effort, seed: int)
     # Most false goals fail at one of the first points, and most true ones have a short proof: the
     # next stage costs about ten times as much.
     for points, point_work, search_work in _STAGES:
+        is_last_search = search_work == LIMITS.search_work
         tally = tally.plus(sampler.search(points, effort.portion(min(point_work, units / 4))))
         if tally.counterexample is not None:
             portion = effort.portion(LIMITS.simplifying_work)
@@ -89,10 +91,10 @@ def _prove(goal: Term, assumptions: tuple[Term, ...], effort: Effort, seed: int)
             )
         if not search_work or reason == _TOO_LARGE:
             continue
-        if search_work == LIMITS.search_work and _is_identity(goal, assumptions, effort):
+        if is_last_search and _is_identity(goal, assumptions, effort):
             return Verdict(Status.PROVED, (IDENTITY,), samples=tally.satisfied)
         # The last search grows with the effort.
-        most_work = max(search_work, units / 10 if search_work == LIMITS.search_work else 0)
+        most_work = max(search_work, units / 10) if is_last_search else search_work
         proof = _find_proof(goal, assumptions, effort.portion(min(most_work, units * 0.7)))
         if isinstance(proof, Proof):
             if not tally.point_count:

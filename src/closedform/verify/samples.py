@@ -247,9 +247,10 @@ class Sampler:
         """The first step of a segment at which a goal of many choices is false, by its term."""
         (name,) = self._order
         clock, interval = self._symbols[name], self._interval(name, {})
-        choices = sum(1 for node in walk(self.goal) if node.op is Op.ITE)
-        is_first = self._next_step == 0
-        if not is_first or interval is None or not clock.value.integer or choices < _MANY_CHOICES:
+        # A later call has the same segments.
+        if self._next_step or interval is None or not clock.value.integer:
+            return None
+        if sum(node.op is Op.ITE for node in walk(self.goal)) < _MANY_CHOICES:
             return None
         first = int(interval.low.p) if interval.low is not None else 0
         end = FOREVER if interval.high is None else int(interval.high.p) + 1

@@ -306,7 +306,7 @@ def _least_step(fact: Term) -> int:
 def _is_proved_by_trends(statement: Term) -> bool:
     """Whether a statement about the clock holds at all steps, by monotone differences.
 
-    Steps at which they leave it open, such as those that remainders decide, are few or too many.
+    The steps that these leave open, where remainders decide, are evaluated if they are few.
     """
     if not _is_of_clock(statement) or not any(node.op in _CURVES for node in walk(statement)):
         return False

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from closedform.effort import Effort
-from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.refutation import find_proof
+from closedform.verify.search.steps import NoProofError
 from tests.verify.checker.false_claims import FalseClaim
 from tests.verify.checker.planted import is_accepted, tampered_proofs
 from tests.verify.checker.proof_edits import drawn_edits

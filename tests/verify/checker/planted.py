@@ -17,7 +17,8 @@ from closedform.effort import Effort
 from closedform.verify.checker.replay import check
 from closedform.verify.checker.terms import RejectedProofError
 from closedform.verify.prover import prove
-from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.refutation import find_proof
+from closedform.verify.search.steps import NoProofError
 from closedform.verify.terms.build import less, less_equal, rational, substitute
 from closedform.verify.terms.evaluate import holds
 from closedform.verify.terms.tree import Op, Term, walk

@@ -23,8 +23,9 @@ from closedform.verify.checker.intervals import Intervals
 from closedform.verify.checker.replay import Replay, begin
 from closedform.verify.checker.terms import RejectedProofError
 from closedform.verify.search.boxes import Boxes
-from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.refutation import find_proof
 from closedform.verify.search.statements import statement_of
+from closedform.verify.search.steps import NoProofError
 from closedform.verify.terms.build import (
     ONE,
     add,

@@ -16,8 +16,9 @@ from closedform.effort import Effort
 from closedform.verify.checker.intervals import Intervals
 from closedform.verify.checker.replay import Replay
 from closedform.verify.checker.terms import Terms
-from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.refutation import find_proof
 from closedform.verify.search.statements import statement_of
+from closedform.verify.search.steps import NoProofError
 from closedform.verify.terms.sympy_io import term
 
 STEPS = range(60)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from closedform.effort import Effort
 from closedform.verify.checker.replay import Replay, check
 from closedform.verify.search.guesses import Points
-from closedform.verify.search.refutation import NoProofError, find_proof
+from closedform.verify.search.refutation import find_proof
 from closedform.verify.search.solver import Solver
 from closedform.verify.search.statements import statement_of
+from closedform.verify.search.steps import NoProofError
 from closedform.verify.terms.build import (
     HALF,
     ONE,

@@ -210,7 +210,7 @@ class Integers:
             return ["round", place, Place(truth), self.search.refute(more_facts, depth + 1)]
         return None
 
-    def by_integer_equations(self, facts: Facts) -> Step | None:
+    def by_integer_equations(self, facts: Facts, _: int) -> Step | None:
         """Returns a step by two equations that no integers meet: 2 a = t and 2 b + 1 = t."""
         forms, terms = self.replay.forms, self.terms
         literals = [

@@ -126,9 +126,8 @@ class Search(ABC):
         more_facts = self.replay.knowing(facts, negation)
         if self.terms.nodes[negation][0] != "not":
             return self.close(more_facts, degree)
-        left, right = self.terms.nodes[truth][1]
         steps: list[Any] = []
-        for side in (self.terms.less(left, right), self.terms.less(right, left)):
+        for side in self.alternatives(negation):
             step = self.close(self.replay.knowing(more_facts, side), degree)
             if step is None:
                 return None

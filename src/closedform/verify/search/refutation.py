@@ -23,15 +23,7 @@ from closedform.verify.search.linear import Search
 from closedform.verify.search.order import Order
 from closedform.verify.search.parts import refute_by_parts
 from closedform.verify.search.rewriting import Rewriting
-from closedform.verify.search.steps import (
-    NoProofError as NoProofError,
-)
-from closedform.verify.search.steps import (
-    Place,
-    Step,
-    number_places,
-    places_in,
-)
+from closedform.verify.search.steps import NoProofError, Place, Step, number_places, places_in
 from closedform.verify.terms.limits import LIMITS
 
 _SHARE_AT_ONCE = 0.6  # of the work, before the goal is proved by its parts
@@ -113,28 +105,19 @@ class Refutation(Search):
         simple, step = boxes.decide_choices()
         if step is not None:
             return [*step, self.refute(simple, depth + 1)]
-        rewritten = self.rewriting.by_equation(facts, depth)
-        if rewritten is not None:
-            return rewritten
-        rounding_step = self.integers.by_rounding(facts, depth)
-        if rounding_step is not None:
-            return rounding_step
-        equation = self.integers.by_integer_equations(facts) or self.rewriting.by_opposite_bounds(
-            facts, depth
-        )
-        if equation is not None:
-            return equation
-        vanishing = self.rewriting.by_vanishing_sums(
-            facts, depth
-        ) or self.rewriting.by_vanishing_power(facts, depth)
-        if vanishing is not None:
-            return vanishing
-        ranges = self.integers.by_ranges(facts, depth)
-        if ranges is not None:
-            return ranges
-        difference = self.integers.by_integer_difference(facts, depth)
-        if difference is not None:
-            return difference
+        for take_step in (
+            self.rewriting.by_equation,
+            self.integers.by_rounding,
+            self.integers.by_integer_equations,
+            self.rewriting.by_opposite_bounds,
+            self.rewriting.by_vanishing_sums,
+            self.rewriting.by_vanishing_power,
+            self.integers.by_ranges,
+            self.integers.by_integer_difference,
+        ):
+            step = take_step(facts, depth)
+            if step is not None:
+                return step
         try:
             choice = self.innermost_choice(facts)
             if choice is not None:

@@ -44,8 +44,8 @@ class Rewriting:
                 is_floor = op == "floor" and set(literal.form) <= {monomial, UNIT}
                 if op != "symbol" and not is_floor:
                     continue
-                rest = {m: -c / value for m, c in literal.form.items() if m != monomial}
-                new = forms.term_of(rest)
+                solution = {m: -c / value for m, c in literal.form.items() if m != monomial}
+                new = forms.term_of(solution)
                 inside = self.search.below(f for f in facts if f != fact)
                 # x = f(x) would be rewritten for ever, and a symbol of no other fact changes
                 # nothing.
@@ -79,8 +79,7 @@ class Rewriting:
                 continue
             step = self.search.show(facts, equation)
             if step is not None:
-                more_facts = self.replay.knowing(facts, equation)
-                return ["split", Place(equation), self.search.refute(more_facts, depth + 1), step]
+                return self._with_equation(facts, equation, step, depth)
         return None
 
     def by_vanishing_power(self, facts: Facts, depth: int) -> Step | None:
@@ -100,8 +99,7 @@ class Rewriting:
                 step = self.order.refute_with_lemmas(
                     opposite, depth, lemmas_about(self.replay, opposite)
                 )
-                more_facts = self.replay.knowing(facts, equation)
-                return ["split", Place(equation), self.search.refute(more_facts, depth + 1), step]
+                return self._with_equation(facts, equation, step, depth)
         return None
 
     def by_vanishing_sums(self, facts: Facts, depth: int) -> Step | None:
@@ -121,11 +119,10 @@ class Rewriting:
                 equation = terms.equal(symbol, terms.rational(0))
                 step = self.search.show(facts, equation, degree=2)
                 if step is not None:
-                    more_facts = self.replay.knowing(facts, equation)
-                    return [
-                        "split",
-                        Place(equation),
-                        self.search.refute(more_facts, depth + 1),
-                        step,
-                    ]
+                    return self._with_equation(facts, equation, step, depth)
         return None
+
+    def _with_equation(self, facts: Facts, equation: int, proof: Step, depth: int) -> Step:
+        """A step that refutes the facts with an equation, of which there is a proof."""
+        more_facts = self.replay.knowing(facts, equation)
+        return ["split", Place(equation), self.search.refute(more_facts, depth + 1), proof]

@@ -2,12 +2,14 @@
 
 Each walk runs twice with different values, so that imports and caches that do not depend on the
 values are warm, and `sys.setprofile` records the second run. It counts functions, not lines, so
-the figures are the same on each machine. `python benchmarks/walks.py --files` lists the files.
+the figures are the same on each machine. Caches keep results of earlier calls, so the figures are
+those of a fresh process. `python -m benchmarks.walks --json` prints the calls of each file.
 
 tests/test_walks.py holds each walk to its bar.
 """
 
 import argparse
+import json
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -128,14 +130,14 @@ def walk(build: Callable[[float], Call]) -> Counter[str]:
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", action="store_true", help="list the files of each walk")
+    parser.add_argument("--json", action="store_true", help="print the calls of each file as JSON")
     options = parser.parse_args(arguments)
-    for name, build in WALKS.items():
-        counts = walk(build)
-        print(f"{name:24}{len(counts):4} files {sum(counts.values()):6} calls")
-        if options.files:
-            for file, count in sorted(counts.items()):
-                print(f"    {count:6} {file}")
+    counts = {name: walk(build) for name, build in WALKS.items()}
+    if options.json:
+        print(json.dumps(counts))
+        return
+    for name, calls in counts.items():
+        print(f"{name:24}{len(calls):4} files {sum(calls.values()):6} calls")
 
 
 if __name__ == "__main__":

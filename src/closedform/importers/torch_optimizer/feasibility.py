@@ -92,13 +92,15 @@ class Feasibility:
 
     def _listed_step(self, conditions: Sequence[sp.Basic], first: int) -> int | None:
         """The first step at which conditions hold, where only a few steps are to be looked at."""
-        parts = [part for segment in _segments(first) for part in self._parts(conditions, *segment)]
-        if sum(map(len, parts)) > _MOST_LISTED:
-            raise TraceError(
-                f"no step is known at which {sp.And(*conditions, evaluate=False)}, and that there "
-                "is none is not proved",
-                hint="decide on the number of steps by comparisons and remainders",
-            )
+        parts: list[range] = []
+        for segment in _segments(first):
+            parts += self._parts(conditions, *segment)
+            if sum(map(len, parts)) > _MOST_LISTED:
+                raise TraceError(
+                    f"no step is known at which {sp.And(*conditions, evaluate=False)}, and that "
+                    "there is none is not proved",
+                    hint="decide on the number of steps by comparisons and remainders",
+                )
         for step in itertools.chain(*parts):
             at_step = (condition.xreplace({t: sp.Integer(step)}) for condition in conditions)
             if not any(holds == sp.false for holds in at_step):
@@ -120,6 +122,8 @@ class Feasibility:
                 for steps in possible
             )
             parts = [part for part in common if part]
+            if not parts:
+                break
         return parts
 
 

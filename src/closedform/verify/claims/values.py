@@ -26,8 +26,8 @@ from closedform.verify.claims.reading import (
 )
 from closedform.verify.claims.statements import as_texts
 from closedform.verify.terms import build
+from closedform.verify.terms.facts import is_integer
 from closedform.verify.terms.real_line import TIME, RealCell, as_choices, real_cells
-from closedform.verify.terms.tables import is_integer
 from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, fold, symbols, walk
 
 

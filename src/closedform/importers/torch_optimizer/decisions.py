@@ -71,9 +71,9 @@ class Run:
             self.refusal = error
         return error
 
-    def refuse(self, message: str, hint: str | None = None) -> TraceError:
+    def refuse(self, message: str, hint: str | None = None, where: str | None = None) -> TraceError:
         """Returns the error of something that the trace does not model, and records it."""
-        return self.record(TraceError(message, where=code_place(), hint=hint))
+        return self.record(TraceError(message, where=where or code_place(), hint=hint))
 
     def decide(self, condition: sp.Basic, value: bool) -> bool:
         """Returns the truth of a condition that has this value on the traced numbers."""

@@ -433,7 +433,7 @@ class Environment(Sandbox):
 
     def builtin(self, name: str) -> Any:
         """Returns a builtin for traced code."""
-        own: dict[str, Callable[[], Any]] = {
+        versions: dict[str, Callable[[], Any]] = {
             "type": lambda: _type_of(self),
             "isinstance": lambda: self._isinstance,
             "issubclass": lambda: self._issubclass,
@@ -445,8 +445,8 @@ class Environment(Sandbox):
             "int": lambda: traced_type(int, self.run),
             "float": lambda: traced_type(float, self.run),
         }
-        if name in own:
-            return own[name]()
+        if name in versions:
+            return versions[name]()
         for native, implementation in FOLDS.items():
             if native.__name__ == name:
                 return fold_builtin(native, implementation, self.run)

@@ -218,12 +218,12 @@ class Sandbox(ABC):
     def _clone(
         self, function: types.FunctionType, code: types.CodeType, variables: dict[str, Any]
     ) -> types.FunctionType:
-        own = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        originals = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
         # Functions that share a variable share its new cell, which the first of them fills.
-        new = {name: cell for name, cell in own.items() if id(cell) not in self._cells}
+        new = {name: cell for name, cell in originals.items() if id(cell) not in self._cells}
         for name, cell in new.items():
             self._cells[id(cell)] = (cell, types.CellType(), name, MISSING)
-        cells = tuple(self._cells[id(cell)][1] for cell in own.values()) or None
+        cells = tuple(self._cells[id(cell)][1] for cell in originals.values()) or None
         clone = types.FunctionType(code, variables, function.__name__, None, cells)
         # A function may call itself: it is known before what it uses is wrapped.
         self._known[id(function)] = (function, clone)
@@ -403,7 +403,7 @@ def _content(cell: types.CellType) -> Any:
 
 
 def _state_of(owner: Any) -> Any:
-    """What a run could change in an object."""
+    """The part of an object that a run could change."""
     if isinstance(owner, type):
         return {k: v for k, v in vars(owner).items() if not k.startswith(("__", "_abc"))}
     # torch counts writes in place to each tensor.

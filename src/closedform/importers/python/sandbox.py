@@ -318,7 +318,10 @@ class Namespace(dict[str, Any]):
     def changed_names(self) -> Iterator[str]:
         """Yields the variables that were assigned or deleted."""
         for name in {**self.loaded, **self}:
-            if self.get(name, MISSING) is not self.loaded.get(name, MISSING):
+            # A warning leaves __warningregistry__ in the module that it names.
+            if name != "__warningregistry__" and self.get(name, MISSING) is not self.loaded.get(
+                name, MISSING
+            ):
                 yield name
 
 

@@ -25,7 +25,7 @@ import sys
 import types
 import typing
 from collections import ChainMap, Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,7 +36,14 @@ from closedform.code_files import files_of, is_in_standard_library, is_standard
 from closedform.errors import TraceError
 from closedform.importers.python.containers import container_name, traced_copy
 from closedform.importers.python.place import Place, UserValue
-from closedform.importers.python.sandbox import HEAP_TYPE, MISSING, Module, Refused, Sandbox
+from closedform.importers.python.sandbox import (
+    HEAP_TYPE,
+    MISSING,
+    Module,
+    Refused,
+    Sandbox,
+    all_codes,
+)
 from closedform.importers.python.text import Silent
 from closedform.importers.torch_optimizer.decisions import Run
 from closedform.importers.torch_optimizer.numpy_scalars import NUMPY_TYPES
@@ -47,7 +54,7 @@ from closedform.importers.torch_optimizer.positions import (
     position_enumerate,
     position_range,
 )
-from closedform.importers.torch_optimizer.reported import Reported
+from closedform.importers.torch_optimizer.reported import Reported, original_of, settings
 from closedform.importers.torch_optimizer.scalars import FUNCTIONS, SYMBOLIC
 from closedform.importers.torch_optimizer.subject import (
     PURE_MODULES,
@@ -171,6 +178,19 @@ _BUILTINS = frozenset(
 _NUMBER_MODULES = frozenset({"math", "cmath", "bisect", "heapq", "_bisect", "_heapq", "numpy"})
 """Modules of functions that are pure, and that would take a number without its expression."""
 
+_CONSTANT_MEMBERS: Mapping[str, Container[str]] = {
+    "sys": (
+        *("version", "version_info", "hexversion", "implementation", "platform", "byteorder"),
+        *("maxsize", "float_info"),
+    ),
+    "os": ("name",),
+    "platform": (
+        *("system", "machine", "release", "python_version", "python_version_tuple"),
+        "python_implementation",
+    ),
+}
+"""Members of the standard library that are the same as long as the process runs."""
+
 _TRACED_PARTS_OF_TORCH = frozenset(
     {
         "__init__",
@@ -209,6 +229,9 @@ _TORCH_QUESTIONS = frozenset(
         "is_current_stream_capturing",
         "is_initialized",
         "is_built",
+        "is_anomaly_enabled",
+        "device_count",
+        "get_num_threads",
         "_get_tracing_state",
         "_is_tracing",
         "_cuda_isCurrentStreamCapturing",
@@ -245,6 +268,7 @@ class Environment(Sandbox):
         self._replaced = {
             # By id: an equal function is not the same one, and some are not hashable.
             **_REPLACED,
+            **settings(),
             id(len): counting_len(run, owners),
             id(range): position_range(run),
             id(enumerate): position_enumerate(run, owners),
@@ -340,6 +364,9 @@ class Environment(Sandbox):
         replacement = self._replaced.get(id(value))
         if replacement is not None:
             return replacement
+        original = original_of(value)
+        if original is not value:
+            return self.wrap(original)
         if isinstance(value, torch.Tensor):
             self.watch(value, "a tensor")
             return value
@@ -379,12 +406,17 @@ class Environment(Sandbox):
     def module_member(self, module: types.ModuleType | type, name: str) -> Any:
         """Returns a member of a module for traced code."""
         value = getattr(module, name)
+        if name in _CONSTANT_MEMBERS.get(module.__name__, ()):
+            return value
         is_data = isinstance(value, (*_CONSTANTS, dict, list, set)) and not isinstance(
             value, torch.dtype | torch.layout | torch.memory_format
         )
         if is_data and is_standard(module.__name__) and module.__name__ not in _WITH_NUMBERS:
             return self._refusal(f"{module.__name__}.{name}")
-        return self.wrap(value)
+        replacement = self.wrap(value)
+        if isinstance(replacement, Refused) and not callable(value):
+            return self._refusal(f"{module.__name__}.{name}")
+        return replacement
 
     def builtin(self, name: str) -> Any:
         """Returns a builtin for traced code."""
@@ -420,11 +452,8 @@ class Environment(Sandbox):
             return value
         if isinstance(value, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
             return value
-        # torch._dynamo.disable and functools.wraps leave the function in these attributes.
-        if hasattr(value, "_torchdynamo_orig_callable") or hasattr(value, "__wrapped__"):
-            return self.wrap(
-                getattr(value, "_torchdynamo_orig_callable", None) or value.__wrapped__
-            )
+        if hasattr(value, "__wrapped__"):
+            return self.wrap(value.__wrapped__)
         return self._refusal(name)
 
     def _without_numbers(self, function: Callable[..., Any], name: str) -> Any:
@@ -466,7 +495,9 @@ class Environment(Sandbox):
 
     def code(self, code: types.CodeType) -> types.CodeType:
         """Returns the code of a function, whose texts refuse to format numbers of the step."""
-        return with_guarded_texts(code, self.run)
+        new_code = with_guarded_texts(code, self.run)
+        self.run.codes.update(map(id, all_codes(new_code)))
+        return new_code
 
     def kind(self, kind: type) -> Any:
         """Returns a class: itself, a version for numbers with expressions, or one that refuses."""

@@ -1,4 +1,4 @@
-"""What the code of an optimizer may use: constants of libraries, and nothing that changes."""
+"""Constants of libraries that a step may read, and states of the process that it may not."""
 
 import datetime
 import functools

@@ -21,23 +21,29 @@ from closedform.importers.python.choices import (
 )
 from closedform.importers.python.number import Mixed, Number, operand, record
 from closedform.importers.python.place import UserValue
-from closedform.importers.python.run import Session
 
 _LONG = 16
 """Longer tables of numbers become one expression instead of a run for each entry."""
 
 
+ChangeError = Callable[[str], BaseException]
+"""Returns the signal of a change of a container by its name."""
+
+
 class _Frozen:
     """Refuses to be changed."""
 
-    session: Session
+    change_error: ChangeError
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise self.session.refuse(
-            # The method resolution order: the class, _Frozen, then the builtin.
-            f"the function changes a {type(self).__mro__[2].__name__} that exists outside of it",
-            hint="a schedule is a pure function of the step: compute the value from the step",
-        )
+        raise self.change_error(container_name(self))
+
+
+def container_name(container: UserValue) -> str:
+    """Returns a container of the user as it is called in errors."""
+    # The method resolution order: the class, _Frozen, then the builtin.
+    kinds = [kind for kind in type(container).__mro__ if kind in (list, tuple, dict, set)]
+    return f"a {kinds[0].__name__}"
 
 
 def _entry(values: list[Any] | tuple[Any, ...] | np.ndarray[Any, Any], index: Number) -> Any:
@@ -197,13 +203,13 @@ def local_array(value: UserValue) -> Any:
 
 
 def traced_copy(
-    value: UserValue, session: Session, wrap: Callable[[Any], Any]
+    value: UserValue, change_error: ChangeError, wrap: Callable[[Any], Any]
 ) -> TracedList | TracedTuple | TracedDict | TracedSet | TracedArray | None:
     """Returns the copy of a container; None for anything else.
 
     Args:
         value: The container.
-        session: What all runs share.
+        change_error: Returns the signal of a change of the copy.
         wrap: What its items become.
     """
     if isinstance(value, np.ndarray):
@@ -220,15 +226,15 @@ def traced_copy(
     elif isinstance(value, set | frozenset):
         container = TracedSet(map(wrap, value))
     elif isinstance(value, dict):
-        return _traced_dict(value, session, wrap)
+        return _traced_dict(value, change_error, wrap)
     else:
         return None
-    container.session = session
+    container.change_error = change_error
     return container
 
 
 def _traced_dict(
-    value: dict[Any, Any], session: Session, wrap: Callable[[Any], Any]
+    value: dict[Any, Any], change_error: ChangeError, wrap: Callable[[Any], Any]
 ) -> TracedDict | None:
     """The copy of a dict, or of an object of a subclass, with its methods and attributes."""
     kind: Any = type(value)
@@ -240,6 +246,6 @@ def _traced_dict(
     for key, item in value.items():
         dict.__setitem__(instance, key, wrap(item))
     if hasattr(instance, "__dict__"):
-        instance.__dict__.update(getattr(value, "__dict__", {}), session=session)
+        instance.__dict__.update(getattr(value, "__dict__", {}), change_error=change_error)
     result: TracedDict = instance
     return result

@@ -1,24 +1,18 @@
-"""The user's function rebuilt: the same code, in an environment that understands the step.
+"""The sandbox of a function of the step.
 
-A function is made again from its code object; its constants, globals, closure and defaults are
-wrapped when they are first used. No text is evaluated, and the user's own objects are not changed:
-containers are copied, and an object whose methods are called gets a subclass whose methods are
-rebuilt, and a copy of its attributes.
+Numbers are exact and may be steps, containers are frozen copies, and an object whose methods are
+called gets a subclass whose methods are rebuilt, and a copy of its attributes.
 """
 
 from __future__ import annotations
 
 import builtins
-import dis
 import functools
-import logging
 import math
-import operator
 import random
 import sys
 import threading
 import types
-import warnings
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from enum import Enum
@@ -34,6 +28,7 @@ from closedform.importers.python.containers import (
     TracedList,
     TracedSet,
     TracedTuple,
+    container_name,
     local_array,
     traced_copy,
 )
@@ -69,12 +64,10 @@ from closedform.importers.python.purity import (
     is_pure_function,
 )
 from closedform.importers.python.run import Run
+from closedform.importers.python.sandbox import CACHED, HEAP_TYPE, MISSING, Module, Sandbox
 from closedform.importers.python.tape import plain
 from closedform.importers.python.text import Silent
 from closedform.language import Schedule, t
-
-_HEAP_TYPE = 1 << 9
-"""The flag of types that are defined in Python."""
 
 _REFUSED: Mapping[str, str] = {
     "random": "draws random numbers",
@@ -108,10 +101,9 @@ _REFUSED_BUILTINS = {
     "delattr": "deletes an attribute",
     "memoryview": "gives an address",
 }
-_HINT = "a schedule is a pure function of the step: compute the value before, and use it"
 
 
-class Environment:
+class Environment(Sandbox):
     """Wraps what a traced function uses.
 
     Args:
@@ -119,27 +111,25 @@ class Environment:
         symbols: The numbers that take the place of variables of the function, by name.
     """
 
+    hint = state_hint = (
+        "a schedule is a pure function of the step: compute the value before, and use it"
+    )
+
     def __init__(self, run: Run, symbols: Mapping[str, Number]) -> None:
+        super().__init__()
         self.run = run
         self.session = run.session
         self.symbols = symbols
         self.used: set[str] = set()
         self._functions = known_functions()
-        self._known: dict[int, tuple[Any, Any]] = {}
         self._codes: list[types.CodeType] = []
-        self._cells: list[tuple[types.CellType, Any, str, types.FunctionType]] = []
-        self._globals: list[tuple[Namespace, types.CodeType]] = []
         self._objects: list[tuple[Any, dict[str, Any], dict[str, Any]]] = []
         self._outer: set[int] = set()
         self._reads: set[tuple[int, str]] = set()
         self._writes: set[tuple[int, str]] = set()
         self._assigned: set[tuple[int, str]] = set()
         self._free: set[int] = set()
-        self._copies: list[tuple[Any, tuple[Any, ...]]] = []
-        self._functions_made: list[tuple[types.FunctionType, dict[str, Any]]] = []
         self._metaclasses: dict[type, type] = {}
-        self._raw: list[tuple[Any, dict[str, Any]]] = []
-        self.builtins = self._traced_builtins()
 
     # --- runs --------------------------------------------------------------------------------
 
@@ -157,36 +147,13 @@ class Environment:
             self._functions = known_functions()
         return self.wrap(module)
 
-    def check_unchanged(self) -> None:
-        """Raises Untraceable if the run has changed anything outside of the function."""
-        for container, items in self._copies:
-            if not is_same(container, items):
-                raise self._change_error(f"a {type(container).__mro__[2].__name__}")
-        for clone, names in self._functions_made:
-            if not is_same(vars(clone), tuple(names.items())):
-                raise self._change_error(f"an attribute of the function {clone.__name__!r}")
-        for owner, names in self._raw:
-            if not is_same(state_of(owner), tuple(names.items())):
-                raise self._change_error(f"an attribute of {owner!r}")
-        for cell, before, name, function in self._cells:
-            if cell.cell_contents is not before:
-                raise self._stateful(function.__code__, name, ("STORE_DEREF", "DELETE_DEREF"))
-        for namespace, code in self._globals:
-            for name in stored_names(code, ("STORE_GLOBAL", "DELETE_GLOBAL")):
-                if namespace.get(name, _MISSING) is not namespace.loaded.get(name, _MISSING):
-                    raise self._stateful(code, name, ("STORE_GLOBAL", "DELETE_GLOBAL"))
+    def refuse(self, reason: str, hint: str, place: Place | None = None) -> Untraceable:
+        """Returns the signal that ends the run."""
+        return self.session.refuse(reason, hint, place)
 
-    def _change_error(self, target: str) -> Untraceable:
-        return self.session.refuse(
-            f"the function changes {target} that exists outside of it", hint=_HINT
-        )
-
-    def _stateful(self, code: types.CodeType, name: str, ops: tuple[str, ...]) -> Untraceable:
-        line = stored_names(code, ops).get(name, code.co_firstlineno)
-        where = Place(code.co_filename, line, code.co_qualname)
-        return Untraceable(
-            f"the function assigns {name!r}, a variable outside of it", where, hint=_HINT
-        )
+    def note_silence(self, name: str) -> None:
+        """Notes that a report of traced code is left out."""
+        self.session.notes[f"{name} is left out ({self.session.place()})"] = None
 
     # --- values ------------------------------------------------------------------------------
 
@@ -197,79 +164,50 @@ class Environment:
             return self.symbols[name]
         return self.wrap(value)
 
-    def wrap(self, value: UserValue) -> Any:
-        """Returns what takes the place of a value of the user."""
+    def constant(self, value: UserValue) -> Any:
+        """Returns a number of Python with its exact value, and a text as it is."""
         if value is None or isinstance(value, bool | str | bytes | Number | Truth):
             return value
-        if type(value) in (int, float):
-            return self.constant(value)
-        entry = self._known.get(id(value))
-        if entry is None:
-            entry = (value, self._mirror_value(value))
-            self._known[id(value)] = entry
-            self._known.setdefault(id(entry[1]), (entry[1], entry[1]))  # it is wrapped already
-        return entry[1]
-
-    def constant(self, value: UserValue) -> Any:
-        """Returns a number of Python with its exact value."""
         if type(value) is int:
             return ExactInt(value)
-        if type(value) is not float or not math.isfinite(value):
+        if type(value) is not float:
+            return MISSING
+        if not math.isfinite(value):
             return value
         exact = number_of(value)
         return exact_constant(value, self.session.prover.exact(value) if exact is None else exact)
 
-    def adopt(self, value: UserValue) -> None:
-        """Lets the function use, and change, an object that is made anew for each run."""
-        self._known[id(value)] = (value, value)
-
-    def _mirror_value(self, value: Any) -> Any:
+    def special(self, value: UserValue) -> Any:
+        """Returns a container, a known function, or what is refused."""
         # First of all: the attributes of a dict may be its keys.
-        duplicate = traced_copy(value, self.session, self.wrap)
+        duplicate = traced_copy(value, self.change_error, self.wrap)
         if duplicate is not None:
             if not isinstance(duplicate, np.ndarray):
-                self._copies.append((duplicate, items_of(duplicate)))
+                self.watch(duplicate, container_name(duplicate))
             return duplicate
         replacement = self._functions.get(id(value))
         is_number = isinstance(value, type) and issubclass(value, np.number | np.bool_)
         if replacement is not None and not is_number:
             name, implementation, is_single = replacement
             return dispatcher(value, name, implementation, self.run, is_single=is_single)
-        refusal = self._refusal(value)
-        if refusal is not None:
-            return refusal
+        reason = _refusal_reason(value)
+        if reason is not None:
+            return self.refused(reason)
         if isinstance(value, Schedule):
             return self._of_schedule(value)
-        if isinstance(value, logging.Logger | logging.LoggerAdapter):
-            return _Silent(self, "logger")
-        if isinstance(value, types.FunctionType) and value.__module__ == "logging":
-            return _Silent(self, f"logging.{value.__name__}")
-        if value is warnings.warn:
-            return _Silent(self, "warnings.warn")
-        if _is_symbolic(value):
-            return self._symbolic(value)
-        match value:
-            case types.ModuleType():
-                return _Module(self, value)
-            case types.FunctionType():
-                return self.rebuilt(value)
-            case types.MethodType():
-                return types.MethodType(self.wrap(value.__func__), self.wrap(value.__self__))
-            case functools.partial():
-                names = {key: self.variable(key, item) for key, item in value.keywords.items()}
-                return functools.partial(
-                    self.wrap(value.func), *map(self.wrap, value.args), **names
-                )
-            case type() if value.__module__ == "datetime":
-                return _Module(self, value)
-            case type():
-                return self._class(value)
-            case types.BuiltinMethodType() if not isinstance(
-                value.__self__, types.ModuleType | type | None
-            ) and not is_immutable(value.__self__):
-                return getattr(self.wrap(value.__self__), value.__name__)
-        if isinstance(value, _CACHED):
-            return self.wrap(value.__wrapped__)
+        return self._symbolic(value) if _is_symbolic(value) else MISSING
+
+    def function(self, function: types.FunctionType) -> types.FunctionType:
+        """Returns a function of Python rebuilt, whichever module it is of."""
+        return self.rebuilt(function)
+
+    def instance(self, value: UserValue) -> Any:
+        """Returns an object, a function in C, or a mirror of an object of the user."""
+        if isinstance(value, types.BuiltinMethodType) and not (
+            isinstance(value.__self__, types.ModuleType | type | None)
+            or is_immutable(value.__self__)
+        ):
+            return getattr(self.wrap(value.__self__), value.__name__)
         if is_immutable(value):
             return value
         if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
@@ -282,7 +220,7 @@ class Environment:
 
     def _copied_tensor(self, value: Any) -> Any:
         duplicate = value.detach().clone()
-        self._raw.append((duplicate, state_of(duplicate)))
+        self.watch(duplicate, "a tensor")
         return duplicate
 
     def _in_c(self, value: Any) -> Any:
@@ -291,7 +229,7 @@ class Environment:
             owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
             module = getattr(owner, "__name__", None) or getattr(value, "__module__", None)
             name = f"{module or type(value).__name__}.{getattr(value, '__name__', value)}"
-            return self.refusal(name, "is not known to be a function of only its arguments")
+            return self.refused(f"{name} is not known to be a function of only its arguments")
         if str(getattr(value, "__module__", "")).partition(".")[0] != "numpy":
             return value
 
@@ -302,8 +240,10 @@ class Environment:
         function.native = value  # type: ignore[attr-defined]
         return function
 
-    def _class(self, kind: type) -> Any:
-        """A class: numbers are made of steps; the methods of a user's class are rebuilt."""
+    def kind(self, kind: type) -> Any:
+        """Returns a class: numbers are made of steps; the methods of a user's class are rebuilt."""
+        if kind.__module__ == "datetime":
+            return Module(self, kind)
         if kind in (int, float):
             return self.builtins[kind.__name__]
         if kind is type:
@@ -311,17 +251,17 @@ class Environment:
         if issubclass(kind, np.number | np.bool_ | Fraction | Decimal):
             return traced_type(kind, self.run)
         if kind in CONTAINER_TYPES or issubclass(kind, BaseException | Enum):
-            if kind.__flags__ & _HEAP_TYPE:
-                self._raw.append((kind, state_of(kind)))
+            if kind.__flags__ & HEAP_TYPE:
+                self.watch(kind, f"an attribute of the class {kind.__name__!r}")
             return kind
-        if issubclass(kind, IMMUTABLE_TYPES) and not kind.__flags__ & _HEAP_TYPE:
+        if issubclass(kind, IMMUTABLE_TYPES) and not kind.__flags__ & HEAP_TYPE:
             return kind
         mirror = self._mirrored_class(kind) if kind.__module__ not in _REFUSED else None
         if mirror is not None:
             return mirror
         if kind.__module__ in ("abc", "collections.abc", "numbers", "typing", "builtins"):
             return kind
-        return self.refusal(kind.__qualname__, "is not a class that can be traced")
+        return self.refused_kind(kind, f"{kind.__qualname__} is not a class that can be traced")
 
     def _of_schedule(self, schedule: Schedule) -> Callable[[Any], Any]:
         """A schedule as a function of traced steps."""
@@ -354,61 +294,14 @@ class Environment:
 
     # --- functions ---------------------------------------------------------------------------
 
-    def rebuilt(self, function: types.FunctionType) -> types.FunctionType:
-        """Returns a function with the same code in this environment."""
-        entry = self._known.get(id(function))
-        if entry is not None:
-            return entry[1]  # type: ignore[no-any-return]
-        code = self._code(function.__code__)
-        namespace = Namespace(self, function.__globals__)
-        cells = None
-        if function.__closure__ is not None:
-            cells = tuple(types.CellType() for _ in function.__closure__)
-        clone = types.FunctionType(code, namespace, function.__name__, None, cells)
-        # A function may call itself: it is known before what it uses is wrapped.
-        self._known[id(function)] = (function, clone)
-        self._known[id(clone)] = (clone, clone)
-        clone.__qualname__ = function.__qualname__
-        clone.__defaults__ = self._defaults(function)
-        if function.__kwdefaults__:
-            clone.__kwdefaults__ = {
-                name: self.variable(name, value) for name, value in function.__kwdefaults__.items()
-            }
-        self._fill(clone, function)
-        for name, value in vars(function).items():
-            if name != "__wrapped__":
-                vars(clone)[name] = self.wrap(value)
-        self._functions_made.append((clone, dict(vars(clone))))
-        self._globals += [(namespace, inner) for inner in all_codes(code)]
-        return clone
+    def cell_content(self, name: str, value: UserValue) -> Any:
+        """Returns what a variable in a closure holds; ``super()`` reads the class in one."""
+        if name == "__class__" and isinstance(value, type):
+            return self._mirrored_class(value) or value
+        return self.variable(name, value)
 
-    def _defaults(self, function: types.FunctionType) -> tuple[Any, ...] | None:
-        defaults = function.__defaults__
-        if defaults is None:
-            return None
-        code = function.__code__
-        names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
-        return tuple(
-            self.variable(name, value) for name, value in zip(names, defaults, strict=True)
-        )
-
-    def _fill(self, clone: types.FunctionType, function: types.FunctionType) -> None:
-        """Gives the closure of a rebuilt function its contents."""
-        names = function.__code__.co_freevars
-        for name, new_cell, cell in zip(
-            names, clone.__closure__ or (), function.__closure__ or (), strict=True
-        ):
-            try:
-                content = cell.cell_contents
-            except ValueError:  # not assigned yet
-                continue
-            if name == "__class__" and isinstance(content, type):
-                new_cell.cell_contents = self._mirrored_class(content) or content
-            else:
-                new_cell.cell_contents = self.variable(name, content)
-            self._cells.append((new_cell, new_cell.cell_contents, name, clone))
-
-    def _code(self, code: types.CodeType) -> types.CodeType:
+    def code(self, code: types.CodeType) -> types.CodeType:
+        """Returns the code of a function with its constants wrapped."""
         new_code = code.replace(co_consts=tuple(map(self._code_constant, code.co_consts)))
         self._codes.append(new_code)  # an id is that of this code while it exists
         self.session.codes.add(id(new_code))
@@ -416,7 +309,7 @@ class Environment:
 
     def _code_constant(self, value: Any) -> Any:
         if isinstance(value, types.CodeType):
-            return self._code(value)
+            return self.code(value)
         if type(value) is float:
             return self.constant(value)
         if type(value) is tuple:
@@ -453,7 +346,7 @@ class Environment:
 
     def _mirrored_class(self, kind: type) -> type | None:
         """A subclass whose methods, also those that are inherited, are rebuilt."""
-        is_python = bool(kind.__flags__ & _HEAP_TYPE) or kind is _NAMESPACE
+        is_python = bool(kind.__flags__ & HEAP_TYPE) or kind is _NAMESPACE
         if not is_python or issubclass(kind, type | BaseException | Enum):
             return None
         entry = self._known.get(id(kind))
@@ -484,24 +377,6 @@ class Environment:
             guarded_class = type("Class", (_Guarded, kind), {"environment": self})
             self._metaclasses[kind] = guarded_class
         return guarded_class
-
-    def member(self, member: UserValue) -> Any:
-        """Returns a function, property or other member of a class with rebuilt functions."""
-        match member:
-            case types.FunctionType():
-                return self.rebuilt(member)
-            case staticmethod():
-                return staticmethod(self.wrap(member.__func__))
-            case classmethod():
-                return classmethod(self.wrap(member.__func__))
-            case property() if member.fget is not None:
-                return property(self.wrap(member.fget), member.fset)
-            case functools.cached_property():
-                return property(self.wrap(member.func))
-            case _ if isinstance(member, _CACHED):
-                return self.wrap(member.__wrapped__)
-            case _:
-                return member
 
     def attribute(self, owner: UserValue, name: str, value: UserValue) -> Any:
         """Returns an attribute of a mirrored object, and notes that it was read."""
@@ -538,59 +413,45 @@ class Environment:
         if key in self._reads and key in self._writes and key[0] not in self._free:
             raise self.session.refuse(
                 f"the function reads the attribute {key[1]!r} and then assigns it: it has a state",
-                hint=_HINT,
+                hint=self.hint,
             )
 
     # --- modules and builtins ----------------------------------------------------------------
 
-    def _refusal(self, value: Any) -> Callable[..., Any] | None:
-        """A function that refuses to be called, for one that is not a function of the step."""
-        if isinstance(value, types.ModuleType | type) or not callable(value):
-            return None
-        module = getattr(value, "__module__", None)
-        owner = getattr(value, "__self__", None)
-        if owner is not None and module is None:
-            module = type(owner).__module__
-        name = getattr(value, "__name__", "")
-        reason = _REFUSED.get(str(module))
-        if str(module) in ("numpy.random.mtrand", "numpy.random._generator"):
-            reason = _REFUSED["numpy.random"]
-        if isinstance(owner, types.ModuleType | type) and reason is None:
-            reason = _REFUSED.get(owner.__name__ if isinstance(owner, types.ModuleType) else "")
-        if name in _REFUSED_NAMES.get(str(module).partition(".")[0], ()):
-            reason = "draws random numbers"
-        return None if reason is None else self.refusal(f"{module}.{name}", reason)
+    def module_member(self, module: types.ModuleType | type, name: str) -> Any:
+        """Returns a member of a module for traced code."""
+        value = getattr(module, name)
+        reason = _REFUSED.get(module.__name__)
+        constants = int | float | str | types.ModuleType | None
+        if reason is not None and not isinstance(value, constants):
+            return self.refused(f"{module.__name__}.{name} {reason}")
+        package = str(getattr(module, "__module__", module.__name__))
+        if name in _REFUSED_NAMES.get(package, ()):
+            use = "reads the time" if package == "datetime" else "draws random numbers"
+            return self.refused(f"{module.__name__}.{name} {use}")
+        return self.wrap(value)
 
-    def refusal(self, name: str, reason: str) -> Callable[..., Any]:
-        """Returns a function that refuses to be called."""
-
-        def refuse(*_: UserValue, **__: UserValue) -> Any:
-            raise self.session.refuse(f"{name} {reason}", hint=_HINT)
-
-        return refuse
-
-    def _traced_builtins(self) -> dict[str, Any]:
-        kinds = {"int": traced_type(int, self.run), "float": traced_type(float, self.run)}
-        folds = {
-            native.__name__: fold_builtin(native, implementation, self.run)
-            for native, implementation in FOLDS.items()
+    def builtin(self, name: str) -> Any:
+        """Returns a builtin for traced code."""
+        versions: dict[str, Callable[[], Any]] = {
+            "type": lambda: _type_of(self),
+            "isinstance": lambda: self._isinstance,
+            "issubclass": lambda: self._issubclass,
+            "getattr": lambda: self._getattr,
+            "hasattr": lambda: self._hasattr,
+            "setattr": lambda: setattr,
+            "pow": lambda: self._pow,
+            "print": lambda: Silent("print", self.note_silence),
+            "int": lambda: traced_type(int, self.run),
+            "float": lambda: traced_type(float, self.run),
         }
-        refusals = {name: self.refusal(name, reason) for name, reason in _REFUSED_BUILTINS.items()}
-        return {
-            **PURE,
-            **kinds,
-            **folds,
-            **refusals,
-            "type": _type_of(self),
-            "isinstance": self._isinstance,
-            "issubclass": self._issubclass,
-            "getattr": self._getattr,
-            "hasattr": self._hasattr,
-            "setattr": self._setattr,
-            "pow": self._pow,
-            "__import__": self._import,
-            "print": _Silent(self, "print"),
-        }
+        if name in versions:
+            return versions[name]()
+        for native, implementation in FOLDS.items():
+            if native.__name__ == name:
+                return fold_builtin(native, implementation, self.run)
+        reason = _REFUSED_BUILTINS.get(name)
+        return PURE[name] if reason is None else self.refused(f"{name} {reason}")
 
     def _pow(self, base: UserValue, exp: UserValue, mod: UserValue = None) -> Any:
         if mod is None:
@@ -625,9 +486,6 @@ class Environment:
             raise AttributeError(f"'{owner.kind.__name__}' object has no attribute '{name}'")
         return getattr(owner, name, *default)
 
-    def _setattr(self, owner: UserValue, name: str, value: UserValue) -> None:
-        setattr(owner, name, value)
-
     def kind_of(self, value: UserValue) -> Any:
         """Returns what ``type`` of a value gives."""
         if isinstance(value, Number | Truth):
@@ -648,13 +506,14 @@ class _Guarded(type):
             raise cls.environment.session.refuse(
                 f"the function assigns the attribute {name!r} of the class {cls.__name__!r}: "
                 "it has a state",
-                hint=_HINT,
+                hint=cls.environment.hint,
             )
         super().__setattr__(name, value)
 
     def __delattr__(cls, name: str) -> None:
         raise cls.environment.session.refuse(
-            f"the function deletes the attribute {name!r} of the class {cls.__name__!r}", hint=_HINT
+            f"the function deletes the attribute {name!r} of the class {cls.__name__!r}",
+            hint=cls.environment.hint,
         )
 
     def __getattribute__(cls, name: str) -> Any:
@@ -685,36 +544,6 @@ def torch_tensor_types() -> tuple[type, ...]:
     return () if torch is None or not hasattr(torch, "Tensor") else (torch.Tensor,)
 
 
-def state_of(owner: UserValue) -> dict[str, Any]:
-    """Returns what a function could change in an object that is used as it is."""
-    if hasattr(owner, "_version"):
-        return {"_version": ExactInt(owner._version)}
-    return {key: value for key, value in vars(owner).items() if not key.startswith(("__", "_abc"))}
-
-
-def items_of(container: UserValue) -> tuple[Any, ...]:
-    """Returns the items of a container."""
-    return tuple(dict.items(container)) if isinstance(container, dict) else tuple(container)
-
-
-def is_same(owner: UserValue, items: tuple[Any, ...]) -> bool:
-    """Returns whether a container has the items that it had, which are the same objects."""
-    if len(owner) != len(items):
-        return False
-    if isinstance(owner, dict):
-        return all(
-            name in owner and _is_same_item(dict.__getitem__(owner, name), value)
-            for name, value in items
-        )
-    if isinstance(owner, set):
-        return all(set.__contains__(owner, item) for item in items)
-    return all(map(operator.is_, owner, items))
-
-
-def _is_same_item(value: Any, before: Any) -> bool:
-    return value is before or (isinstance(before, ExactInt) and int(value) == int(before))
-
-
 def _dict_of(owner: Any) -> Mapping[str, Any]:
     """The attributes of an object that its class does not have."""
     try:
@@ -730,62 +559,13 @@ def _is_dispatched(value: Any) -> bool:
     return callable(value) and module in ("numpy", "jax", "jaxlib")
 
 
-class Namespace(dict[str, Any]):
-    """The globals of a rebuilt function: each is wrapped when it is first used."""
-
-    def __init__(self, environment: Environment, variables: Mapping[str, Any]) -> None:
-        super().__init__({"__builtins__": environment.builtins})
-        self._environment = environment
-        self._own = variables
-        self.loaded: dict[str, Any] = {}
-
-    def __missing__(self, name: str) -> Any:
-        value = self._environment.variable(name, self._own[name])
-        self[name] = self.loaded[name] = value
-        return value
-
-
-class _Module:
-    """A module, or a class of dates, whose members are wrapped when they are used."""
-
-    def __init__(self, environment: Environment, module: types.ModuleType | type) -> None:
-        self._environment = environment
-        self._module = module
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._module, name)
-        environment = self._environment
-        reason = _REFUSED.get(self._module.__name__)
-        if reason is not None and callable(value):
-            return environment.refusal(f"{self._module.__name__}.{name}", reason)
-        if reason is not None and not isinstance(
-            value, int | float | str | types.ModuleType | None
-        ):
-            raise environment.session.refuse(f"{self._module.__name__}.{name} {reason}", hint=_HINT)
-        package = str(getattr(self._module, "__module__", self._module.__name__))
-        if name in _REFUSED_NAMES.get(package, ()):
-            kind = "reads the time" if package == "datetime" else "draws random numbers"
-            return environment.refusal(f"{self._module.__name__}.{name}", kind)
-        return environment.wrap(value)
-
-    def __setattr__(self, name: str, value: UserValue) -> None:
-        if name in ("_environment", "_module"):
-            object.__setattr__(self, name, value)
-            return
-        raise self._environment.session.refuse(
-            f"the function assigns {name!r} of {self._module.__name__}", hint=_HINT
-        )
-
-
-_MISSING = object()
-_CACHED = type(functools.cache(lambda: None))
 _MEMBERS = (
     types.FunctionType,
     staticmethod,
     classmethod,
     property,
     functools.cached_property,
-    _CACHED,
+    CACHED,
 )
 _OBSERVED = ("__getattribute__", "__setattr__", "__new__", "__init_subclass__")
 _NAMESPACE = types.SimpleNamespace
@@ -824,22 +604,6 @@ class _Member:
         method = self._environment.member(self._member)
         type.__setattr__(self._kind, self._name, method)
         return method.__get__(owner, kind)
-
-
-class _Silent(Silent):
-    """A logger, or a function that only reports: it does nothing."""
-
-    def __init__(self, environment: Environment, name: str) -> None:
-        self._environment = environment
-        self._name = name
-
-    def __getattr__(self, name: str) -> _Silent:
-        return _Silent(self._environment, f"{self._name}.{name}")
-
-    def __call__(self, *_: Any, **__: Any) -> _Silent:
-        session = self._environment.session
-        session.notes[f"{self._name} is left out ({session.place()})"] = None
-        return self
 
 
 def _slots(kind: type) -> tuple[str, ...]:
@@ -893,25 +657,20 @@ def _as_expression(value: Any) -> Any:
     return type(value)(map(_as_expression, value)) if type(value) in (list, tuple) else value
 
 
-def all_codes(code: types.CodeType) -> list[types.CodeType]:
-    """Returns a code and the codes of the functions that are defined in it."""
-    codes = [code]
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            codes += all_codes(constant)
-    return codes
-
-
-def stored_names(code: types.CodeType, ops: tuple[str, ...]) -> dict[str, int]:
-    """Returns the names that a code assigns by some instructions, with the line of the first."""
-    opcodes = {dis.opmap[name] for name in ops}
-    if not opcodes & set(code.co_code[::2]):
-        return {}
-    lines: dict[str, int] = {}
-    line = code.co_firstlineno
-    for instruction in dis.get_instructions(code):
-        if instruction.positions is not None and instruction.positions.lineno is not None:
-            line = instruction.positions.lineno
-        if instruction.opname in ops:
-            lines.setdefault(str(instruction.argval), line)
-    return lines
+def _refusal_reason(value: Any) -> str | None:
+    """The reason why a value that is called is not a function of the step; None if it may be."""
+    if isinstance(value, types.ModuleType | type) or not callable(value):
+        return None
+    module = getattr(value, "__module__", None)
+    owner = getattr(value, "__self__", None)
+    if owner is not None and module is None:
+        module = type(owner).__module__
+    name = getattr(value, "__name__", "")
+    reason = _REFUSED.get(str(module))
+    if str(module) in ("numpy.random.mtrand", "numpy.random._generator"):
+        reason = _REFUSED["numpy.random"]
+    if isinstance(owner, types.ModuleType | type) and reason is None:
+        reason = _REFUSED.get(owner.__name__ if isinstance(owner, types.ModuleType) else "")
+    if name in _REFUSED_NAMES.get(str(module).partition(".")[0], ()):
+        reason = "draws random numbers"
+    return None if reason is None else f"{module}.{name} {reason}"

@@ -127,12 +127,14 @@ class Session:
         """Returns the line of the user's function that is running."""
         return current_place(self.codes)
 
-    def refuse(self, reason: str, hint: str | None = None) -> Untraceable:
+    def refuse(
+        self, reason: str, hint: str | None = None, place: Place | None = None
+    ) -> Untraceable:
         """Returns the signal that stops the run at the line that is running.
 
         The session keeps it, since ``except BaseException`` of the function may catch it.
         """
-        return self.stop_run(Untraceable(reason, self.place(), hint))
+        return self.stop_run(Untraceable(reason, place or self.place(), hint))
 
     def doubtful_error(self, reason: str) -> TypeError:
         """Returns an exception of a run that may raise it, but not handle it."""

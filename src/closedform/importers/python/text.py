@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Container
+from collections.abc import Callable, Container
 from types import FrameType
 from typing import Any
 
@@ -19,7 +19,27 @@ _CALLS = {"CALL", "CALL_KW", "CALL_FUNCTION_KW"}
 
 
 class Silent:
-    """The class of objects in the place of loggers, and of functions that only report."""
+    """A logger, or a function that only reports: it does nothing.
+
+    Args:
+        name: Its name.
+        note: Notes that a report is left out.
+    """
+
+    def __init__(self, name: str, note: Callable[[str], None]) -> None:
+        self._name = name
+        self._note = note
+
+    def __getattr__(self, name: str) -> Silent:
+        return Silent(f"{self._name}.{name}", self._note)
+
+    def __call__(self, *_: Any, **__: Any) -> Silent:
+        """Notes the call."""
+        self._note(self._name)
+        return self
+
+    def __bool__(self) -> bool:
+        return False  # no message is wanted
 
 
 def is_only_shown(frame: FrameType, codes: Container[int]) -> bool:

@@ -24,6 +24,7 @@ from closedform.importers.torch_optimizer.check import (
     difference,
 )
 from closedform.importers.torch_optimizer.groups import check_groups
+from closedform.importers.torch_optimizer.reported import user_settings
 from closedform.importers.torch_optimizer.rules import (
     by_dtype,
     needs_phases,
@@ -65,7 +66,7 @@ def trace(optimizer: torch.optim.Optimizer, prover: Prover) -> UpdateRule | list
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TraceError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
     # The random numbers of torch go on after the trace as they would without it.
-    with double_precision(), torch.random.fork_rng(devices=[]):
+    with user_settings(), double_precision(), torch.random.fork_rng(devices=[]):
         groups = [_group(optimizer, place, prover) for place in range(len(optimizer.param_groups))]
         rules = [rule for rule, _ in groups]
         if len(rules) > 1:

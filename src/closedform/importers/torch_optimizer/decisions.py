@@ -46,6 +46,7 @@ class Run:
         refusal: What the run did first that the trace does not model.
         exception: The last exception that a function of Python raised for the numbers of the run.
         shape_questions: Conditions on the shapes of other parameters that were asked.
+        codes: The ids of the codes of traced functions.
     """
 
     hypers: Collection[sp.Symbol]
@@ -59,6 +60,7 @@ class Run:
     refusal: TraceError | None = None
     exception: Exception | None = None
     shape_questions: set[sp.Basic] = field(default_factory=set)
+    codes: set[int] = field(default_factory=set)
 
     def fail(self, error: Exception) -> Exception:
         """Returns an exception that the step raises in this run as it does on such numbers."""
@@ -71,9 +73,9 @@ class Run:
             self.refusal = error
         return error
 
-    def refuse(self, message: str, hint: str | None = None) -> TraceError:
+    def refuse(self, message: str, hint: str | None = None, where: str | None = None) -> TraceError:
         """Returns the error of something that the trace does not model, and records it."""
-        return self.record(TraceError(message, where=code_place(), hint=hint))
+        return self.record(TraceError(message, where=where or code_place(), hint=hint))
 
     def decide(self, condition: sp.Basic, value: bool) -> bool:
         """Returns the truth of a condition that has this value on the traced numbers."""

@@ -18,16 +18,14 @@ import builtins
 import enum
 import functools
 import itertools
-import logging
 import math
 import operator
 import re
 import sys
 import types
 import typing
-import warnings
 from collections import ChainMap, Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,7 +34,17 @@ import torch
 
 from closedform.code_files import files_of, is_in_standard_library, is_standard
 from closedform.errors import TraceError
-from closedform.importers.python.place import UserValue
+from closedform.importers.python.containers import container_name, traced_copy
+from closedform.importers.python.place import Place, UserValue
+from closedform.importers.python.sandbox import (
+    HEAP_TYPE,
+    MISSING,
+    Module,
+    Refused,
+    Sandbox,
+    all_codes,
+)
+from closedform.importers.python.text import Silent
 from closedform.importers.torch_optimizer.decisions import Run
 from closedform.importers.torch_optimizer.numpy_scalars import NUMPY_TYPES
 from closedform.importers.torch_optimizer.place import TORCH_FILES
@@ -46,7 +54,7 @@ from closedform.importers.torch_optimizer.positions import (
     position_enumerate,
     position_range,
 )
-from closedform.importers.torch_optimizer.reported import Reported
+from closedform.importers.torch_optimizer.reported import Reported, original_of, settings
 from closedform.importers.torch_optimizer.scalars import FUNCTIONS, SYMBOLIC
 from closedform.importers.torch_optimizer.subject import (
     PURE_MODULES,
@@ -61,11 +69,8 @@ from closedform.importers.torch_optimizer.texts import (
     with_guarded_texts,
 )
 
-# Py_TPFLAGS_HEAPTYPE and Py_TPFLAGS_IMMUTABLETYPE of CPython.
-_HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8
-"""The flags of types that are defined in Python, and of those whose members cannot change."""
-
-_HINT = "a rule is a function of parameter, gradient, states, step and hyperparameters"
+_IMMUTABLE_TYPE = 1 << 8
+"""The flag Py_TPFLAGS_IMMUTABLETYPE of CPython, of types whose members cannot change."""
 
 _CONSTANTS = (
     bool,
@@ -173,6 +178,19 @@ _BUILTINS = frozenset(
 _NUMBER_MODULES = frozenset({"math", "cmath", "bisect", "heapq", "_bisect", "_heapq", "numpy"})
 """Modules of functions that are pure, and that would take a number without its expression."""
 
+_CONSTANT_MEMBERS: Mapping[str, Container[str]] = {
+    "sys": (
+        *("version", "version_info", "hexversion", "implementation", "platform", "byteorder"),
+        *("maxsize", "float_info"),
+    ),
+    "os": ("name",),
+    "platform": (
+        *("system", "machine", "release", "python_version", "python_version_tuple"),
+        "python_implementation",
+    ),
+}
+"""Members of the standard library that are the same as long as the process runs."""
+
 _TRACED_PARTS_OF_TORCH = frozenset(
     {
         "__init__",
@@ -211,6 +229,9 @@ _TORCH_QUESTIONS = frozenset(
         "is_current_stream_capturing",
         "is_initialized",
         "is_built",
+        "is_anomaly_enabled",
+        "device_count",
+        "get_num_threads",
         "_get_tracing_state",
         "_is_tracing",
         "_cuda_isCurrentStreamCapturing",
@@ -227,7 +248,7 @@ _NOT_OF_DATA = frozenset({"from_numpy", "frombuffer", "from_file", "load", "manu
 _TORCH_MODULES = frozenset({"torch._C._nn", "torch._C._linalg", "torch._C._special"})
 
 
-class Environment:
+class Environment(Sandbox):
     """Wraps what the code of an optimizer uses in one run.
 
     Args:
@@ -236,26 +257,25 @@ class Environment:
         reported: The dtype that the parameters have.
     """
 
+    subject = "the step"
+    outside = "outside of the optimizer"
+    hint = "a rule is a function of parameter, gradient, states, step and hyperparameters"
+    state_hint = "keep states in self.state[p] or in the param group"
+
     def __init__(self, run: Run, owners: Owners, precision: Reported) -> None:
+        super().__init__()
         self.run = run
         self._replaced = {
             # By id: an equal function is not the same one, and some are not hashable.
             **_REPLACED,
+            **settings(),
             id(len): counting_len(run, owners),
             id(range): position_range(run),
             id(enumerate): position_enumerate(run, owners),
         }
         self._reported = precision
-        self._known: dict[int, tuple[Any, Any]] = {}
-        self._namespaces: dict[int, Namespace] = {}
-        self._cells: dict[int, tuple[types.CellType, types.CellType, str, Any]] = {}
         self._classes: dict[type, dict[str, Any]] = {}
-        self._copies: list[tuple[Any, Any, str]] = []
-        self._objects: list[tuple[dict[str, Any], dict[str, Any], str]] = []
-        self._tensors: list[tuple[torch.Tensor, int]] = []
         self._undone: list[tuple[type, str, Any]] = []
-        self._rebuilt: list[tuple[types.FunctionType, dict[str, Any]]] = []
-        self.builtins = _Builtins(self)
 
     @contextmanager
     def enter(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
@@ -263,7 +283,7 @@ class Environment:
         try:
             for kind in type(optimizer).__mro__:
                 self._patch(kind)
-            self.adopt(vars(optimizer))
+            self._wrap_items(vars(optimizer), set())
             finfo: Any = torch.finfo
             # Optimizers read eps of the parameters' dtype, which is not the one that the trace runs
             # in.
@@ -283,43 +303,28 @@ class Environment:
         Raises:
             TraceError: It has; the message names the variable.
         """
-        for namespace in self._namespaces.values():
-            for name, value in namespace.items():
-                if name != "__builtins__" and namespace.loaded.get(name, _MISSING) is not value:
-                    raise self._change_error(f"the variable {name!r} of a module")
-        for _, cell, name, before in self._cells.values():
-            if _content(cell) is not before:
-                raise self._change_error(f"{name!r}, a variable outside of its functions")
+        super().check_unchanged()
         for kind, members in self._classes.items():
             for name, value in vars(kind).items():
-                if members.get(name, _MISSING) is not value and not _is_dunder(name):
-                    raise self._change_error(f"the attribute {name!r} of the class {kind.__name__}")
-        for copy, original, name in self._copies:
-            if not _is_same(copy, original):
-                raise self._change_error(f"a {name} that exists outside of the optimizer")
-        for attributes, before, name in self._objects:
-            if not _is_same(attributes, before):
-                raise self._change_error(f"an object of the class {name}")
-        for tensor, version in self._tensors:
-            # torch counts writes in place to each tensor.
-            if tensor._version != version:
-                raise self._change_error("a tensor that exists outside of the optimizer")
-        for function, attributes in self._rebuilt:
-            if not _is_same(function.__dict__, attributes):
-                raise self._change_error(f"an attribute of the function {function.__name__}")
+                if members.get(name, MISSING) is not value and not _is_dunder(name):
+                    raise self.refuse(
+                        f"the step changes the attribute {name!r} of the class {kind.__name__}",
+                        self.state_hint,
+                    )
 
-    def _change_error(self, target: str) -> TraceError:
+    def refuse(self, reason: str, hint: str, place: Place | None = None) -> TraceError:
+        """Returns the error that the run ends with."""
         return self.run.refuse(
-            f"the step changes {target}", hint="keep states in self.state[p] or in the param group"
+            reason, hint, None if place is None else f"{place.file}:{place.line}"
         )
+
+    def note_silence(self, name: str) -> None:
+        """Notes nothing: the report of a rule is on its numbers."""
 
     # --- values ------------------------------------------------------------------------------
 
-    def adopt(self, container: UserValue) -> None:
+    def _wrap_items(self, container: Any, visited_ids: set[int]) -> None:
         """Wraps the functions and objects that the optimizer stores, in place."""
-        self._adopt(container, set())
-
-    def _adopt(self, container: Any, visited_ids: set[int]) -> None:
         if id(container) in visited_ids:
             return
         visited_ids.add(id(container))
@@ -336,72 +341,53 @@ class Environment:
             if value is None or isinstance(value, (*_CONSTANTS, torch.Tensor)):
                 continue
             if isinstance(value, dict | list | deque):
-                self._adopt(value, visited_ids)
+                self._wrap_items(value, visited_ids)
             elif isinstance(value, torch.optim.Optimizer):
                 continue
             elif is_plain_object(value):
                 self._patch(type(value))
-                self._adopt(vars(value), visited_ids)
+                self._wrap_items(vars(value), visited_ids)
             elif isinstance(container, dict | list | deque):
                 mirror = self.wrap(value)
                 if mirror is not value:
                     container[key] = mirror
 
-    def wrap(self, value: UserValue) -> Any:
-        """Returns what takes the place of a value of the user."""
+    def constant(self, value: UserValue) -> Any:
+        """Returns a number as it is, and a text that refuses to format numbers of the step."""
         if isinstance(value, str | bytes):
             return guard_text(value, self.run)
-        if value is None or isinstance(value, (*_CONSTANTS, *SYMBOLIC)):
-            return value
-        entry = self._known.get(id(value))
-        if entry is None:
-            # The value is stored next to its mirror, so that its id is not used again.
-            entry = (value, self._mirror_value(value))
-            self._known[id(value)] = entry
-            self._known.setdefault(id(entry[1]), (entry[1], entry[1]))  # it is wrapped already
-        return entry[1]
+        is_constant = value is None or isinstance(value, (*_CONSTANTS, *SYMBOLIC))
+        return value if is_constant else MISSING
 
-    def _mirror_value(self, value: Any) -> Any:
+    def special(self, value: UserValue) -> Any:
+        """Returns a function that carries expressions, a tensor, or a container."""
         replacement = self._replaced.get(id(value))
         if replacement is not None:
             return replacement
+        original = original_of(value)
+        if original is not value:
+            return self.wrap(original)
         if isinstance(value, torch.Tensor):
-            self._tensors.append((value, value._version))
+            self.watch(value, "a tensor")
             return value
-        match value:
-            case types.ModuleType():
-                return Module(self, value)
-            case type():
-                return self._type(value)
-            case types.FunctionType():
-                return self._function(value)
-            case types.MethodType(__self__=Reported()):
-                return value
-            case types.MethodType():
-                return types.MethodType(self.wrap(value.__func__), self.wrap(value.__self__))
-            case functools.partial():
-                names = {key: self.wrap(item) for key, item in value.keywords.items()}
-                return functools.partial(
-                    self.wrap(value.func), *map(self.wrap, value.args), **names
-                )
-            case _Refused() | Module():
-                return value
-            case logging.Logger() | logging.LoggerAdapter():
-                # A message would need the text of a number.
-                return _Silent()
-            case enum.Enum() | np.ufunc() | property() | BaseException():
-                return value
-            case classmethod():
-                return classmethod(self.wrap(value.__func__))
-            case staticmethod():
-                return staticmethod(self.wrap(value.__func__))
-        # A cache would return the symbols of an earlier run.
-        if isinstance(value, _CACHED):
-            return self.wrap(value.__wrapped__)
+        if isinstance(value, Refused | Module | frozenset | enum.Enum | np.ufunc | BaseException):
+            return value
+        if isinstance(getattr(value, "__self__", None), Reported):
+            return value
+        duplicate = (
+            None
+            if isinstance(value, np.ndarray)
+            else traced_copy(value, self.change_error, self.wrap)
+        )
+        if duplicate is None:
+            return MISSING
+        self.watch(duplicate, container_name(duplicate))
+        return duplicate
+
+    def instance(self, value: UserValue) -> Any:
+        """Returns a function in C, an object of torch, or one with attributes of the user."""
         if _module_of(type(value)) in ("typing", "types", "typing_extensions"):
             return value
-        if type(value) in _COPIED:
-            return self._copy(value)
         if isinstance(value, np.generic):
             return value.item() if isinstance(value, np.bool_ | np.integer) else value
         if _is_of_torch(type(value)):
@@ -410,27 +396,32 @@ class Environment:
             return self._callable(value)
         if is_plain_object(value):
             self._patch(type(value))
-            attributes = vars(value)
-            self._objects.append((attributes, _snapshot(attributes), type(value).__name__))
+            self.watch(vars(value), f"an object of the class {type(value).__name__}")
             return value
         return self._refusal(f"an object of the type {_name_of(type(value))}")
 
-    def _refusal(self, subject: str) -> Any:
-        return _Refused(self.run, subject)
+    def _refusal(self, subject: str) -> Refused:
+        return self.refused(f"the step uses {subject}")
 
-    def _copy(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            items = {self.wrap(key): self.wrap(item) for key, item in value.items()}
-            if isinstance(value, defaultdict):
-                copy: Any = defaultdict(value.default_factory, items)
-            else:
-                copy = type(value)(items)
-        elif isinstance(value, set | frozenset):
-            copy = value.copy()
-        else:
-            copy = type(value)(map(self.wrap, value))
-        self._copies.append((copy, _snapshot(copy), type(value).__name__))
-        return copy
+    def module_member(self, module: types.ModuleType | type, name: str) -> Any:
+        """Returns a member of a module for traced code."""
+        value = getattr(module, name)
+        if name in _CONSTANT_MEMBERS.get(module.__name__, ()):
+            return value
+        is_data = isinstance(value, (*_CONSTANTS, dict, list, set)) and not isinstance(
+            value, torch.dtype | torch.layout | torch.memory_format
+        )
+        if is_data and is_standard(module.__name__) and module.__name__ not in _WITH_NUMBERS:
+            return self._refusal(f"{module.__name__}.{name}")
+        replacement = self.wrap(value)
+        if isinstance(replacement, Refused) and not callable(value):
+            return self._refusal(f"{module.__name__}.{name}")
+        return replacement
+
+    def builtin(self, name: str) -> Any:
+        """Returns a builtin for traced code."""
+        value = vars(builtins)[name]
+        return Silent(name, self.note_silence) if name == "print" else self.wrap(value)
 
     def _callable(self, value: Any) -> Any:
         """A function of C, or an object that is called."""
@@ -461,11 +452,8 @@ class Environment:
             return value
         if isinstance(value, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
             return value
-        # torch._dynamo.disable and functools.wraps leave the function in these attributes.
-        if hasattr(value, "_torchdynamo_orig_callable") or hasattr(value, "__wrapped__"):
-            return self.wrap(
-                getattr(value, "_torchdynamo_orig_callable", None) or value.__wrapped__
-            )
+        if hasattr(value, "__wrapped__"):
+            return self.wrap(value.__wrapped__)
         return self._refusal(name)
 
     def _without_numbers(self, function: Callable[..., Any], name: str) -> Any:
@@ -480,7 +468,8 @@ class Environment:
 
     # --- functions and classes ---------------------------------------------------------------
 
-    def _function(self, function: types.FunctionType) -> Any:
+    def function(self, function: types.FunctionType) -> Any:
+        """Returns a function of Python, rebuilt where it is not of a library."""
         file = function.__code__.co_filename
         module = str(function.__module__)
         root = module.partition(".")[0]
@@ -489,96 +478,29 @@ class Environment:
             is_question = function.__name__ in _TORCH_QUESTIONS
             if not is_question and parts[0].removesuffix(".py") not in _TRACED_PARTS_OF_TORCH:
                 return self._refusal(_name_of(function))
-            return self._with_closure(function)
+            return self.with_closure(function)
         if file in _OWN_FILES:
             return function
-        if function is warnings.warn or root == "logging":
-            return _Silent()
         if root in sys.stdlib_module_names and is_in_standard_library(file):
             if module in PURE_MODULES:
-                return self._with_closure(function)
+                return self.with_closure(function)
             return self._refusal(_name_of(function))
         if root in ("closedform", "sympy") and file in files_of(root):
             return self._without_numbers(function, _name_of(function))
         if root == "numpy" and file in files_of(root):
             return self._refusal(_name_of(function))
-        return self._rebuild(function)
-
-    def _rebuild(self, function: types.FunctionType) -> Any:
         if hides_formats(function.__code__):
             return self._refusal(f"{function.__name__}, which formats by a text that it makes")
-        variables = function.__globals__
-        namespace = self._namespaces.get(id(variables))
-        if namespace is None:
-            namespace = self._namespaces[id(variables)] = Namespace(self, variables)
-        code = with_guarded_texts(function.__code__, self.run)
-        # Defaults and cells are wrapped later: they may refer to the function itself.
-        clone = types.FunctionType(
-            code, namespace, function.__name__, None, self._closure(function)
-        )
-        return self._complete(clone, function)
+        return self.rebuilt(function)
 
-    def _with_closure(self, function: types.FunctionType) -> types.FunctionType:
-        """A function of a library; what it was given to call is rebuilt."""
-        contents = [_content(cell) for cell in function.__closure__ or ()]
-        if not any(
-            isinstance(content, types.FunctionType | types.MethodType) for content in contents
-        ):
-            return function
-        clone = types.FunctionType(
-            function.__code__,
-            function.__globals__,
-            function.__name__,
-            function.__defaults__,
-            self._closure(function),
-        )
-        clone.__kwdefaults__ = function.__kwdefaults__
-        clone.__dict__.update(function.__dict__)
-        clone.__qualname__ = function.__qualname__
-        clone.__module__ = function.__module__
-        self._known[id(function)] = (function, clone)
-        self._fill(clone, function)
-        return clone
+    def code(self, code: types.CodeType) -> types.CodeType:
+        """Returns the code of a function, whose texts refuse to format numbers of the step."""
+        new_code = with_guarded_texts(code, self.run)
+        self.run.codes.update(map(id, all_codes(new_code)))
+        return new_code
 
-    def _complete(
-        self, clone: types.FunctionType, function: types.FunctionType
-    ) -> types.FunctionType:
-        # A function may call itself: it is known before what it uses is wrapped.
-        self._known[id(function)] = (function, clone)
-        self._known[id(clone)] = (clone, clone)
-        clone.__qualname__ = function.__qualname__
-        clone.__module__ = function.__module__
-        clone.__dict__.update(function.__dict__)
-        if function.__defaults__ is not None:
-            clone.__defaults__ = tuple(map(self.wrap, function.__defaults__))
-        if function.__kwdefaults__:
-            clone.__kwdefaults__ = {k: self.wrap(v) for k, v in function.__kwdefaults__.items()}
-        self._fill(clone, function)
-        self._rebuilt.append((clone, _snapshot(clone.__dict__)))
-        return clone
-
-    def _closure(self, function: types.FunctionType) -> tuple[types.CellType, ...] | None:
-        if function.__closure__ is None:
-            return None
-        return tuple(
-            # Functions that share a variable share its new cell.
-            self._cells[id(cell)][1] if id(cell) in self._cells else types.CellType()
-            for cell in function.__closure__
-        )
-
-    def _fill(self, clone: types.FunctionType, function: types.FunctionType) -> None:
-        names = function.__code__.co_freevars
-        cells = zip(names, clone.__closure__ or (), function.__closure__ or (), strict=True)
-        for name, cell, original in cells:
-            if id(original) in self._cells:
-                continue
-            self._cells[id(original)] = (original, cell, name, _MISSING)
-            content = _content(original)
-            if content is not _MISSING:
-                cell.cell_contents = self.wrap(content)
-            self._cells[id(original)] = (original, cell, name, _content(cell))
-
-    def _type(self, kind: type) -> Any:
+    def kind(self, kind: type) -> Any:
+        """Returns a class: itself, a version for numbers with expressions, or one that refuses."""
         if kind in _TYPES or issubclass(kind, BaseException | enum.Enum):
             return kind
         module = _module_of(kind)
@@ -586,17 +508,24 @@ class Environment:
         if kind in NUMPY_TYPES:
             return NUMPY_TYPES[kind]
         if root == "torch":
-            return kind if _is_of_torch(kind) else _refused_type(self.run, kind)
+            return (
+                kind
+                if _is_of_torch(kind)
+                else self.refused_kind(kind, f"the step uses {_name_of(kind)}")
+            )
         if module in PURE_MODULES and is_member(kind):
             return kind
         if self._is_theirs(kind):
             self._patch(kind)
             return kind
-        return _refused_type(self.run, kind)
+        return self._refused(kind)
+
+    def _refused(self, kind: type) -> type:
+        return self.refused_kind(kind, f"the step uses {_name_of(kind)}")
 
     def _is_theirs(self, kind: type) -> bool:
         """Whether a class is of the user or of a package that is followed."""
-        is_changeable = kind.__flags__ & _HEAP_TYPE and not kind.__flags__ & _IMMUTABLE_TYPE
+        is_changeable = kind.__flags__ & HEAP_TYPE and not kind.__flags__ & _IMMUTABLE_TYPE
         if not is_changeable:
             return False
         return not is_of_library(kind)
@@ -614,171 +543,14 @@ class Environment:
             # __doc__, __module__ and the like do nothing.
             if name in _INHERITED or (_is_dunder(name) and not callable(value)):
                 continue
-            if isinstance(value, property):
-                parts = (value.fget, value.fset, value.fdel)
-                replacement: Any = property(*(part and self.wrap(part) for part in parts))
-            # A property computes anew in each run; the cached value would stay in the object.
-            elif isinstance(value, functools.cached_property):
-                replacement = property(self.wrap(value.func))
-            elif isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
+            if isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
                 continue
-            else:
-                replacement = self.wrap(value)
+            replacement = self.wrap(value)
             if replacement is not value:
                 self._undone.append((kind, name, value))
                 # Past a metaclass with a __setattr__ of the user.
                 type.__setattr__(kind, name, replacement)
         self._classes[kind] = dict(vars(kind))
-
-
-class Namespace(dict[str, Any]):
-    """The globals of a rebuilt function: each is wrapped when it is first used."""
-
-    def __init__(self, environment: Environment, variables: Mapping[str, Any]) -> None:
-        super().__init__({"__builtins__": environment.builtins})
-        self._environment = environment
-        self._own = variables
-        self.loaded: dict[str, Any] = {"__builtins__": environment.builtins}
-
-    def __missing__(self, name: str) -> Any:
-        value = self._environment.wrap(self._own[name])
-        self[name] = self.loaded[name] = value
-        return value
-
-
-class _Builtins(dict[str, Any]):
-    """The builtins of a rebuilt function."""
-
-    def __init__(self, environment: Environment) -> None:
-        super().__init__()
-        self._environment = environment
-        self["__import__"] = self._import
-        self["print"] = _Silent()
-
-    def __missing__(self, name: str) -> Any:
-        original = vars(builtins)[name]
-        value = self[name] = self._environment.wrap(original)
-        return value
-
-    def _import(self, *args: Any, **names: Any) -> Any:
-        return self._environment.wrap(builtins.__import__(*args, **names))
-
-
-class Module:
-    """A module whose members are wrapped when they are used."""
-
-    def __init__(self, environment: Environment, module: types.ModuleType) -> None:
-        self._environment = environment
-        self._module = module
-
-    def __getattr__(self, name: str) -> Any:
-        environment, module = self._environment, self._module
-        value = getattr(module, name)
-        is_data = isinstance(value, (*_CONSTANTS, dict, list, set)) and not isinstance(
-            value, torch.dtype | torch.layout | torch.memory_format
-        )
-        if is_data and is_standard(module.__name__) and module.__name__ not in _WITH_NUMBERS:
-            return environment._refusal(f"{module.__name__}.{name}")
-        return environment.wrap(value)
-
-    def __setattr__(self, name: str, value: UserValue) -> None:
-        if name in ("_environment", "_module"):
-            object.__setattr__(self, name, value)
-            return
-        raise self._environment._change_error(f"the variable {name!r} of a module")
-
-
-class _Silent:
-    """A logger, or a function that only reports: it does nothing."""
-
-    def __getattr__(self, name: str) -> _Silent:
-        return self
-
-    def __call__(self, *_: Any, **__: Any) -> None:
-        return None
-
-
-class _Refused:
-    """An object that is refused when it is used."""
-
-    def __init__(self, run: Run, subject: str) -> None:
-        vars(self)["_run"] = run
-        vars(self)["_what"] = subject
-
-    def __getattr__(self, name: str) -> Any:
-        raise self._run.refuse(f"the step uses {self._what}", hint=_HINT)
-
-    def __setattr__(self, name: str, value: UserValue) -> None:
-        self.__getattr__(name)
-
-    def __deepcopy__(self, memo: object) -> _Refused:
-        return self
-
-
-def _refuse(name: str) -> Callable[..., Any]:
-    def method(self: _Refused, *_: Any, **__: Any) -> Any:
-        return self.__getattr__(name)
-
-    return method
-
-
-for _name in (
-    "__call__",
-    "__iter__",
-    "__next__",
-    "__len__",
-    "__bool__",
-    "__getitem__",
-    "__setitem__",
-    "__contains__",
-    "__add__",
-    "__radd__",
-    "__sub__",
-    "__rsub__",
-    "__mul__",
-    "__rmul__",
-    "__truediv__",
-    "__rtruediv__",
-    "__lt__",
-    "__le__",
-    "__gt__",
-    "__ge__",
-    "__eq__",
-    "__ne__",
-    "__hash__",
-    "__float__",
-    "__int__",
-    "__index__",
-    "__enter__",
-    "__exit__",
-    "__str__",
-    "__repr__",
-    "__format__",
-    "__iadd__",
-    "__matmul__",
-    "__neg__",
-    "__abs__",
-):
-    setattr(_Refused, _name, _refuse(_name))
-
-
-def _refused_type(run: Run, kind: type) -> Any:
-    """A type that can be asked about, and refuses to make objects."""
-
-    class Meta(type):
-        def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, kind)
-
-        def __subclasscheck__(cls, subclass: type) -> bool:
-            return issubclass(subclass, kind)
-
-        def __call__(cls, *_: Any, **__: Any) -> Any:
-            raise run.refuse(f"the step uses {_name_of(kind)}", hint=_HINT)
-
-        def __getattr__(cls, name: str) -> Any:
-            raise run.refuse(f"the step uses {_name_of(kind)}.{name}", hint=_HINT)
-
-    return Meta(kind.__name__, (), {})
 
 
 # --- questions about values ----------------------------------------------------------------------
@@ -787,7 +559,7 @@ def _refused_type(run: Run, kind: type) -> Any:
 def _is_of_torch(kind: type) -> bool:
     """Whether a class is of a file of torch whose operations are traced."""
     root, _, inner = _module_of(kind).partition(".")
-    if root != "torch" or not kind.__flags__ & _HEAP_TYPE:
+    if root != "torch" or not kind.__flags__ & HEAP_TYPE:
         return False
     return not inner or inner.partition(".")[0] in _TRACED_PARTS_OF_TORCH
 
@@ -807,42 +579,6 @@ def _name_of(value: Any) -> str:
 
 def _is_dunder(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return _MISSING
-
-
-def _snapshot(value: Any) -> Any:
-    """A copy of containers; what they hold is the same."""
-    if isinstance(value, dict):
-        return {key: _snapshot(item) for key, item in value.items()}
-    if type(value) in (list, tuple, deque):
-        return [_snapshot(item) for item in value]
-    return set(value) if isinstance(value, set) else value
-
-
-def _is_same(value: Any, snapshot: Any) -> bool:
-    if isinstance(value, dict):
-        return (
-            isinstance(snapshot, dict)
-            and list(value) == list(snapshot)
-            and all(_is_same(item, snapshot[key]) for key, item in value.items())
-        )
-    if type(value) in (list, tuple, deque):
-        return (
-            isinstance(snapshot, list)
-            and len(value) == len(snapshot)
-            and all(map(_is_same, value, snapshot))
-        )
-    if isinstance(value, set):
-        return bool(value == snapshot)
-    if type(value) in (int, float, str, bool):
-        return type(value) is type(snapshot) and repr(value) == repr(snapshot)
-    return value is snapshot
 
 
 def _modules_of(package: str) -> list[types.ModuleType]:
@@ -865,12 +601,12 @@ def _torch_modules() -> Iterator[None]:
                 if value is math:
                     replacements[name] = _MATH
             for name, value in replacements.items():
-                previous_values.append((names, name, names.get(name, _MISSING)))
+                previous_values.append((names, name, names.get(name, MISSING)))
                 names[name] = value
         yield
     finally:
         for names, name, value in reversed(previous_values):
-            if value is _MISSING:
+            if value is MISSING:
                 del names[name]
             else:
                 names[name] = value
@@ -884,11 +620,8 @@ class _MathModule:
         return _REPLACED.get(id(original), original)
 
 
-_MISSING: Any = object()
 _MATH = _MathModule()
 _REPLACED: dict[int, Any] = {id(original): version for original, version in FUNCTIONS.items()}
-_CACHED = type(functools.cache(lambda: None))
-_COPIED = (list, dict, tuple, set, frozenset, deque, defaultdict, OrderedDict, Counter)
 _WITH_NUMBERS = ("math", "cmath", "numbers", "operator")
 _OWN_FILES = files_of("closedform.importers.torch_optimizer")
 _INHERITED = frozenset(

@@ -1,20 +1,27 @@
-"""The dtype that a traced step sees: that of the parameters in the exported graph.
+"""The settings of torch that a traced step sees.
 
-A step runs in float64, whatever the dtype is. What it asks about the dtype is answered for the
-reported one, and the answer is noted: a step that asks is traced for each dtype.
+A step runs in float64, whatever the dtype of the parameters in the exported graph is. A question
+about that dtype is answered for the reported one, and the answer is noted: a step that asks is
+traced for each dtype. The default dtype is that of the user, and nothing is compiled.
 """
 
 from __future__ import annotations
 
+import contextlib
+import sys
+import types
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from closedform.importers.torch_optimizer.decisions import Run
+from closedform.importers.torch_optimizer.place import TORCH_FILES
 from closedform.importers.torch_optimizer.scalars import symbolic
 from closedform.language.shapes import EPSILON
 
 _FINFO = torch.finfo
+_DEFAULT_DTYPE, _COMPILE = torch.get_default_dtype, torch.compile
 
 
 class Reported:
@@ -65,3 +72,39 @@ class _Limits:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(_FINFO(self._reported.dtype), name)
+
+
+def _compile(model: Any = None, **_: Any) -> Any:
+    """``torch.compile``: the function itself, which is traced."""
+    return (lambda function: function) if model is None else model
+
+
+@contextlib.contextmanager
+def user_settings() -> Iterator[None]:
+    """Answers questions about the default dtype as before a trace, and compiles nothing."""
+    dtype = torch.get_default_dtype()
+    torch.get_default_dtype = lambda: dtype
+    torch.compile = _compile
+    # Importing torch._dynamo takes a second; where it is not imported nothing is compiled yet.
+    is_compiling = "torch._dynamo" in sys.modules
+    try:
+        with torch.compiler.set_stance("force_eager") if is_compiling else contextlib.nullcontext():
+            yield
+    finally:
+        torch.get_default_dtype, torch.compile = _DEFAULT_DTYPE, _COMPILE
+
+
+def settings() -> dict[int, Callable[..., Any]]:
+    """Returns the functions in the place of those that :func:`user_settings` replaces, by id."""
+    return {id(_DEFAULT_DTYPE): torch.get_default_dtype, id(_COMPILE): torch.compile}
+
+
+def original_of(function: Any) -> Any:
+    """Returns the function of Python that torch has compiled; any other value as it is."""
+    if isinstance(function, torch.jit.ScriptFunction):
+        return getattr(function, "_torchdynamo_inline", function)
+    # functools.wraps copies the attribute to functions of users.
+    is_of_torch = (
+        isinstance(function, types.FunctionType) and function.__code__.co_filename in TORCH_FILES
+    )
+    return vars(function).get("_torchdynamo_orig_callable", function) if is_of_torch else function

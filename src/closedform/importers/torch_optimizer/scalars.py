@@ -12,6 +12,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ import sympy as sp
 
 from closedform.errors import TraceError
 from closedform.importers.python.place import UserValue
+from closedform.importers.python.text import is_only_shown
 from closedform.importers.tensors.comparisons import (
     comparison,
     copysign,
@@ -34,7 +36,13 @@ from closedform.language.symbols import exact_number, t
 
 
 class Decider(Protocol):
-    """The decisions on comparisons: one traced run."""
+    """The decisions on comparisons: one traced run.
+
+    Attributes:
+        codes: The ids of the codes of traced functions.
+    """
+
+    codes: set[int]
 
     def decide(self, condition: sp.Basic, value: bool) -> bool:
         """Returns the truth of a condition that has this value on the traced numbers."""
@@ -240,6 +248,13 @@ def _refusing(operation: str) -> Callable[..., Any]:
     return method
 
 
+def _text(self: Any, *_: str) -> str:
+    """A text of a number, which nothing may depend on: that of an exception or of a log."""
+    if is_only_shown(sys._getframe(1), self.run.codes):
+        return str(self.expr)
+    raise self.run.refuse(f"a text of the number {self.expr} is not traced")
+
+
 def _ufunc(self: Any, ufunc: Any, method: str, *args: Any, **options: Any) -> Any:
     """A function of NumPy of numbers, one of them symbolic."""
     rule = _UFUNCS.get(ufunc.__name__)
@@ -250,9 +265,6 @@ def _ufunc(self: Any, ufunc: Any, method: str, *args: Any, **options: Any) -> An
 
 
 _REFUSED_METHODS: Mapping[str, str] = {
-    "__str__": "a text",
-    "__repr__": "a text",
-    "__format__": "a text",
     "__round__": "rounding",
     "__trunc__": "rounding",
     "__floor__": "rounding",
@@ -276,6 +288,9 @@ _METHODS: Mapping[str, Any] = {
     "__rdivmod__": lambda self, other: _divmod(other, self),
     "__array_ufunc__": _ufunc,
     "__hash__": _hash,
+    "__str__": _text,
+    "__repr__": _text,
+    "__format__": _text,
     "real": property(lambda self: self),
     **{name: _refusing(operation) for name, operation in _REFUSED_METHODS.items()},
 }

@@ -1,0 +1,224 @@
+"""Constants of libraries that a step may read, and states of the process that it may not."""
+
+import datetime
+import functools
+import logging
+import os
+import platform
+import random
+import sys
+import threading
+import time
+import uuid
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy as sp
+import torch
+
+import closedform as cf
+from closedform.errors import TraceError
+from closedform.language.symbols import GRAD, PARAM, hyper
+
+logger = logging.getLogger(__name__)
+
+
+class Questioning(torch.optim.Optimizer):
+    """Steps down where a question has an answer, and up elsewhere."""
+
+    def __init__(self, params: Any, question: Callable[[], Any]) -> None:
+        super().__init__(params, {"lr": 0.5})
+        self.question = question
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for param in group["params"]:
+                param.add_(param.grad, alpha=-group["lr"] if self.question() else group["lr"])
+
+
+class Reporting(torch.optim.Optimizer):
+    """Steps by a function of the gradient and the learning rate."""
+
+    def __init__(self, params: Any, change: Callable[[Any, Any], Any]) -> None:
+        super().__init__(params, {"lr": 0.5})
+        self.change = change
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for param in group["params"]:
+                param.sub_(self.change(param.grad, group["lr"]))
+
+
+def params() -> list[torch.nn.Parameter]:
+    return [torch.nn.Parameter(torch.zeros(2, 3))]
+
+
+def is_down(rule: Any, sign: int = -1) -> bool:
+    return bool(sp.expand(rule.param - PARAM - sign * hyper("lr") * GRAD) == 0)
+
+
+QUESTIONS: dict[str, Callable[[], Any]] = {
+    "default dtype": lambda: torch.get_default_dtype() == torch.float32,
+    "limits of the default dtype": lambda: torch.finfo(torch.get_default_dtype()).bits == 32,
+    "gradients": lambda: not torch.is_grad_enabled(),
+    "compiling": lambda: not torch.compiler.is_compiling(),
+    "deprecated": lambda: not torch._utils.is_compiling(),
+    "version of torch": lambda: tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 0),
+    "version of Python": lambda: sys.version_info >= (3, 8),
+    "limits of floats": lambda: sys.float_info.epsilon < 1 < sys.maxsize,
+    "system": lambda: sys.platform == platform.system().lower() or os.name,
+    "devices": lambda: torch.cuda.device_count() >= 0 and torch.get_num_threads() > 0,
+    "anomalies": lambda: not torch.is_anomaly_enabled(),
+    "distributed": lambda: not torch.distributed.is_available() or True,
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.filterwarnings("ignore")
+def test_a_constant_of_a_library_is_read(name: str) -> None:
+    assert is_down(cf.from_torch(Questioning(params(), QUESTIONS[name])))
+
+
+def test_the_default_dtype_is_that_of_the_user() -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        rule = cf.from_torch(Questioning(params(), QUESTIONS["default dtype"]))
+        assert is_down(rule, 1)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_the_settings_of_torch_are_restored() -> None:
+    before = torch.get_default_dtype, torch.compile, torch.finfo
+    cf.from_torch(Questioning(params(), QUESTIONS["default dtype"]))
+    with pytest.raises(TraceError):
+        cf.from_torch(Questioning(params(), time.time))
+    assert (torch.get_default_dtype, torch.compile, torch.finfo) == before
+    assert torch.get_default_dtype() == torch.float32
+
+
+STATEFUL: dict[str, tuple[Callable[[], Any], str]] = {
+    "clock": (lambda: time.perf_counter() > 0, "time.perf_counter"),
+    "date": (lambda: datetime.datetime.now().year > 0, "datetime.datetime"),
+    "random": (lambda: random.random() < 2, "random.Random.random"),
+    "numpy random": (
+        lambda: np.random.rand() < 2,  # noqa: NPY002
+        "numpy.random",
+    ),
+    "uuid": (lambda: uuid.uuid4(), "uuid.uuid4"),
+    "thread": (lambda: threading.get_ident(), "get_ident"),
+    "process": (lambda: os.getpid(), "getpid"),
+    "environment": (lambda: os.environ.get("HOME"), "os.environ"),
+    "file": (lambda: open(os.devnull).close(), "open"),
+    "address": (lambda: id(logger), "id"),
+    "seed": (lambda: torch.initial_seed(), "initial_seed"),
+    "memory": (lambda: torch.cuda.memory_allocated() >= 0, "memory_allocated"),
+}
+
+
+@pytest.mark.parametrize("name", STATEFUL)
+def test_a_state_of_the_process_is_refused_at_its_line(name: str) -> None:
+    question, message = STATEFUL[name]
+    with pytest.raises(TraceError) as caught:
+        cf.from_torch(Questioning(params(), question))
+    assert "the step uses " in str(caught.value)
+    assert message in str(caught.value)
+    assert f"test_optimizer_policy.py:{question.__code__.co_firstlineno}" in str(caught.value)
+
+
+def scaled(gradient: Any, rate: Any) -> Any:
+    return gradient * rate
+
+
+@torch.compile(backend="eager", fullgraph=True, dynamic=False)
+def compiled(gradient: Any, rate: Any) -> Any:
+    return gradient * rate
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def disabled(gradient: Any, rate: Any) -> Any:
+    return gradient * rate
+
+
+@functools.wraps(compiled)
+def around_compiled(gradient: Any, rate: Any) -> Any:
+    return -compiled(gradient, rate)
+
+
+def compiled_late(gradient: Any, rate: Any) -> Any:
+    return torch.compile(scaled, mode="max-autotune", fullgraph=True)(gradient, rate)
+
+
+def compiled_by_decorator(gradient: Any, rate: Any) -> Any:
+    @torch.compile(fullgraph=True)
+    def inner(gradient: Any) -> Any:
+        return gradient * rate
+
+    return inner(gradient)
+
+
+def uses_a_clock(gradient: Any, rate: Any) -> Any:
+    return gradient * rate if time.time() > 0 else gradient
+
+
+CHANGES: dict[str, tuple[Callable[[Any, Any], Any], int]] = {
+    "compiled": (compiled, -1),
+    "disabled": (disabled, -1),
+    "around compiled": (around_compiled, 1),
+    "compiled late": (compiled_late, -1),
+    "compiled by a decorator": (compiled_by_decorator, -1),
+    "compiled outside": (torch.compile(scaled, backend="eager"), -1),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_compiled_function_is_traced(name: str) -> None:
+    change, sign = CHANGES[name]
+    assert is_down(cf.from_torch(Reporting(params(), change)), sign)
+
+
+def test_a_clock_in_a_compiled_function_is_refused() -> None:
+    with pytest.raises(TraceError, match=r"the step uses time\.time"):
+        cf.from_torch(Reporting(params(), torch.compile(uses_a_clock, backend="eager")))
+
+
+def logs(gradient: Any, rate: Any) -> Any:
+    logger.debug(f"rate {rate}")
+    warnings.warn(f"{rate!r} is small", stacklevel=1)
+    return gradient * rate
+
+
+def raises_a_text(gradient: Any, rate: Any) -> Any:
+    if gradient.dim() > 5:
+        raise ValueError(f"rate {rate}")
+    return gradient * rate
+
+
+def returns_a_text(gradient: Any, rate: Any) -> Any:
+    return gradient * len(f"{rate}")
+
+
+@pytest.mark.filterwarnings("ignore:.* is small")
+@pytest.mark.parametrize("change", [logs, raises_a_text])
+def test_a_text_that_is_only_shown_is_left_out(change: Callable[[Any, Any], Any]) -> None:
+    assert is_down(cf.from_torch(Reporting(params(), change)))
+
+
+def test_a_text_that_a_step_depends_on_is_refused() -> None:
+    with pytest.raises(TraceError, match="a text of the number lr is not traced") as caught:
+        cf.from_torch(Reporting(params(), returns_a_text))
+    line = returns_a_text.__code__.co_firstlineno + 1
+    assert f"{Path(__file__).name}:{line}" in str(caught.value)
+
+
+def test_a_step_with_schedulers_is_looked_through() -> None:
+    optimizer = torch.optim.SGD(params(), lr=0.5)
+    torch.optim.lr_scheduler.StepLR(optimizer, 3)
+    torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    assert is_down(cf.from_torch(optimizer))

@@ -466,7 +466,7 @@ class NumberType(type):
 
     def __call__(cls, *args: Any, **names: Any) -> Any:
         """Returns the number that the type makes of its arguments."""
-        if has_traced(args):
+        if has_traced(args) and cls.native is not bool:
             return _conversion(cls.run, cls.native, args, names)
         if (
             cls.native is float
@@ -536,5 +536,6 @@ def _conversion(run: Run, native: Any, args: tuple[Any, ...], names: Mapping[str
 
 def traced_type(native: type, run: Run) -> type:
     """Returns the type that stands for a number type in a traced function."""
-    bases = (native,) if native in (int, float) else ()
+    # A class pattern such as `case bool()` asks the metaclass; bool itself has no subclasses.
+    bases = (native,) if native in (int, float) else (int,) if native is bool else ()
     return NumberType(native.__name__, bases, {"native": native, "run": run})

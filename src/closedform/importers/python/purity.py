@@ -94,8 +94,11 @@ PURE_BUILTINS = frozenset(_PURE_BUILTINS_NAMES.split())
 def is_immutable(value: object) -> bool:
     """Returns whether a value is of a type without a state."""
     kind = type(value)
-    return isinstance(value, IMMUTABLE_TYPES) or (
-        kind.__module__ == "torch" and kind.__name__ in _TORCH_TYPES
+    # An object() marks an argument that is not given.
+    return (
+        isinstance(value, IMMUTABLE_TYPES)
+        or kind is object
+        or (kind.__module__ == "torch" and kind.__name__ in _TORCH_TYPES)
     )
 
 

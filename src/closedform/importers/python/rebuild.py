@@ -53,6 +53,7 @@ from closedform.importers.python.functions import (
     loaded_modules,
     traced_type,
 )
+from closedform.importers.python.identity import DIFFERENCE, IDENTITY, is_one, with_identity
 from closedform.importers.python.number import (
     Number,
     Truth,
@@ -151,6 +152,9 @@ class Environment:
 
     def _import(self, *args: Any, **names: Any) -> Any:
         """Returns what ``__import__`` does; the function may be the first to import a module."""
+        if args[:1] in ((IDENTITY,), (DIFFERENCE,)):
+            right, left = args[3:]
+            return is_one(self.run, left, right) is (args[0] == IDENTITY)
         before = loaded_modules()
         module = builtins.__import__(*args, **names)
         if loaded_modules() != before:
@@ -248,6 +252,9 @@ class Environment:
             return _Silent(self, "warnings.warn")
         if _is_symbolic(value):
             return self._symbolic(value)
+        if value is operator.is_ or value is operator.is_not:
+            is_equal = value is operator.is_
+            return lambda left, right: is_one(self.run, left, right) is is_equal
         match value:
             case types.ModuleType():
                 return _Module(self, value)
@@ -304,7 +311,7 @@ class Environment:
 
     def _class(self, kind: type) -> Any:
         """A class: numbers are made of steps; the methods of a user's class are rebuilt."""
-        if kind in (int, float):
+        if kind in (bool, int, float):
             return self.builtins[kind.__name__]
         if kind is type:
             return self.builtins["type"]
@@ -409,7 +416,8 @@ class Environment:
             self._cells.append((new_cell, new_cell.cell_contents, name, clone))
 
     def _code(self, code: types.CodeType) -> types.CodeType:
-        new_code = code.replace(co_consts=tuple(map(self._code_constant, code.co_consts)))
+        new_code = with_identity(code, self.session)
+        new_code = new_code.replace(co_consts=tuple(map(self._code_constant, code.co_consts)))
         self._codes.append(new_code)  # an id is that of this code while it exists
         self.session.codes.add(id(new_code))
         return new_code
@@ -570,7 +578,7 @@ class Environment:
         return refuse
 
     def _traced_builtins(self) -> dict[str, Any]:
-        kinds = {"int": traced_type(int, self.run), "float": traced_type(float, self.run)}
+        kinds = {kind.__name__: traced_type(kind, self.run) for kind in (bool, int, float)}
         folds = {
             native.__name__: fold_builtin(native, implementation, self.run)
             for native, implementation in FOLDS.items()

@@ -135,7 +135,6 @@ class Environment:
         self._reads: set[tuple[int, str]] = set()
         self._writes: set[tuple[int, str]] = set()
         self._assigned: set[tuple[int, str]] = set()
-        self._free: set[int] = set()
         self._copies: list[tuple[Any, tuple[Any, ...]]] = []
         self._functions_made: list[tuple[types.FunctionType, dict[str, Any]]] = []
         self._metaclasses: dict[type, type] = {}
@@ -525,10 +524,6 @@ class Environment:
         self._check_state(key)
         return self.variable(name, value)
 
-    def allow_assignments(self, owner: UserValue) -> None:
-        """Lets a run assign attributes of an object that is made anew for each run."""
-        self._free.add(id(owner))
-
     def assign(self, owner: UserValue, name: str, value: UserValue) -> None:
         """Assigns an attribute of a mirrored object for the rest of the run.
 
@@ -538,12 +533,14 @@ class Environment:
         key = (id(owner), name)
         if key[0] in self._outer:
             self._assigned.add(key)
-            self._writes.add(key)
+            is_constant = is_same_constant(value, _dict_of(owner).get(name, _MISSING))
+            if not is_constant or name in self.symbols:
+                self._writes.add(key)
             self._check_state(key)
         object.__setattr__(owner, name, value)
 
     def _check_state(self, key: tuple[int, str]) -> None:
-        if key in self._reads and key in self._writes and key[0] not in self._free:
+        if key in self._reads and key in self._writes:
             raise self.session.refuse(
                 f"the function reads the attribute {key[1]!r} and then assigns it: it has a state",
                 hint=_HINT,
@@ -721,6 +718,15 @@ def is_same(owner: UserValue, items: tuple[Any, ...]) -> bool:
 
 def _is_same_item(value: Any, before: Any) -> bool:
     return value is before or (isinstance(before, ExactInt) and int(value) == int(before))
+
+
+def is_same_constant(value: UserValue, before: UserValue) -> bool:
+    """Returns whether a value that is assigned is the constant that is there already."""
+    constants = [plain(value), plain(before)]
+    if not all(isinstance(constant, int | float | str) for constant in constants):
+        return value is before
+    # By their texts: 0.0 and -0.0 are equal.
+    return type(constants[0]) is type(constants[1]) and repr(constants[0]) == repr(constants[1])
 
 
 def _dict_of(owner: Any) -> Mapping[str, Any]:

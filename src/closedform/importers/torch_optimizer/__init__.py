@@ -29,7 +29,12 @@ from closedform.importers.torch_optimizer.rules import (
     needs_phases,
     variant_of,
 )
-from closedform.importers.torch_optimizer.subject import double_precision, subject_of
+from closedform.importers.torch_optimizer.subject import (
+    check_states,
+    check_step,
+    double_precision,
+    subject_of,
+)
 from closedform.importers.torch_optimizer.trace import Trace, Tracer
 from closedform.language.shapes import shape_values
 from closedform.language.update_rule import UpdateRule
@@ -64,6 +69,7 @@ def trace(optimizer: torch.optim.Optimizer, prover: Prover) -> UpdateRule | list
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TraceError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
+    check_step(optimizer)
     # The random numbers of torch go on after the trace as they would without it.
     with double_precision(), torch.random.fork_rng(devices=[]):
         groups = [_group(optimizer, place, prover) for place in range(len(optimizer.param_groups))]
@@ -89,6 +95,7 @@ def _group(
     if not shapes:
         raise TraceError("the param group has no parameters", where=where)
     _check_parameters(optimizer.param_groups[place]["params"], where)
+    check_states(optimizer, place, _candidates(shapes[0])[0].both)
     traces = _traces(optimizer, place, shapes, where, prover, torch.float64)
     singles: list[_Traced] = []
     if any(tracing.tracer.is_of_dtype for tracing in traces):

@@ -25,7 +25,8 @@ from closedform.code_files import is_standard
 from closedform.errors import TraceError
 from closedform.importers.python.place import UserValue
 from closedform.importers.tensors.values import Sizes
-from closedform.importers.torch_optimizer.inputs import is_mask, random_mask
+from closedform.importers.torch_optimizer.inputs import Draws, is_mask, random_mask
+from closedform.importers.torch_optimizer.place import TORCH_FILES
 from closedform.importers.torch_optimizer.shapes import Shape
 
 Path = tuple[Any, ...]
@@ -180,8 +181,107 @@ class Subject:
         _replace(container, rest, value)
 
 
+def check_step(optimizer: torch.optim.Optimizer) -> None:
+    """Refuses an optimizer whose steps are not those of its class.
+
+    Schedulers of torch put a step into the object that counts, and then takes the step of the
+    class.
+
+    Raises:
+        TraceError: It has a hook, or another step.
+    """
+    kind = type(optimizer)
+    for moment in ("pre", "post"):
+        hooks: Mapping[int, Any] = vars(optimizer).get(f"_optimizer_step_{moment}_hooks", {})
+        for hook in hooks.values():
+            if _function_file(hook) not in TORCH_FILES:
+                raise TraceError(
+                    f"the optimizer has the step {moment}-hook {_name_of(hook)}, which is not a "
+                    "part of its step",
+                    where=kind.__name__,
+                    hint="remove it, and trace the rule without it; or write what it does into the "
+                    "step of a subclass",
+                )
+    step = vars(optimizer).get("step", kind.step)
+    while step is not kind.step and _function_file(step) in TORCH_FILES:
+        step = getattr(step, "__wrapped__", None)
+    if getattr(step, "__func__", step) is not kind.step:
+        raise TraceError(
+            f"the object has a step of its own, {_name_of(step)}, instead of that of its class",
+            where=kind.__name__,
+            hint="remove it, and trace the rule without it; or write it as the step of a subclass",
+        )
+
+
+def _function_file(function: Any) -> str:
+    """The file of the code of a function, method or partial; "" for one in C."""
+    inner = getattr(function, "func", function)
+    inner = getattr(inner, "__func__", inner)
+    return str(getattr(getattr(inner, "__code__", None), "co_filename", ""))
+
+
+def _name_of(function: Any) -> str:
+    """The name of a function, with the line where it begins."""
+    inner = getattr(function, "func", function)  # of functools.partial
+    name = getattr(inner, "__qualname__", type(inner).__qualname__)
+    code = getattr(inner, "__code__", None)
+    return (
+        f"{name!r}" if code is None else f"{name!r} ({_function_file(inner)}:{code.co_firstlineno})"
+    )
+
+
+def check_states(optimizer: torch.optim.Optimizer, place: int, shapes: Sequence[Sizes]) -> None:
+    """Refuses an optimizer whose states are those after some of its steps.
+
+    A constructor that makes states, as that of Adagrad does, leaves a step that cannot be taken
+    without them.
+
+    Args:
+        optimizer: The optimizer.
+        place: The place of the param group.
+        shapes: Two shapes on which a step can be tried.
+
+    Raises:
+        TraceError: Steps make the states that it has.
+    """
+    states = [optimizer.state.get(param, {}) for param in optimizer.param_groups[place]["params"]]
+    keys = {key for state in states for key, value in state.items() if not _is_zero(value)}
+    if not keys:
+        return
+    subject = subject_of(optimizer, place, shapes, seed=9, with_states=False)
+    try:
+        with InDouble(), Draws(9):
+            subject.step(gradients(shapes, seed=9))
+    except Exception:  # whatever a step raises that misses the states of the constructor
+        return
+    made = subject.optimizer.state[subject.params[0]]
+    # A count of 0 is that of a constructor, whatever the other states are.
+    counts = [key for key, value in made.items() if is_number(value) and number_of(value) == 1]
+    if keys <= made.keys() and (not counts or keys & {*counts}):
+        raise _stepped_error(optimizer, place, next(iter(keys)))
+
+
+def _stepped_error(optimizer: torch.optim.Optimizer, place: int, key: str) -> TraceError:
+    return TraceError(
+        f"the optimizer has taken steps: its state {key!r} is not that of the first one",
+        where=f"{type(optimizer).__name__}, param group {place}",
+        hint="trace an optimizer before its first step",
+    )
+
+
+def _is_zero(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return value.dtype == torch.bool or not bool(value.detach().any())
+    return not isinstance(value, int | float) or not value
+
+
 def subject_of(
-    optimizer: torch.optim.Optimizer, place: int, shapes: Sequence[Sizes], seed: int
+    optimizer: torch.optim.Optimizer,
+    place: int,
+    shapes: Sequence[Sizes],
+    seed: int,
+    *,
+    with_states: bool = True,
 ) -> Subject:
     """Returns a copy of one param group of an optimizer, before its first step.
 
@@ -190,9 +290,10 @@ def subject_of(
         place: The place of the param group.
         shapes: The shapes of its parameters.
         seed: Of their values.
+        with_states: Whether the parameters have the states that the constructor has made.
 
     Raises:
-        TraceError: The optimizer stores what its first steps changed.
+        TraceError: The optimizer stores what depends on its parameters.
     """
     generator = torch.Generator().manual_seed(seed)
     params = tuple(_parameter(_random(shape, generator)) for shape in shapes)
@@ -203,7 +304,7 @@ def subject_of(
             # deepcopy's memo: wherever the optimizer refers to a parameter, the copy refers to a
             # new one.
             memo[id(param)] = params[0 if param_group is group and index == 0 else 1]
-    state_before = optimizer.state.get(group["params"][0], {})
+    state_before = optimizer.state.get(group["params"][0], {}) if with_states else {}
     copy_of_optimizer = _copy_optimizer(optimizer, group, memo, params, with_state=False)
     for param in params:
         old = group["params"][0]
@@ -214,14 +315,10 @@ def subject_of(
             else _fresh(key, value, old, param)
             for key, value in state_before.items()
         }
-        if not any(value is _CHANGED for value in state.values()):
-            copy_of_optimizer.state[param] = state
-        elif any(group.get(key) for key in ("step", "k")):
-            raise TraceError(
-                f"{type(optimizer).__name__} has taken steps",
-                where=f"param group {place}",
-                hint="trace an optimizer before its first step",
-            )
+        changed_keys = [key for key, value in state.items() if value is _CHANGED]
+        if changed_keys:
+            raise _stepped_error(optimizer, place, changed_keys[0])
+        copy_of_optimizer.state[param] = state
     return Subject(copy_of_optimizer, params)
 
 

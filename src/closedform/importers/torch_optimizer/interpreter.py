@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.errors import TraceError
 from closedform.importers.tensors.algebra import stack_values
+from closedform.importers.tensors.integers import Width
 from closedform.importers.tensors.values import Operand, Value, twin_of
 from closedform.importers.torch_optimizer.algebra import ROUNDED, TorchAlgebra
 from closedform.importers.torch_optimizer.decisions import Run
@@ -225,6 +226,11 @@ class Operators(TorchDispatchMode):
         if isinstance(target, torch.Tensor):
             if isinstance(value, Value) and target.dtype in ROUNDED:
                 value = self.algebra.round_to(value, ROUNDED[target.dtype])
+            width = Width.of(str(target.dtype))
+            if width is not None and width.is_short and isinstance(value, Value):
+                value = self.algebra.map(
+                    width.wrap(self.algebra.definitions), value, name="wrapped"
+                )
             self.algebra.storages.create(target, value)
 
     def _view(

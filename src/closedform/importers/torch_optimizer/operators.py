@@ -214,6 +214,17 @@ def _logical(function: Callable[..., sp.Basic]) -> OperatorRule:
     return rule
 
 
+def _bitwise(rule: OperatorRule) -> OperatorRule:
+    """The rule of an operator on bits, which is a logical one for truth values."""
+
+    def apply(algebra: TorchAlgebra, *operands: Any) -> Value | Sequence[Value | None] | None:
+        if any(getattr(operand, "dtype", torch.bool) != torch.bool for operand in operands):
+            raise TraceError("bits of an integer have no expression")
+        return rule(algebra, *operands)
+
+    return apply
+
+
 def _truth_as_number(algebra: TorchAlgebra, a: Any) -> Value:
     """1 where a tensor is true, 0 elsewhere, by a separate name."""
     return algebra.map(as_number, algebra.truth(a), name="mask", is_boolean=True)
@@ -501,13 +512,13 @@ RULES: Mapping[str, OperatorRule] = {
     "logical_or": _logical(sp.Or),
     "logical_not": _not,
     "logical_xor": _xor,
-    "bitwise_and": _logical(sp.And),
-    "bitwise_or": _logical(sp.Or),
-    "bitwise_not": _not,
-    "bitwise_xor": _xor,
-    "__xor__": _xor,
-    "__and__": _logical(sp.And),
-    "__or__": _logical(sp.Or),
+    "bitwise_and": _bitwise(_logical(sp.And)),
+    "bitwise_or": _bitwise(_logical(sp.Or)),
+    "bitwise_not": _bitwise(_not),
+    "bitwise_xor": _bitwise(_xor),
+    "__xor__": _bitwise(_xor),
+    "__and__": _bitwise(_logical(sp.And)),
+    "__or__": _bitwise(_logical(sp.Or)),
     "sum": _reduction("sum"),
     "mean": _reduction("mean"),
     "amax": _reduction("max"),

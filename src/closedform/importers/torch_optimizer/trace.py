@@ -20,6 +20,7 @@ import torch
 
 from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.python.prover import Prover
+from closedform.importers.tensors.integers import Width, check_growth
 from closedform.importers.tensors.values import (
     Axes,
     Definitions,
@@ -36,6 +37,9 @@ from closedform.importers.torch_optimizer.decisions import (
     explore,
     holding,
     join_outcomes,
+)
+from closedform.importers.torch_optimizer.decisions import (
+    leaves as outcomes_of,
 )
 from closedform.importers.torch_optimizer.environment import Environment
 from closedform.importers.torch_optimizer.feasibility import Feasibility
@@ -196,6 +200,7 @@ class Tracer:
                 phases = [self._phase(step) for step in range(self.first_steady + 1)]
                 self._check_clock(phases)
                 self._check_symmetry(phases)
+                self._check_integers(phases[-1])
                 break
             except _Changed as change:
                 of_both = [(STATE, place, *change.path[2:]) for place in (0, 1)]
@@ -276,6 +281,13 @@ class Tracer:
         is_of_param = path[0] == STATE
         if is_of_param and is_mask(values[0], self.axes.both[path[1]]):
             return "static"  # an input of the rule
+        width = Width.of(str(value.dtype)) if isinstance(value, np.generic) else None
+        if width is not None and width.is_short:
+            raise TraceError(
+                f"{_spell(path)} is an integer of NumPy from {width.low} to {width.high}, where it "
+                "wraps",
+                hint="keep it as an int, or in a tensor",
+            )
         if all(is_number(item) for item in present):
             numbers = [number_of(item) for item in present]
             is_whole = len(present) == len(values) - 1 and is_counter(numbers)
@@ -430,6 +442,24 @@ class Tracer:
                         f"the step has another formula for the {subject} of the second parameter",
                         hint="a rule is the same for every parameter, whatever its place",
                     )
+
+    def _check_integers(self, steady: Tree) -> None:
+        """Refuses a state in integers that may wrap.
+
+        Raises:
+                TraceError: One of 32 or 64 bits may; those of fewer bits have a formula that wraps.
+        """
+        widths: dict[str, Width] = {}
+        for name, slot in self.slots.items():
+            leaf = self.leaves[-1][slot.path]
+            width = Width.of(str(getattr(leaf, "dtype", "")))
+            if width is not None and not width.is_short:
+                widths[name] = width
+        symbols = [shared(n) if self.slots[n].is_shared else state(n) for n in widths]
+        for outcome in outcomes_of(steady):
+            for name in widths.keys() & outcome.results.keys():
+                expr = outcome.results[name].expr
+                check_growth(expr, widths[name], symbols, self.definitions, name)
 
     def _structure(
         self, leaves: Mapping[Path, Any], *, is_same_copy: bool = False

@@ -7,6 +7,7 @@ them it is asked that no run of 2**31 steps comes to their ends.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -110,9 +111,25 @@ def _range_of(expr: sp.Expr, definitions: Definitions, domain: Domain, data: Int
         data: The interval of a definition without one that is known.
     """
     for symbol, definition in definitions.definitions_of([expr]).items():
-        values = interval(definition, domain)
+        values = _interval(definition, domain)
         is_of_domain = not domain.bounds.keys().isdisjoint(definition.free_symbols)
         if not is_of_domain and math.inf in (values.high, -values.low):
             values = data
         domain = domain.with_interval(symbol, values)
-    return interval(expr, domain)
+    return _interval(expr, domain)
+
+
+def _interval(expr: sp.Expr, domain: Domain) -> Interval:
+    """The union over the values of indicators: ``m * s + (1 - m) * (s + 1)`` is one of two sums."""
+    indicators = [part for part in expr.atoms(sp.Piecewise) - {expr} if _is_indicator(part)]
+    if not 0 < len(indicators) <= _MOST_INDICATORS:
+        return interval(expr, domain)
+    values = [expr.xreplace({indicators[0]: value}) for value, _ in indicators[0].args]
+    return functools.reduce(Interval.union, [_interval(value, domain) for value in values])
+
+
+def _is_indicator(expr: sp.Piecewise) -> bool:
+    return all(value.is_number for value, _ in expr.args)
+
+
+_MOST_INDICATORS = 4

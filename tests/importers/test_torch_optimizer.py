@@ -290,7 +290,35 @@ def _with_damped_diagonal(g: torch.Tensor) -> torch.Tensor:
     return gram @ g
 
 
+def _into_unmade(g: torch.Tensor) -> torch.Tensor:
+    gram = g.new_empty(g.shape[0], g.shape[0])
+    torch.addmm(gram, g, g.T, beta=0.0, out=gram)
+    return gram @ g
+
+
+def _unread(product: Callable[..., torch.Tensor], axes: int) -> Callable[[torch.Tensor], Any]:
+    """A sum of which beta = 0 leaves out the first term, which is NaN or has no value."""
+
+    def operation(g: torch.Tensor) -> torch.Tensor:
+        rows, columns = g.mean(1), g.mean(0)
+        factors = {"addmm": (g, g.T), "addmv": (g, columns), "addr": (rows, columns)}
+        first, second = factors[product.__name__]
+        shape = [first.shape[0], *second.shape[-1:]][:axes]
+        nothing = torch.full(shape, torch.nan, dtype=g.dtype)
+        result = product(nothing, first, second, beta=0, alpha=0.5)
+        return result @ g if product is torch.addmm else result.reshape(result.shape[0], -1) + g
+
+    return operation
+
+
 OPERATIONS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "beta of 0": _into_unmade,
+    "addmm of nothing": _unread(torch.addmm, 2),
+    "addmv of nothing": _unread(torch.addmv, 1),
+    "addr of nothing": _unread(torch.addr, 2),
+    "addmv": lambda g: g + torch.addmv(g.sum(1), g, g.mean(0), beta=0.5, alpha=2)[:, None],
+    "addr": lambda g: torch.addr(g, g.mean(1), g.mean(0), beta=0.25, alpha=3),
+    "baddbmm": lambda g: torch.baddbmm(g.new_empty(1, 1, 1), g[None], g.T[None], beta=0)[0] @ g,
     "identity": lambda g: (
         (torch.eye(len(g), dtype=g.dtype) * 2 + g @ g.T) @ g + torch.eye(*g.shape)
     ),
@@ -419,6 +447,11 @@ class Sorted(Traced):
         p.sub_(g.sort(dim=-1).values, alpha=group["lr"])
 
 
+class Strided(Traced):
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        p.sub_(g.flatten()[:7:3].sum() * g, alpha=group["lr"])
+
+
 class Partial(Traced):
     def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
         p[0].sub_(g[0], alpha=group["lr"])
@@ -461,6 +494,7 @@ class Failing(Traced):
 REFUSALS: dict[type[Traced], str] = {
     Noisy: r"random numbers of bernoulli have no expression \(aten.bernoulli.default in .*test_to",
     Sorted: r"has no expression in the language \(aten.sort.default in .*test_torch_optimizer.py",
+    Strided: r"a slice :7:3 of an axis of a tensor has no expression",
     Partial: r"element 0 along an axis of a tensor (has no expression|is changed in place)",
     Growing: r"state 'all.\d+' still changes in step 16",
     Neighbours: r"takes grad of another one, and is not a sum over all parameters",

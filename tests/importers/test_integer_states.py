@@ -28,11 +28,11 @@ def optimizer_of(
     """An optimizer with a state in a dtype, which scales its gradient."""
 
     def step(param: torch.Tensor, grad: torch.Tensor, states: dict[str, Any]) -> None:
-        if "kept" not in states:
+        if "memory" not in states:
             shape = tuple(param.shape) if of_elements else ()
-            states["kept"] = torch.zeros(shape, dtype=dtype)
-        states["kept"] = update(states["kept"], grad)
-        param.add_(grad * (0.5 + states["kept"].to(param.dtype) / 1024), alpha=-0.125)
+            states["memory"] = torch.zeros(shape, dtype=dtype)
+        states["memory"] = update(states["memory"], grad)
+        param.add_(grad * (0.5 + states["memory"].to(param.dtype) / 1024), alpha=-0.125)
 
     return lambda params: Counting(params, step)
 
@@ -60,13 +60,13 @@ def largest_difference(make: Callable[[Any], torch.optim.Optimizer]) -> float:
 
 SHORT = (torch.int8, torch.uint8, torch.int16)
 UPDATES: dict[str, Update] = {
-    "a sum": lambda kept, grad: kept + (7 if kept.dtype != torch.int16 else 5000),
-    "in place": lambda kept, grad: kept.add_(11 if kept.dtype != torch.int16 else 5000),
-    "a difference": lambda kept, grad: kept - (9 if kept.dtype != torch.int16 else 3000),
-    "a product": lambda kept, grad: kept * 3 + 1,
-    "of a mask": lambda kept, grad: kept + (grad > -9).to(kept.dtype) * 100,
-    "negated": lambda kept, grad: 50 - kept * 2,
-    "cast": lambda kept, grad: (kept.to(torch.int32) + 70).to(kept.dtype),
+    "a sum": lambda memory, grad: memory + (7 if memory.dtype != torch.int16 else 5000),
+    "in place": lambda memory, grad: memory.add_(11 if memory.dtype != torch.int16 else 5000),
+    "a difference": lambda memory, grad: memory - (9 if memory.dtype != torch.int16 else 3000),
+    "a product": lambda memory, grad: memory * 3 + 1,
+    "of a mask": lambda memory, grad: memory + (grad > -9).to(memory.dtype) * 100,
+    "negated": lambda memory, grad: 50 - memory * 2,
+    "cast": lambda memory, grad: (memory.to(torch.int32) + 70).to(memory.dtype),
 }
 
 
@@ -105,15 +105,19 @@ def test_a_short_integer_of_numpy_is_refused(kind: Any) -> None:
 
 
 LONG: dict[str, tuple[torch.dtype, Update, bool]] = {
-    "twenty million": (torch.int32, lambda kept, _: kept + 20_000_000, False),
-    "two a step": (torch.int32, lambda kept, _: kept + 2, False),
-    "doubled": (torch.int64, lambda kept, _: kept * 2 + 1, False),
-    "one a step": (torch.int32, lambda kept, _: kept + 1, True),
-    "of a mask": (torch.int32, lambda kept, grad: kept + (grad > 0).to(torch.int32), True),
-    "back to 0": (torch.int32, lambda kept, grad: (kept + 1) * (grad > 0).to(torch.int32), True),
-    "bounded": (torch.int32, lambda kept, _: torch.clamp(kept + 1, max=5), True),
-    "a million of 64 bits": (torch.int64, lambda kept, _: kept + 1_000_000, True),
-    "without a past": (torch.int64, lambda kept, grad: (grad > 0).to(torch.int64) * 7, True),
+    "twenty million": (torch.int32, lambda memory, _: memory + 20_000_000, False),
+    "two a step": (torch.int32, lambda memory, _: memory + 2, False),
+    "doubled": (torch.int64, lambda memory, _: memory * 2 + 1, False),
+    "one a step": (torch.int32, lambda memory, _: memory + 1, True),
+    "of a mask": (torch.int32, lambda memory, grad: memory + (grad > 0).to(torch.int32), True),
+    "back to 0": (
+        torch.int32,
+        lambda memory, grad: (memory + 1) * (grad > 0).to(torch.int32),
+        True,
+    ),
+    "bounded": (torch.int32, lambda memory, _: torch.clamp(memory + 1, max=5), True),
+    "a million of 64 bits": (torch.int64, lambda memory, _: memory + 1_000_000, True),
+    "without a past": (torch.int64, lambda memory, grad: (grad > 0).to(torch.int64) * 7, True),
 }
 
 
@@ -124,7 +128,9 @@ def test_long_integers_stay_within_theirs(name: str) -> None:
     if is_read:
         assert largest_difference(make) < 1e-12
         return
-    with pytest.raises(TraceError, match=r"'kept' may leave the integers from -\d+ to \d+, where"):
+    with pytest.raises(
+        TraceError, match=r"'memory' may leave the integers from -\d+ to \d+, where"
+    ):
         cf.from_torch(make([torch.zeros(SHAPE)]))
 
 

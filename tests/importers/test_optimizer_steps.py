@@ -74,7 +74,7 @@ CHANGES: dict[str, tuple[Callable[[Optimizer], Any], str]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
-def test_what_is_no_part_of_the_step_is_refused_by_name(kind: Any, name: str) -> None:
+def test_what_is_not_a_part_of_the_step_is_refused_by_name(kind: Any, name: str) -> None:
     change, message = CHANGES[name]
     optimizer = kind([parameter()], lr=0.1)
     change(optimizer)

@@ -105,7 +105,7 @@ READ: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", READ)
-def test_what_is_no_number_has_the_identity_that_it_has(name: str) -> None:
+def test_what_is_not_a_number_has_the_identity_that_it_has(name: str) -> None:
     assert not wrong_steps(READ[name])
 
 

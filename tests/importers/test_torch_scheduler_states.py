@@ -1,4 +1,4 @@
-"""What a scheduler keeps from update to update, judged by torch's own rates for 460 updates.
+"""States of schedulers, judged by torch's own rates for 460 updates.
 
 The rates of each class change beyond the updates that are compared with the schedule (160), so a
 state that is read as a constant would be a wrong schedule.
@@ -50,15 +50,15 @@ def class_of(body: str) -> type[LRScheduler]:
     """The class whose ``get_lr`` has a body."""
     lines = "".join(f"        {line}\n" for line in body.split("; "))
     names: dict[str, Any] = {"LRScheduler": LRScheduler}
-    exec(f"class Own(LRScheduler):\n    kept = 1.0\n    def get_lr(self):\n{lines}", names)
+    exec(f"class Own(LRScheduler):\n    memory = 1.0\n    def get_lr(self):\n{lines}", names)
     result: type[LRScheduler] = names["Own"]
     return result
 
 
 PLACES = {
-    "of the class": "self.kept",
+    "of the class": "self.memory",
     "of the group": "group['momentum']",
-    "a new entry": "group['kept']",
+    "a new entry": "group['memory']",
     "of the bases": "self.base_lrs[0]",
 }
 CHANGES = {
@@ -77,7 +77,7 @@ USES = {
     ("place", "change", "use"), [*itertools.product(PLACES.values(), CHANGES.values(), USES)]
 )
 def test_a_state_is_refused_by_name(place: str, change: str, use: str) -> None:
-    value = place.replace("['kept']", ".get('kept', 1.0)")
+    value = place.replace("['memory']", ".get('memory', 1.0)")
     text = (
         "group = self.optimizer.param_groups[0]; "
         + change.format(place=place, value=value)
@@ -91,13 +91,15 @@ def test_a_state_is_refused_by_name(place: str, change: str, use: str) -> None:
 
 
 READ: dict[str, Make] = {
-    "a value for others": class_of("self.kept = self.last_epoch; return [0.1 / (1 + self.kept)]"),
+    "a value for others": class_of(
+        "self.memory = self.last_epoch; return [0.1 / (1 + self.memory)]"
+    ),
     "an entry for the optimizer": class_of(
         "group = self.optimizer.param_groups[0]; group['momentum'] = 0.9 - 1e-4 * self.last_epoch; "
         "return [0.1 / (1 + self.last_epoch)]"
     ),
     "the value that it has": class_of(
-        "self.kept = 1.0; return [0.1 * self.kept / (1 + self.last_epoch)]"
+        "self.memory = 1.0; return [0.1 * self.memory / (1 + self.last_epoch)]"
     ),
     "the last rates": class_of(
         "return [rate * 0.99 for rate in self._last_lr] if self.last_epoch else self.base_lrs"
@@ -111,7 +113,7 @@ READ: dict[str, Make] = {
 
 
 @pytest.mark.parametrize("name", READ)
-def test_what_is_no_state_is_read(name: str) -> None:
+def test_what_is_not_a_state_is_read(name: str) -> None:
     assert differs(schedule_of(READ[name]), READ[name]) == []
 
 
@@ -126,7 +128,7 @@ class Previous(LRScheduler):
         return [base * self.previous / (1 + self.last_epoch) for base in self.base_lrs]
 
 
-def test_a_constant_named_previous_is_no_rate() -> None:
+def test_a_constant_named_previous_is_not_a_rate() -> None:
     assert differs(schedule_of(Previous), Previous) == []
 
 

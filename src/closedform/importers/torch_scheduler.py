@@ -608,7 +608,7 @@ def _open_entry(scheduler: Any, name: str, index: int) -> sp.Tuple:
     """Symbols for the numbers of an entry of a param group.
 
     Raises:
-        TraceError: It is no number, and no tuple of numbers.
+        TraceError: It is neither a number nor a tuple of numbers.
     """
     value = _entries(scheduler)[index].get(name)
     items = value if isinstance(value, list | tuple) else [value]

@@ -85,7 +85,7 @@ def check_growth(
     if not any(part.free_symbols & {*symbols} for part in parts):
         return
     growth = max(width.high // _MOST_STEPS, 1)
-    # What a step counts, such as elements of a mask, is below 2**31.
+    # Counts of one step, such as the elements of a mask, are below 2**31.
     data = Interval(Fraction(-_MOST_STEPS), Fraction(_MOST_STEPS)) if growth > 1 else ALL
     for bound in (2**24 * growth, 2**30 * growth, width.high - growth):
         sides = Interval(Fraction(max(-bound, width.low)), Fraction(bound))

@@ -27,7 +27,9 @@ from closedform.importers.python.place import UserValue
 from closedform.importers.tensors.values import Sizes
 from closedform.importers.torch_optimizer.inputs import Draws, is_mask, random_mask
 from closedform.importers.torch_optimizer.place import TORCH_FILES
+from closedform.importers.torch_optimizer.reported import Shown
 from closedform.importers.torch_optimizer.shapes import Shape
+from closedform.language.literals import literal
 
 Path = tuple[Any, ...]
 STATE, GROUP, ATTRIBUTE = "state", "group", "attribute"
@@ -107,6 +109,34 @@ def is_plain_object(value: UserValue) -> bool:
     return hasattr(value, "__dict__")
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a copy of an optimizer shows its numbers to the step.
+
+    Attributes:
+        dtype: The dtype that the step sees as that of tensors of float64.
+        has_tensors: Whether hyperparameters that are tensors stay tensors.
+    """
+
+    dtype: torch.dtype = torch.float64
+    has_tensors: bool = False
+
+
+PLAIN = Form()
+
+
+def forms_of(group: Mapping[str, Any]) -> list[Form]:
+    """Returns the forms in which a step may be taken, the usual one first.
+
+    Steps may insist on float32, or on a learning rate in a tensor.
+    """
+    has_tensors = any(isinstance(group.get(key), torch.Tensor) for key in _NUMBERS)
+    is_narrow = any(param.dtype != torch.float64 for param in group["params"])
+    dtypes = [torch.float64, *([torch.float32] if is_narrow else [])]
+    kinds = [False, *([True] if has_tensors else [])]
+    return [Form(dtype, kind) for dtype in dtypes for kind in kinds]
+
+
 @dataclass(eq=False)
 class Subject:
     """An optimizer with one param group of a few parameters.
@@ -114,10 +144,12 @@ class Subject:
     Attributes:
         optimizer: The copy.
         params: Its parameters.
+        form: How it shows its numbers to the step.
     """
 
     optimizer: torch.optim.Optimizer
     params: tuple[torch.Tensor, ...]
+    form: Form = PLAIN
 
     @property
     def group(self) -> dict[str, Any]:
@@ -129,14 +161,16 @@ class Subject:
         """Returns a separate copy."""
         params = tuple(_parameter(param.detach()) for param in self.params)
         memo: dict[int, Any] = dict(zip(map(id, self.params), params, strict=True))
-        return Subject(_copy_optimizer(self.optimizer, self.group, memo, params), params)
+        copy_of_optimizer = _copy_optimizer(self.optimizer, self.group, memo, params, self.form)
+        return Subject(copy_of_optimizer, params, self.form)
 
     def step(self, gradients: Sequence[torch.Tensor]) -> None:
         """Takes one step."""
         for param, gradient in zip(self.params, gradients, strict=True):
             # A step may write to the gradient, and the rule is run on the same one afterwards.
             param.grad = gradient.clone()
-        self.optimizer.step()
+        with Shown(self.form.dtype):
+            self.optimizer.step()
 
     def leaves(self) -> dict[Path, Any]:
         """Returns everything that the optimizer stores that is not a container, by path."""
@@ -230,7 +264,9 @@ def _name_of(function: Any) -> str:
     )
 
 
-def check_states(optimizer: torch.optim.Optimizer, place: int, shapes: Sequence[Sizes]) -> None:
+def check_states(
+    optimizer: torch.optim.Optimizer, place: int, shapes: Sequence[Sizes], form: Form
+) -> None:
     """Refuses an optimizer whose states are those after some of its steps.
 
     A constructor that makes states, as that of Adagrad does, leaves a step that cannot be taken
@@ -240,6 +276,7 @@ def check_states(optimizer: torch.optim.Optimizer, place: int, shapes: Sequence[
         optimizer: The optimizer.
         place: The place of the param group.
         shapes: Two shapes on which a step can be tried.
+        form: The form in which it can be.
 
     Raises:
         TraceError: Steps make the states that it has.
@@ -248,7 +285,7 @@ def check_states(optimizer: torch.optim.Optimizer, place: int, shapes: Sequence[
     keys = {key for state in states for key, value in state.items() if not _is_zero(value)}
     if not keys:
         return
-    subject = subject_of(optimizer, place, shapes, seed=9, with_states=False)
+    subject = subject_of(optimizer, place, shapes, 9, form, with_states=False)
     try:
         with InDouble(), Draws(9):
             subject.step(gradients(shapes, seed=9))
@@ -280,6 +317,7 @@ def subject_of(
     place: int,
     shapes: Sequence[Sizes],
     seed: int,
+    form: Form = PLAIN,
     *,
     with_states: bool = True,
 ) -> Subject:
@@ -290,6 +328,7 @@ def subject_of(
         place: The place of the param group.
         shapes: The shapes of its parameters.
         seed: Of their values.
+        form: How it shows its numbers to the step.
         with_states: Whether the parameters have the states that the constructor has made.
 
     Raises:
@@ -305,7 +344,7 @@ def subject_of(
             # new one.
             memo[id(param)] = params[0 if param_group is group and index == 0 else 1]
     state_before = optimizer.state.get(group["params"][0], {}) if with_states else {}
-    copy_of_optimizer = _copy_optimizer(optimizer, group, memo, params, with_state=False)
+    copy_of_optimizer = _copy_optimizer(optimizer, group, memo, params, form, with_state=False)
     for param in params:
         old = group["params"][0]
         _check_masks(state_before, old, f"{type(optimizer).__name__}, param group {place}")
@@ -319,7 +358,7 @@ def subject_of(
         if changed_keys:
             raise _stepped_error(optimizer, place, changed_keys[0])
         copy_of_optimizer.state[param] = state
-    return Subject(copy_of_optimizer, params)
+    return Subject(copy_of_optimizer, params, form)
 
 
 def _random(shape: Sizes, generator: torch.Generator) -> torch.Tensor:
@@ -382,6 +421,7 @@ def _copy_optimizer(
     group: Mapping[str, Any],
     memo: dict[int, Any],
     params: Sequence[torch.Tensor],
+    form: Form,
     *,
     with_state: bool = True,
 ) -> torch.optim.Optimizer:
@@ -393,7 +433,7 @@ def _copy_optimizer(
         if key not in _OWN:
             vars(result)[key] = value if key.endswith("_hooks") else _deep(value, memo)
     options = {
-        key: _plain_number(key, _deep(value, memo))
+        key: _plain_number(key, _exact_tensors(_deep(value, memo)), form)
         for key, value in group.items()
         if key != "params"
     }
@@ -431,10 +471,20 @@ def _deep(value: Any, memo: dict[int, Any]) -> Any:
         return value
 
 
-def _plain_number(key: str, value: Any) -> Any:
+def _exact_tensors(value: Any) -> Any:
+    """Numbers in tensors of narrow floats in float64: 0.001 and not the float32 next to it."""
+    if type(value) in (list, tuple):
+        return type(value)(map(_exact_tensors, value))
+    if not isinstance(value, torch.Tensor) or value.numel() != 1 or value.dtype not in _NARROW:
+        return value
+    number = float(literal(value.item(), str(value.dtype).removeprefix("torch.")))
+    return torch.full_like(value, number, dtype=torch.float64)
+
+
+def _plain_number(key: str, value: Any, form: Form) -> Any:
     if key in _NUMBERS and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if key in _NUMBERS and isinstance(value, torch.Tensor):
+    if key in _NUMBERS and isinstance(value, torch.Tensor) and not form.has_tensors:
         return float(value)
     if key == "fused" and value:
         return False  # the fused kernels compute the formula of the loop

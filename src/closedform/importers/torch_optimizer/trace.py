@@ -312,8 +312,9 @@ class Tracer:
                 return self._slot(path, value, is_shared=True)
             if changes and is_float and path[0] != DEFAULTS:
                 return self._slot(path, value, is_shared=True)
-            if isinstance(value, float) and math.isfinite(value):
-                self._hyper(path, value)
+            is_tensor = path[0] == GROUP and isinstance(value, torch.Tensor) and is_float
+            if (is_tensor or isinstance(value, float)) and math.isfinite(numbers[0]):
+                self._hyper(path, numbers[0])
                 return "hyper"
             return "static"
         if isinstance(value, torch.Tensor) and is_of_param and value.numel():
@@ -542,7 +543,8 @@ class Tracer:
                 self._register(storages, tensor, own_symbol)
         self._install(subject, run, storages, step, time, is_steady=is_steady)
         optimizer = subject.optimizer
-        precision = Reported(self.dtype, run)
+        is_only = self.subject.form.dtype != torch.float64
+        precision = Reported(self.dtype, run, is_only=is_only)
         environment = Environment(run, algebra, precision)
         with _name_place(type(optimizer).__name__, run), environment.enter(optimizer):
             before = self._structure(subject.leaves(), is_same_copy=is_steady)
@@ -644,7 +646,9 @@ class Tracer:
         """Replaces the numbers of the optimizer by symbolic numbers."""
         leaves = subject.leaves()
         for path, name in self.hyper_paths.items():
-            if path in leaves:
+            if isinstance(leaves.get(path), torch.Tensor):
+                storages.create(leaves[path], Value(hyper(name)))
+            elif path in leaves:
                 subject.replace(path, symbolic(leaves[path], hyper(name), run))
         for path, start in self.counters.items():
             if path in leaves and is_steady:
@@ -749,6 +753,8 @@ class Tracer:
             if path in leaves and path[0] in (GROUP, ATTRIBUTE):
                 after = leaves[path]
                 is_same = isinstance(after, SYMBOLIC) and after.expr == hyper(name)
+                if isinstance(after, torch.Tensor):
+                    is_same = algebra.value(after).expr == hyper(name)
                 if not is_same and isinstance(after, torch.Tensor | int | float):
                     raise _Changed(path)
         return Outcome(results, initial, advances, twin_results=twin_results)

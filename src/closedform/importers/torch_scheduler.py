@@ -13,6 +13,7 @@ scheduler, run step by step on a separate optimizer.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import math
@@ -270,8 +271,10 @@ class _Reader:
     def _candidates(self, scheduler: Any, later: Traced, first: sp.Expr) -> Iterator[Schedule]:
         name = type(scheduler).__name__
         if hasattr(scheduler, _CLOSED):
-            # torch's own closed form first; it is proved, not trusted.
-            yield self._run(scheduler, _CLOSED, first=0).schedule(name, {})
+            # torch's own closed form first; it is proved, not trusted. No step of torch takes it,
+            # and it may raise where get_lr does not.
+            with contextlib.suppress(TraceError):
+                yield self._run(scheduler, _CLOSED, first=0).schedule(name, {})
         formula = closed_form(later.cells, first, _PREVIOUS)
         if formula is not None:
             yield Schedule(formula, name=name)
@@ -739,7 +742,7 @@ def _next_values(scheduler: Any, steps: int) -> Iterator[list[float]]:
         for _ in range(steps):
             try:
                 scheduler_copy.step()
-            except ValueError:  # OneCycleLR, after its last step
+            except Exception:  # the end of a run, such as that of OneCycleLR
                 return
             yield [float(group["lr"]) for group in optimizer.param_groups]
 
@@ -783,6 +786,13 @@ def _compare(scheduler: Any, schedules: Sequence[Schedule], prover: Prover) -> N
         rates_of_group = [float(values[index]) for values in rates]
         scale = max(map(abs, rates_of_group), default=0.0)
         steps = _sample(len(rates_of_group), marks)
+        if len(rates_of_group) < count and schedule.last_step != len(rates_of_group) - 1:
+            raise TraceError(
+                f"the scheduler raises an exception at step {len(rates_of_group)}, where the "
+                "schedule has a value",
+                where=f"{type(scheduler).__name__}, param group {index}",
+                hint="write the schedule as a function of the step, and use closedform.from_python",
+            )
         for step in steps:
             value = prover.value(schedule.bound, step)
             if value is None:
@@ -839,7 +849,7 @@ def _values(scheduler: Any, steps: int) -> Iterator[list[float]]:
             if step:
                 try:
                     scheduler_copy.step()
-                except ValueError:  # OneCycleLR, after its last step
+                except Exception:  # the end of a run, such as that of OneCycleLR
                     return
             yield [float(group["lr"]) for group in optimizer.param_groups]
 

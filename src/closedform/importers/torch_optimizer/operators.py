@@ -712,7 +712,7 @@ def _slice(
     # range resolves negative and too large bounds, such as the 2**63 - 1 that aten has for an open
     # end.
     places = range(size)[slice(start, end, step)]
-    ends = [str(start) if start else "", "" if end is None or end >= size else str(end)]
+    ends = [str(start or 0), "" if end is None or end > size else str(end)]
     spelling = ":".join([*ends, *([str(step)] if step != 1 else [])])
 
     def read(value: Value) -> Value:

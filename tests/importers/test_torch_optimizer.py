@@ -259,6 +259,22 @@ def test_shapes_are_general_where_the_step_is() -> None:
         rule.for_shape((2, 3, 4))
 
 
+class ByRatio(Traced):
+    """An embedding, of many more rows than columns, has another step."""
+
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        rows, columns = p.shape
+        p.sub_(g if rows > 5 * columns else g.sign(), alpha=group["lr"])
+
+
+@pytest.mark.parametrize("shape", [(1000, 16), (31, 4), (21, 4), (20, 4), (4, 31)])
+def test_a_step_may_compare_sizes_with_a_multiple_of_each_other(shape: tuple[int, int]) -> None:
+    rule = rule_of(ByRatio, shape)
+    is_tall = shape[0] > 5 * shape[1]
+    assert rule.param == PARAM - hyper("lr") * (GRAD if is_tall else sp.sign(GRAD))
+    assert rule.requires.has(sp.Gt(axis_size(0), 5 * axis_size(1))) == is_tall
+
+
 # --- operations ----------------------------------------------------------------------------------
 
 
@@ -491,7 +507,24 @@ class Failing(Traced):
         raise ValueError("no step today")
 
 
+class Tabled(Traced):
+    """A table by parameter on the object: its contents are no part of the message."""
+
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        table: dict[Any, Any] = self.__dict__.setdefault("table", {})
+        table.setdefault(p, []).append(0)
+        p.sub_(g, alpha=group["lr"])
+
+
+class Closing(Traced):
+    @torch.no_grad()
+    def step(self, closure: Any) -> None:  # type: ignore[override]
+        closure()
+
+
 REFUSALS: dict[type[Traced], str] = {
+    Tabled: r"attribute 'table.<Parameter>.0' still changes in step 16",
+    Closing: r"step\(\) needs the argument 'closure', and a rule takes one gradient \(Closing\)",
     Noisy: r"random numbers of bernoulli have no expression \(aten.bernoulli.default in .*test_to",
     Sorted: r"has no expression in the language \(aten.sort.default in .*test_torch_optimizer.py",
     Strided: r"a slice 0:7:3 of an axis of a tensor has no expression",
@@ -508,6 +541,27 @@ REFUSALS: dict[type[Traced], str] = {
 def test_what_has_no_expression_is_refused_by_name(kind: type[Traced]) -> None:
     with pytest.raises(TraceError, match=REFUSALS[kind]):
         rule_of(kind)
+
+
+def test_a_drop_in_of_closedform_has_a_rule_already() -> None:
+    optimizer = cf.torch.Optimizer([torch.zeros(3)], cf.optimizers.lion(1e-4))
+    with pytest.raises(TraceError, match=r"one of closedform, and computes a rule .*take that rule"):
+        cf.from_torch(optimizer)
+
+
+def test_a_state_of_two_kinds_of_shapes_is_named_with_both() -> None:
+    class Rows(Traced):
+        def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+            if "row" not in own:
+                own["row"] = torch.zeros(*p.shape[:-1], 1, dtype=p.dtype)
+            own["row"].add_(g.square().mean(-1, keepdim=True))
+            p.sub_(g / (1 + own["row"]), alpha=group["lr"])
+
+    with pytest.raises(TraceError) as error:
+        cf.from_torch(Rows([torch.zeros(3, 4), torch.zeros(2, 3, 4)]))
+    shapes = "[shape[0], 1] for some parameters, and [shape[0], shape[1], 1] for others"
+    assert f"the state 'row' has the shape {shapes}" in str(error.value)
+    assert "separate param groups" in str(error.value)
 
 
 def test_a_rule_that_differs_from_its_optimizer_is_an_error(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -37,7 +38,7 @@ from closedform.importers.torch_optimizer.subject import (
     forms_of,
     subject_of,
 )
-from closedform.importers.torch_optimizer.trace import Trace, Tracer
+from closedform.importers.torch_optimizer.trace import Trace, Tracer, UnevenShapesError
 from closedform.language.shapes import shape_values
 from closedform.language.update_rule import UpdateRule
 
@@ -262,14 +263,19 @@ def _trace_shape(
     for axes in _candidates(shape):
         subject = subject_of(optimizer, place, (axes.shape, axes.twin), 3, form)
         tracer = Tracer(subject, axes, seed=17, prover=prover, dtype=dtype)
-        result = tracer.trace()
+        try:
+            result = tracer.trace()
+        except UnevenShapesError as raised:
+            error: TraceError = raised
+            continue
         if _fits(result, shape):
             return _Traced(result, tracer)
-    raise TraceError(
-        f"the step decides on the shape {list(shape)} as on no shape of primes",
-        where=where,
-        hint=f"conditions are {result.conditions}",
-    )
+        error = TraceError(
+            f"the step decides on the shape {list(shape)} as on no shape of primes",
+            where=where,
+            hint=f"conditions are {result.conditions}",
+        )
+    raise error
 
 
 def _candidates(shape: Sizes) -> list[Axes]:
@@ -290,11 +296,30 @@ def _candidates(shape: Sizes) -> list[Axes]:
                     sizes[axis] = 1 if shape[axis] == 1 else size
                 pair.append(tuple(sizes))
             candidates.append(Axes(pair[0], pair[1]))
-    return candidates
+    return [*candidates, *_in_proportion(shape)]
 
 
-def _prime_from(size: int, offset: int) -> int:
-    number = size + offset
-    while any(number % k == 0 for k in range(2, int(number**0.5) + 1)):
+def _in_proportion(shape: Sizes) -> Iterator[Axes]:
+    """Shapes of distinct primes in nearly the same proportions: a step may compare ratios."""
+    for factors in ((1, 2), (4, 7), (16, 23)):
+        if math.prod(shape) * factors[1] ** len(shape) > _MOST_ELEMENTS:
+            return
+        taken: set[int] = set()
+        pair = []
+        for factor in factors:
+            sizes = [size if size == 1 else _prime_from(size * factor, 0, taken) for size in shape]
+            pair.append(tuple(sizes))
+        yield Axes(pair[0], pair[1])
+
+
+_MOST_ELEMENTS = 1_000_000
+"""Of a parameter on which a step is tried."""
+
+
+def _prime_from(size: int, offset: int, taken: set[int] | None = None) -> int:
+    """The first prime from a number on that is not taken, and is from then on."""
+    number, taken = max(size + offset, 2), set() if taken is None else taken
+    while number in taken or any(number % k == 0 for k in range(2, int(number**0.5) + 1)):
         number += 1
+    taken.add(number)
     return number

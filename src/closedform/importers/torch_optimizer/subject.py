@@ -7,6 +7,7 @@ named by where they are: in the state of a parameter, in the param group, in an 
 from __future__ import annotations
 
 import copy
+import inspect
 import itertools
 import math
 import sys
@@ -216,15 +217,28 @@ class Subject:
 
 
 def check_step(optimizer: torch.optim.Optimizer) -> None:
-    """Refuses an optimizer whose steps are not those of its class.
+    """Refuses an optimizer whose steps are not those of its class, or not of one gradient.
 
     Schedulers of torch put a step into the object that counts, and then takes the step of the
     class.
 
     Raises:
-        TraceError: It has a hook, or another step.
+        TraceError: It has a hook, or another step, or its step takes a closure.
     """
     kind = type(optimizer)
+    if any(base.__module__.partition(".")[0] == "closedform" for base in kind.__mro__):
+        raise TraceError(
+            "the optimizer is one of closedform, and computes a rule",
+            where=kind.__name__,
+            hint="take that rule, such as closedform.optimizers.adamw(…)",
+        )
+    for parameter in [*inspect.signature(kind.step).parameters.values()][1:]:
+        if parameter.default is parameter.empty and "VAR" not in parameter.kind.name:
+            raise TraceError(
+                f"step() needs the argument {parameter.name!r}, and a rule takes one gradient",
+                where=kind.__name__,
+                hint="an optimizer that evaluates the loss again, such as LBFGS, has no rule",
+            )
     for moment in ("pre", "post"):
         hooks: Mapping[int, Any] = vars(optimizer).get(f"_optimizer_step_{moment}_hooks", {})
         for hook in hooks.values():

@@ -140,6 +140,10 @@ class Trace:
     times: Sequence[int]
 
 
+class UnevenShapesError(TraceError):
+    """A step goes another way for the second of the two traced shapes."""
+
+
 # Signals within the tracer, not errors that a user sees.
 class _Changed(Exception):  # noqa: N818
     """A step changes a number that the first steps did not change."""
@@ -575,11 +579,11 @@ class Tracer:
         """Refuses a step that asks for the shape of one parameter and takes it for others.
 
         Raises:
-            TraceError: It does.
+            UnevenShapesError: It does, or the two shapes go two ways.
         """
         questions = {self.definitions.mirror(condition) for condition in run.shape_questions}
         if questions != set(run.shape_conditions) or len(algebra.ranks) == 1:
-            raise TraceError(
+            raise UnevenShapesError(
                 "the step decides on the shape of one parameter for other ones",
                 hint="a rule is the same for every parameter of these shapes",
             )
@@ -837,7 +841,12 @@ def _hyper_name(keys: Sequence[Any]) -> str:
 
 def _spell(path: Path) -> str:
     keys = path[2:] if path[0] == STATE else path[1:]
-    return f"{path[0]} {'.'.join(map(str, keys))!r}"
+    return f"{path[0]} {'.'.join(map(_key_text, keys))!r}"
+
+
+def _key_text(key: Any) -> str:
+    """A key of a container; tensors and other objects without their contents."""
+    return str(key) if isinstance(key, str | int) else f"<{type(key).__name__}>"
 
 
 __all__ = ["SHAPE_SYMBOLS", "Outcome", "Slot", "Trace", "Tracer", "plain"]

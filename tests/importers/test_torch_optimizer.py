@@ -545,7 +545,7 @@ def test_what_has_no_expression_is_refused_by_name(kind: type[Traced]) -> None:
 
 def test_a_drop_in_of_closedform_has_a_rule_already() -> None:
     optimizer = cf.torch.Optimizer([torch.zeros(3)], cf.optimizers.lion(1e-4))
-    with pytest.raises(TraceError, match=r"one of closedform, and computes a rule .*take that rule"):
+    with pytest.raises(TraceError, match=r"one of closedform, .*take that rule"):
         cf.from_torch(optimizer)
 
 

@@ -17,10 +17,12 @@ from tests.support.torch_optimizers import Counting
 SHAPE = (4, 3)
 
 
-def largest_difference(make: Callable[[Any], torch.optim.Optimizer]) -> float:
-    """Of a rule and its optimizer in float32, relative to the largest element."""
+def largest_difference(
+    make: Callable[[Any], torch.optim.Optimizer], dtype: Any = np.float32
+) -> float:
+    """Of a rule and its optimizer, relative to the largest element."""
     random = np.random.default_rng(5)
-    first = random.standard_normal(SHAPE).astype(np.float32)
+    first = random.standard_normal(SHAPE).astype(dtype)
     param = torch.nn.Parameter(torch.from_numpy(first.copy()))
     optimizer = make([param])
     rule = cf.from_torch(make([torch.nn.Parameter(torch.zeros(SHAPE))]))
@@ -28,7 +30,7 @@ def largest_difference(make: Callable[[Any], torch.optim.Optimizer]) -> float:
     session = cf.OptimizerSession(rule, {"w": first.copy()})
     largest = 0.0
     for _ in range(20):
-        gradient = random.standard_normal(SHAPE).astype(np.float32)
+        gradient = random.standard_normal(SHAPE).astype(dtype)
         param.grad = torch.from_numpy(gradient.copy())
         optimizer.step()
         session.step({"w": gradient})
@@ -137,3 +139,25 @@ def test_a_rate_in_a_tensor_that_the_step_changes_is_a_state() -> None:
     assert isinstance(rule, UpdateRule)
     assert rule.shared["lr"].initial == sp.Rational(1, 2)
     assert "lr" not in rule.hyperparameters
+
+
+@pytest.mark.parametrize(
+    ("make", "gap"),
+    [
+        (lambda params: torch.optim.ASGD(params, lr=1e-2), 1e-10),
+        (lambda params: torch.optim.NAdam(params, lr=1e-2), 1e-11),
+        (lambda params: torch.optim.RAdam(params, lr=1e-2), 0.0),
+    ],
+    ids=["ASGD", "NAdam", "RAdam"],
+)
+def test_a_number_in_the_default_dtype_is_rounded_by_torch_only(make: Any, gap: float) -> None:
+    before = torch.get_default_dtype()
+    assert before == torch.float32
+    # Half a unit in the last place of a float32 is 6e-8 of it; parameters change by 1 % a step.
+    assert gap <= largest_difference(make, np.float64) < 1e-7
+    torch.set_default_dtype(torch.float64)
+    try:
+        # Sums of float64 in another order, 20 times.
+        assert largest_difference(make, np.float64) < 1e-14
+    finally:
+        torch.set_default_dtype(before)

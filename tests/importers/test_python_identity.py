@@ -7,6 +7,7 @@ function here changes at one step beyond those at which a schedule is compared w
 import enum
 import itertools
 import operator
+import typing
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -100,6 +101,9 @@ READ: dict[str, Callable[..., Any]] = {
     "of a member of an enum": lambda step, mode=Mode.WARM: step if mode is Mode.WARM else 0.25,
     "of a type": lambda step: 0.5 if type(step) is int and type(step * 1.0) is float else 0.25,
     "of an object": lambda step, end=SENTINEL: 0.5 if end is SENTINEL else step,
+    "of a type of typing": lambda step, ends=(7,): (
+        step if isinstance(ends, typing.List) or isinstance(step, typing.Sized) else 0.25  # noqa: UP006
+    ),
     "of a flag": lambda step, flag=True: 0.5 if flag is True and flag is not step else 0.25,
 }
 

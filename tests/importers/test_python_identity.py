@@ -14,9 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import closedform as cf
 from closedform.errors import TraceError
+from closedform.language import GRAD, PARAM, t
+from closedform.language.update_rule import UpdateRule
+from tests.support.torch_optimizers import Counting
 
 STEPS = (0, 1, 5, 6, 54_320, 54_321, 54_322, 10**9 + 5)
 
@@ -124,12 +128,40 @@ NUMBERS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_the_identity_of_numbers_is_refused(name: str) -> None:
-    with pytest.raises(TraceError, match=r"'is' between two numbers.*use == instead"):
+    with pytest.raises(TraceError, match=r"'is' between two numbers.*use =="):
         cf.from_python(NUMBERS[name])
+
+
+def _updates(body: str) -> Callable[[Any], torch.optim.Optimizer]:
+    names: dict[str, Any] = {"operator": operator}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        exec(f"def update(p, g, own):\n    p.sub_(g if {body} else g / 4)\n", names)
+    return lambda params: Counting(params, names["update"])
+
+
+@pytest.mark.parametrize("body", [
+    "(own['step'] == 54321) is True",
+    "True is not (own['step'] < 54321)",
+    "(lambda last: (own['step'] >= last) is True)(54321)",
+])  # fmt: skip
+def test_the_identity_of_truths_of_an_optimizer_is_that_of_its_step(body: str) -> None:
+    rule = cf.from_torch(_updates(body)([torch.zeros(3, 4)]))
+    assert isinstance(rule, UpdateRule)
+    # The step is 1 in the first update, at t = 0.
+    before, after = (rule.param.subs(t, step) for step in (54_319, 54_320))
+    assert before == PARAM - GRAD / 4
+    assert after == PARAM - GRAD
+
+
+@pytest.mark.parametrize("body", ["own['step'] // 54321 is 1", "own['step'] is not own['step']"])
+def test_the_identity_of_numbers_of_an_optimizer_is_refused(body: str) -> None:
+    with pytest.raises(TraceError, match=r"'is' between two numbers.*use =="):
+        cf.from_torch(_updates(body)([torch.zeros(3, 4)]))
 
 
 def test_a_function_of_too_many_names_is_refused() -> None:
     names = "".join(f"    if step == 0 and n{index}: return 1\n" for index in range(255))
     function = function_of(names + "    return (step == 54321) is True\n")
-    with pytest.raises(TraceError, match=r"a function with 'is' and 255 names.*use == instead"):
+    with pytest.raises(TraceError, match=r"a function with 'is' and 255 names.*use =="):
         cf.from_python(function)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import dis
 import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from closedform.importers.python.number import Number, Truth
 from closedform.importers.python.place import UserValue
-from closedform.importers.python.run import Run, Session
 
 IDENTITY, DIFFERENCE = "is", "is not"
 """The names of the modules that the instructions import; no module has a keyword as its name."""
@@ -24,15 +24,24 @@ _MOST_NAMES = 255
 """The largest argument of an instruction of one code unit."""
 
 
-def with_identity(code: types.CodeType, session: Session) -> types.CodeType:
+Refuse = Callable[[str, str], BaseException]
+"""Returns the signal that stops a run, from the reason and a hint."""
+
+
+def with_identity(code: types.CodeType, refuse: Refuse) -> types.CodeType:
     """Returns code that asks its ``__import__`` whether two values are one object."""
+    inner = tuple(
+        with_identity(item, refuse) if isinstance(item, types.CodeType) else item
+        for item in code.co_consts
+    )
+    code = code.replace(co_consts=inner)
     units = code.co_code
     places = [place for place in range(0, len(units), 2) if units[place] == dis.opmap["IS_OP"]]
     if not places:
         return code
     first = len(code.co_names)
     if first + 1 > _MOST_NAMES:
-        raise session.refuse(f"a function with 'is' and {first} names", hint="use == instead")
+        raise refuse(f"a function with 'is' and {first} names", "use ==")
     replacement = bytearray(units)
     for place in places:
         # The argument of the instruction says whether the answer is negated.
@@ -41,18 +50,29 @@ def with_identity(code: types.CodeType, session: Session) -> types.CodeType:
     return code.replace(co_code=bytes(replacement), co_names=names)
 
 
-def is_one(run: Run, left: UserValue, right: UserValue) -> bool:
+def imported_answer(args: Sequence[Any], refuse: Refuse) -> bool | None:
+    """Returns the answer to an instruction for identity; None for one that imports a module.
+
+    Args:
+        args: The arguments of ``__import__``.
+        refuse: Stops the run.
+    """
+    if args[:1] not in ((IDENTITY,), (DIFFERENCE,)):
+        return None
+    right, left = args[3:]
+    return is_one(left, right, refuse) is (args[0] == IDENTITY)
+
+
+def is_one(left: UserValue, right: UserValue, refuse: Refuse) -> bool:
     """Returns whether two values are one object in the user's function.
 
     Raises:
-        Untraceable: Both are numbers, each of which may be a new object or a stored one.
+        BaseException: Both are numbers, each of which may be a new object or a stored one.
     """
     # `step is None` is false for every number.
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
         if not isinstance(left, bool) and not isinstance(right, bool):
-            raise run.session.refuse(
-                "'is' between two numbers, which Python may store twice", hint="use == instead"
-            )
+            raise refuse("'is' between two numbers, which Python may store twice", "use ==")
         return left is right
     return bool(_settled(left) is _settled(right))
 

@@ -53,7 +53,7 @@ from closedform.importers.python.functions import (
     loaded_modules,
     traced_type,
 )
-from closedform.importers.python.identity import DIFFERENCE, IDENTITY, is_one, with_identity
+from closedform.importers.python.identity import imported_answer, is_one, with_identity
 from closedform.importers.python.number import (
     Number,
     Truth,
@@ -151,9 +151,9 @@ class Environment:
 
     def _import(self, *args: Any, **names: Any) -> Any:
         """Returns what ``__import__`` does; the function may be the first to import a module."""
-        if args[:1] in ((IDENTITY,), (DIFFERENCE,)):
-            right, left = args[3:]
-            return is_one(self.run, left, right) is (args[0] == IDENTITY)
+        answer = imported_answer(args, self.session.refuse)
+        if answer is not None:
+            return answer
         before = loaded_modules()
         module = builtins.__import__(*args, **names)
         if loaded_modules() != before:
@@ -253,7 +253,7 @@ class Environment:
             return self._symbolic(value)
         if value is operator.is_ or value is operator.is_not:
             is_equal = value is operator.is_
-            return lambda left, right: is_one(self.run, left, right) is is_equal
+            return lambda left, right: is_one(left, right, self.session.refuse) is is_equal
         match value:
             case types.ModuleType():
                 return _Module(self, value)
@@ -415,7 +415,7 @@ class Environment:
             self._cells.append((new_cell, new_cell.cell_contents, name, clone))
 
     def _code(self, code: types.CodeType) -> types.CodeType:
-        new_code = with_identity(code, self.session)
+        new_code = with_identity(code, self.session.refuse)
         new_code = new_code.replace(co_consts=tuple(map(self._code_constant, code.co_consts)))
         self._codes.append(new_code)  # an id is that of this code while it exists
         self.session.codes.add(id(new_code))

@@ -36,6 +36,7 @@ import torch
 
 from closedform.code_files import files_of, is_in_standard_library, is_standard
 from closedform.errors import TraceError
+from closedform.importers.python.identity import imported_answer, with_identity
 from closedform.importers.python.place import UserValue
 from closedform.importers.torch_optimizer.decisions import Run
 from closedform.importers.torch_optimizer.numpy_scalars import NUMPY_TYPES
@@ -511,7 +512,7 @@ class Environment:
         namespace = self._namespaces.get(id(variables))
         if namespace is None:
             namespace = self._namespaces[id(variables)] = Namespace(self, variables)
-        code = with_guarded_texts(function.__code__, self.run)
+        code = with_identity(with_guarded_texts(function.__code__, self.run), self.run.refuse)
         # Defaults and cells are wrapped later: they may refer to the function itself.
         clone = types.FunctionType(
             code, namespace, function.__name__, None, self._closure(function)
@@ -661,6 +662,9 @@ class _Builtins(dict[str, Any]):
         return value
 
     def _import(self, *args: Any, **names: Any) -> Any:
+        answer = imported_answer(args, self._environment.run.refuse)
+        if answer is not None:
+            return answer
         return self._environment.wrap(builtins.__import__(*args, **names))
 
 

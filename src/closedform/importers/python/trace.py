@@ -512,7 +512,8 @@ class Traced:
                 self.session.notes[f"the schedule ends there, before step {gap.end}"] = None
         last = cells[-1]
         # Constant from there on: the schedule has a length.
-        is_settled = gap is None and not last.value.free_symbols and last.first > 0
+        is_constant = last.value is not None and not last.value.free_symbols
+        is_settled = gap is None and is_constant and last.first > 0
         expr = join_cells(cells)
         used_names = {symbol.name for symbol in expr.free_symbols} | {t.name}
         schedule = TracedSchedule(

@@ -426,7 +426,7 @@ class _Tracer:
             return Outcome(task, replace(interval, exception=f"the value is {value}"), tape)
         watch = Conditioning(TOLERANCE)
         if tape.run({STEP: witness}, watch) is End.ANOTHER and watch.is_sensitive:
-            return Outcome(task, interval, tape)  # in floats it is not raised
+            return Outcome(task, replace(interval, is_rounded_away=True), tape)
         raise Untraceable(
             f"{text}, which the function does not raise with an integer as the step", place
         ) from None
@@ -542,19 +542,20 @@ class Traced:
         return schedule
 
     def _first_gap(self) -> ValueRange | None:
-        """The first steps without a value after some with one."""
+        """The first steps without a value after some with one, where the program raises."""
         first = next(place for place, cell in enumerate(self.cells) if cell.value is not None)
-        return next((cell for cell in self.cells[first:] if cell.value is None), None)
+        gaps = [cell for cell in self.cells[first:] if cell.value is None]
+        return next((gap for gap in gaps if gap.end is None or self._reason(gap.first)), None)
 
     def _reason(self, step: int) -> str:
-        """The exception that the program raises at a step, with its place."""
-        return next(
-            f"{o.value.exception}" + ("" if o.value.place is None else f" ({o.value.place})")
-            for o in self.outcomes
-            if isinstance(o.value, Raised)
-            and o.value.first <= step
-            and (o.value.end is None or step < o.value.end)
-        )
+        """The exception that the program raises at a step, with its place; "" if there is none."""
+        for outcome in self.outcomes:
+            steps = outcome.value
+            if not isinstance(steps, Raised) or steps.is_rounded_away:
+                continue
+            if steps.first <= step and (steps.end is None or step < steps.end):
+                return steps.exception + ("" if steps.place is None else f" ({steps.place})")
+        return ""
 
     def _comparison(self, schedule: Schedule, values: Mapping[str, Any]) -> Comparison:
         """The comparison with the program, at the values of its hyperparameters."""

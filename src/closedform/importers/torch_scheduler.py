@@ -58,6 +58,7 @@ _MOST_DENOMINATOR = 1000
 """Of a rate over that of the schedule: what an edit usually multiplies it with."""
 _COMPOSITES = (SequentialLR, ChainedScheduler)
 _CLOSED = "_get_closed_form_lr"
+_BY_A_FUNCTION = "write the schedule as a function of the step, and use closedform.from_python"
 
 # Methods of schedulers that are not torch's, of the step to the values of all groups.
 _METHODS = ("_get_lr", "get_updated_values")
@@ -265,7 +266,7 @@ class _Reader:
             f"the value follows from the value before, with no known closed form: it is {first} at "
             f"t = 0 and {text(following)} at t >= 1",
             where=name,
-            hint="write the schedule as a function of the step, and use closedform.from_python",
+            hint=_BY_A_FUNCTION,
         )
 
     def _candidates(self, scheduler: Any, later: Traced, first: sp.Expr) -> Iterator[Schedule]:
@@ -298,7 +299,7 @@ class _Reader:
             raise TraceError(
                 "the class overrides step() with a method that does not take the number of it",
                 where=name,
-                hint="write the schedule as a function of the step, and use closedform.from_python",
+                hint=_BY_A_FUNCTION,
             )
         trace = self._run(scheduler, "step", first=0)
         if _depends(trace):
@@ -588,7 +589,7 @@ def _check_methods(scheduler: Any) -> None:
             f"the scheduler has a method {names[0]} instead of torch's, which may set other rates "
             "than get_lr()",
             where=type(scheduler).__name__,
-            hint="write the schedule as a function of the step, and use closedform.from_python",
+            hint=_BY_A_FUNCTION,
         )
 
 
@@ -636,7 +637,7 @@ def _state_error(scheduler: Any, name: str, index: int) -> TraceError:
     return TraceError(
         f"the scheduler assigns {name!r} of the param groups or of the optimizer: it has a state",
         where=f"{type(scheduler).__name__}, param group {index}",
-        hint="write the schedule as a function of the step, and use closedform.from_python",
+        hint=_BY_A_FUNCTION,
     )
 
 
@@ -801,7 +802,7 @@ def _compare(scheduler: Any, schedules: Sequence[Schedule], prover: Prover) -> N
                 f"the scheduler raises an exception at step {len(rates_of_group)}, where the "
                 "schedule has a value",
                 where=f"{type(scheduler).__name__}, param group {index}",
-                hint="write the schedule as a function of the step, and use closedform.from_python",
+                hint=_BY_A_FUNCTION,
             )
         for step in steps:
             value = prover.value(schedule.bound, step)

@@ -35,6 +35,7 @@ class Raised:
         conditions: What must hold besides.
         exception: Its type and text.
         place: Its line; None where it is not in the user's function.
+        is_rounded_away: Whether the function computes a value in floats, such as beside a pole.
     """
 
     first: int
@@ -42,6 +43,7 @@ class Raised:
     conditions: tuple[sp.Basic, ...]
     exception: str
     place: Place | None
+    is_rounded_away: bool = False
 
     def __str__(self) -> str:
         if self.end is None:

@@ -426,7 +426,7 @@ class _Tracer:
             return Outcome(task, replace(interval, exception=f"the value is {value}"), tape)
         watch = Conditioning(TOLERANCE)
         if tape.run({STEP: witness}, watch) is End.ANOTHER and watch.is_sensitive:
-            return Outcome(task, interval, tape)  # in floats it is not raised
+            return Outcome(task, replace(interval, is_rounded_away=True), tape)
         raise Untraceable(
             f"{text}, which the function does not raise with an integer as the step", place
         ) from None
@@ -501,7 +501,7 @@ class Traced:
             TraceError: The schedule differs from the program.
         """
         cells, domain = list(self.cells), list(self.domain)
-        gap = self._first_gap(is_callable=is_callable)
+        gap = self._first_gap()
         if gap is not None:
             # An exception ends a run, and with it the clock: the expression is total, as graphs
             # are.
@@ -541,33 +541,21 @@ class Traced:
         object.__setattr__(schedule, "trace", report)
         return schedule
 
-    def _first_gap(self, *, is_callable: bool) -> ValueRange | None:
-        """The first steps without a value after some with one, at which a run ends."""
+    def _first_gap(self) -> ValueRange | None:
+        """The first steps without a value after some with one, where the program raises."""
         first = next(place for place, cell in enumerate(self.cells) if cell.value is not None)
         gaps = [cell for cell in self.cells[first:] if cell.value is None]
-        if self.session.symbols or not is_callable:
-            return next(iter(gaps), None)
-        return next((gap for gap in gaps if self._raises_at(gap.first)), None)
-
-    def _raises_at(self, step: int) -> bool:
-        """Whether the function raises in floats, too: 1 / (0.1 * 3 - 0.3) has a value in these."""
-        if self.program.original is None:
-            return True
-        try:
-            self.program.original(step)
-        except Exception:
-            return True
-        return False
+        return next((gap for gap in gaps if gap.end is None or self._reason(gap.first)), None)
 
     def _reason(self, step: int) -> str:
-        """The exception that the program raises at a step, with its place."""
-        return next(
-            f"{o.value.exception}" + ("" if o.value.place is None else f" ({o.value.place})")
-            for o in self.outcomes
-            if isinstance(o.value, Raised)
-            and o.value.first <= step
-            and (o.value.end is None or step < o.value.end)
-        )
+        """The exception that the program raises at a step, with its place; "" if there is none."""
+        for outcome in self.outcomes:
+            steps = outcome.value
+            if not isinstance(steps, Raised) or steps.is_rounded_away:
+                continue
+            if steps.first <= step and (steps.end is None or step < steps.end):
+                return steps.exception + ("" if steps.place is None else f" ({steps.place})")
+        return ""
 
     def _comparison(self, schedule: Schedule, values: Mapping[str, Any]) -> Comparison:
         """The comparison with the program, at the values of its hyperparameters."""

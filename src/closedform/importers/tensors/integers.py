@@ -53,13 +53,13 @@ class Width:
     def wrap(self, definitions: Definitions) -> Callable[[sp.Expr], sp.Expr]:
         """Returns a function that gives an integer as the width holds it."""
 
-        def wrapped(expr: sp.Expr) -> sp.Expr:
+        def remainder(expr: sp.Expr) -> sp.Expr:
             values = _range_of(expr, definitions, Domain(), ALL)
             if self.low <= values.low and values.high <= self.high:
                 return expr
             return floor_mod(expr - self.low, self.high - self.low + 1) + self.low
 
-        return wrapped
+        return remainder
 
 
 def check_growth(

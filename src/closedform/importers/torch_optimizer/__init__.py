@@ -266,8 +266,8 @@ def _trace_shape(
         tracer = Tracer(subject, axes, seed=17, prover=prover, dtype=dtype)
         try:
             result = tracer.trace()
-        except UnevenShapesError as raised:
-            error: TraceError = raised
+        except UnevenShapesError as uneven_error:
+            error: TraceError = uneven_error
             continue
         if _fits(result, shape):
             return _Traced(result, tracer)
@@ -293,7 +293,7 @@ def _candidates(shape: Sizes) -> list[Axes]:
             for primes in _PRIMES[rank]:
                 sizes = [0] * rank
                 for prime, axis in zip(primes, order, strict=True):
-                    size = prime if factor else _prime_from(max(shape[axis], 2), prime)
+                    size = prime if factor else _prime_from(max(shape[axis], 2) + prime, set())
                     sizes[axis] = 1 if shape[axis] == 1 else size
                 pair.append(tuple(sizes))
             candidates.append(Axes(pair[0], pair[1]))
@@ -305,10 +305,10 @@ def _in_proportion(shape: Sizes) -> Iterator[Axes]:
     for factors in ((1, 2), (4, 7), (16, 23)):
         if math.prod(shape) * factors[1] ** len(shape) > _MOST_ELEMENTS:
             return
-        taken: set[int] = set()
+        used_primes: set[int] = set()
         pair = []
         for factor in factors:
-            sizes = [size if size == 1 else _prime_from(size * factor, 0, taken) for size in shape]
+            sizes = [n if n == 1 else _prime_from(max(n * factor, 2), used_primes) for n in shape]
             pair.append(tuple(sizes))
         yield Axes(pair[0], pair[1])
 
@@ -317,10 +317,9 @@ _MOST_ELEMENTS = 1_000_000
 """Of a parameter on which a step is tried."""
 
 
-def _prime_from(size: int, offset: int, taken: set[int] | None = None) -> int:
-    """The first prime from a number on that is not taken, and is from then on."""
-    number, taken = max(size + offset, 2), set() if taken is None else taken
-    while number in taken or any(number % k == 0 for k in range(2, int(number**0.5) + 1)):
+def _prime_from(number: int, used_primes: set[int]) -> int:
+    """The first prime from a number on that is not used, which it is from then on."""
+    while number in used_primes or any(number % k == 0 for k in range(2, int(number**0.5) + 1)):
         number += 1
-    taken.add(number)
+    used_primes.add(number)
     return number

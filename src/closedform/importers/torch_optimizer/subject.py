@@ -305,10 +305,12 @@ def check_states(
             subject.step(gradients(shapes, seed=9))
     except Exception:  # whatever a step raises that misses the states of the constructor
         return
-    made = subject.optimizer.state[subject.params[0]]
+    new_states = subject.optimizer.state[subject.params[0]]
     # A count of 0 is that of a constructor, whatever the other states are.
-    counts = [key for key, value in made.items() if is_number(value) and number_of(value) == 1]
-    if keys <= made.keys() and (not counts or keys & {*counts}):
+    counts = [
+        key for key, value in new_states.items() if is_number(value) and number_of(value) == 1
+    ]
+    if keys <= new_states.keys() and (not counts or keys & {*counts}):
         raise _stepped_error(optimizer, place, next(iter(keys)))
 
 

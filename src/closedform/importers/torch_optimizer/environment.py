@@ -50,6 +50,7 @@ from closedform.importers.torch_optimizer.numpy_scalars import NUMPY_TYPES
 from closedform.importers.torch_optimizer.place import TORCH_FILES
 from closedform.importers.torch_optimizer.positions import (
     Owners,
+    Position,
     counting_len,
     position_enumerate,
     position_range,
@@ -61,12 +62,6 @@ from closedform.importers.torch_optimizer.subject import (
     is_member,
     is_of_library,
     is_plain_object,
-)
-from closedform.importers.torch_optimizer.texts import (
-    guard_text,
-    has_traced,
-    hides_formats,
-    with_guarded_texts,
 )
 
 _IMMUTABLE_TYPE = 1 << 8
@@ -334,10 +329,6 @@ class Environment(Sandbox):
             else iter(list(enumerate(container)))
         )
         for key, value in entries:
-            if isinstance(value, str | bytes):
-                if guard_text(value, self.run) is not value:
-                    container[key] = guard_text(value, self.run)
-                continue
             if value is None or isinstance(value, (*_CONSTANTS, torch.Tensor)):
                 continue
             if isinstance(value, dict | list | deque):
@@ -353,9 +344,7 @@ class Environment(Sandbox):
                     container[key] = mirror
 
     def constant(self, value: UserValue) -> Any:
-        """Returns a number as it is, and a text that refuses to format numbers of the step."""
-        if isinstance(value, str | bytes):
-            return guard_text(value, self.run)
+        """Returns a number or a text as it is."""
         is_constant = value is None or isinstance(value, (*_CONSTANTS, *SYMBOLIC))
         return value if is_constant else MISSING
 
@@ -460,7 +449,7 @@ class Environment(Sandbox):
         """A pure function that has no version for numbers with expressions."""
 
         def apply(*args: Any, **options: Any) -> Any:
-            if has_traced((args, options)):
+            if _has_traced((args, options)):
                 raise self.run.refuse(f"{name} of a number or tensor of the step is not traced")
             return function(*args, **options)
 
@@ -489,15 +478,12 @@ class Environment(Sandbox):
             return self._without_numbers(function, _name_of(function))
         if root == "numpy" and file in files_of(root):
             return self._refusal(_name_of(function))
-        if hides_formats(function.__code__):
-            return self._refusal(f"{function.__name__}, which formats by a text that it makes")
         return self.rebuilt(function)
 
     def code(self, code: types.CodeType) -> types.CodeType:
-        """Returns the code of a function, whose texts refuse to format numbers of the step."""
-        new_code = with_guarded_texts(code, self.run)
-        self.run.codes.update(map(id, all_codes(new_code)))
-        return new_code
+        """Returns the code of a function as it is, and notes it."""
+        self.run.codes.update(map(id, all_codes(code)))
+        return code
 
     def kind(self, kind: type) -> Any:
         """Returns a class: itself, a version for numbers with expressions, or one that refuses."""
@@ -554,6 +540,17 @@ class Environment(Sandbox):
 
 
 # --- questions about values ----------------------------------------------------------------------
+
+
+def _has_traced(value: UserValue, depth: int = 4) -> bool:
+    """Returns whether a value holds a number with an expression, a place, or a tensor."""
+    if isinstance(value, (*SYMBOLIC, Position, torch.Tensor)):
+        return True
+    if depth and isinstance(value, Mapping):
+        return any(_has_traced(item, depth - 1) for item in value.values())
+    if depth and isinstance(value, list | tuple | set | deque):
+        return any(_has_traced(item, depth - 1) for item in value)
+    return False
 
 
 def _is_of_torch(kind: type) -> bool:

@@ -9,7 +9,6 @@ again by its value among the numbers of the current call.
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -20,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.errors import TraceError
 from closedform.importers.tensors.algebra import stack_values
+from closedform.importers.tensors.comparisons import is_of_data
 from closedform.importers.tensors.values import Operand, Value, twin_of
 from closedform.importers.torch_optimizer.algebra import ROUNDED, TorchAlgebra
 from closedform.importers.torch_optimizer.decisions import Run
@@ -337,7 +337,7 @@ class Functions(TorchFunctionMode):
             if isinstance(number, SYMBOLIC)
         }
         try:
-            result = func(*args, **options)
+            result = func(*map(plain, args), **{key: plain(arg) for key, arg in options.items()})
         finally:
             # The next call has other numbers: an equal one there has another expression.
             algebra.numbers = {}
@@ -404,8 +404,10 @@ class Functions(TorchFunctionMode):
 
     def as_float(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the only element as a float."""
-        # `float(tensor)` must return a float: Float is a subclass with an expression.
-        return Float(self.item(torch.Tensor.item, args, options))
+        number = Float(self.item(torch.Tensor.item, args, options))
+        if isinstance(number, SYMBOLIC):  # asked for by C, which wants a float
+            raise TraceError("a function in C reads a tensor as a float")
+        return number
 
     def create_tensor(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns a tensor made of Python numbers."""
@@ -414,7 +416,7 @@ class Functions(TorchFunctionMode):
             return self._call(func, args, options)
         if any(True for _ in _tensors(data)):
             raise TraceError("a tensor is made of the numbers of tensors")
-        result = func(*args, **options)
+        result = func(*map(plain, args), **options)
         if isinstance(data, SYMBOLIC):
             self.algebra.storages.create(result, Value(data.expr))
         elif isinstance(data, list | tuple) and any(isinstance(n, SYMBOLIC) for n in data):
@@ -489,14 +491,6 @@ class Functions(TorchFunctionMode):
             return self._size(result)
         return shape_of(map(self._size, result))
 
-    def split(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
-        """Returns parts of a tensor; ``Tensor.split`` takes what is not an int for a list."""
-        return self._call(
-            func,
-            [_as_int(arg) for arg in args],
-            {key: _as_int(option) for key, option in options.items()},
-        )
-
     def rank(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the number of axes."""
         self._ask_rank(args[0])
@@ -528,7 +522,6 @@ _SPECIAL: Mapping[str, Callable[..., Any]] = {
     "shape.__get__": Functions.shape,
     "size": Functions.shape,
     "__len__": Functions.shape,
-    "split": Functions.split,
     "ndim.__get__": Functions.rank,
     "dim": Functions.rank,
     "ndimension": Functions.rank,
@@ -588,12 +581,9 @@ _CASTS = {"double": torch.float64, "float": torch.float32}
 
 def _has_a_place(number: Any) -> bool:
     """Whether an operation must use a number: it is not a size."""
-    is_of_step = isinstance(number, SymbolicCount) and t in number.expr.free_symbols
-    return isinstance(number, SymbolicFloat) or is_of_step
-
-
-def _as_int(number: Any) -> Any:
-    return operator.index(number) if isinstance(number, SymbolicCount) else number
+    if not isinstance(number, SymbolicCount):
+        return isinstance(number, SymbolicFloat)
+    return t in number.expr.free_symbols or is_of_data(number.expr)
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:
@@ -624,7 +614,7 @@ def _numbers(operand: Any) -> Iterator[Any]:
             yield from _numbers(item)
     elif isinstance(operand, dict):
         yield from _numbers(list(operand.values()))
-    elif isinstance(operand, float | int) and not isinstance(operand, bool):
+    elif isinstance(operand, float | int | SymbolicFloat) and not isinstance(operand, bool):
         yield operand
 
 

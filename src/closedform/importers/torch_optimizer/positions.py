@@ -16,6 +16,7 @@ import torch
 
 from closedform.errors import TraceError
 from closedform.importers.torch_optimizer.decisions import Run
+from closedform.importers.torch_optimizer.scalars import SymbolicFloat
 from closedform.importers.torch_optimizer.shapes import Shape
 
 _HINT = "a rule is the same for every parameter, and for models of any number of them"
@@ -49,7 +50,7 @@ class Position(int):
         # len(params) == 0 is the same for all models with parameters.
         if self.is_count and is_plain and type(right) is int and right == 0:
             return getattr(int, name)(self, right)
-        if not isinstance(right, int | float):
+        if not isinstance(right, int | float | SymbolicFloat):
             return NotImplemented
         raise self.refusal("a comparison")
 

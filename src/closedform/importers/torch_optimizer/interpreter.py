@@ -36,7 +36,6 @@ from closedform.importers.torch_optimizer.positions import Position
 from closedform.importers.torch_optimizer.reported import Reported
 from closedform.importers.torch_optimizer.scalars import (
     SYMBOLIC,
-    Float,
     SymbolicCount,
     SymbolicFloat,
     expression,
@@ -402,12 +401,13 @@ class Functions(TorchFunctionMode):
         largest = self.algebra.reduce("max", gap, tuple(first.shape), None)
         return self.run.decide(sp.Le(largest.expr, 0), bool(holds))
 
-    def as_float(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
-        """Returns the only element as a float."""
-        number = Float(self.item(torch.Tensor.item, args, options))
-        if isinstance(number, SYMBOLIC):  # asked for by C, which wants a float
-            raise TraceError("a function in C reads a tensor as a float")
-        return number
+    def number_in_c(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
+        """Returns the only element as an int or float, which a function in C asks for."""
+        number = self.item(torch.Tensor.item, args, options)
+        # A TypeError of C for such a number could be caught by the step.
+        if isinstance(number, SYMBOLIC):
+            raise TraceError("a function in C reads a tensor as a number")
+        return func(*args, **options)
 
     def create_tensor(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns a tensor made of Python numbers."""
@@ -504,9 +504,9 @@ class Functions(TorchFunctionMode):
 
 _SPECIAL: Mapping[str, Callable[..., Any]] = {
     "item": Functions.item,
-    "__float__": Functions.as_float,
-    "__int__": Functions.item,
-    "__index__": Functions.item,
+    "__float__": Functions.number_in_c,
+    "__int__": Functions.number_in_c,
+    "__index__": Functions.number_in_c,
     "__bool__": Functions.truth,
     "is_nonzero": Functions.truth,
     "allclose": Functions.close,

@@ -422,6 +422,8 @@ def _member(kind: type, name: str) -> Any:
         if args and isinstance(args[0], SYMBOLIC):
             # float.__add__(x, 1) is x + 1 for a symbolic x.
             return getattr(args[0], name)(*args[1:], **options)
+        if any(isinstance(arg, SYMBOLIC) for arg in args):
+            raise run_of(*args).refuse(f"{kind.__name__}.{name} of a number is not traced")
         return member(*args, **options)
 
     return apply

@@ -50,10 +50,10 @@ from closedform.importers.torch_optimizer.numpy_scalars import NUMPY_TYPES
 from closedform.importers.torch_optimizer.place import TORCH_FILES
 from closedform.importers.torch_optimizer.positions import (
     Owners,
-    Position,
     counting_len,
     position_enumerate,
     position_range,
+    with_plain_sizes,
 )
 from closedform.importers.torch_optimizer.reported import Reported, original_of, settings
 from closedform.importers.torch_optimizer.scalars import FUNCTIONS, SYMBOLIC
@@ -243,6 +243,11 @@ _NOT_OF_DATA = frozenset({"from_numpy", "frombuffer", "from_file", "load", "manu
 _TORCH_MODULES = frozenset({"torch._C._nn", "torch._C._linalg", "torch._C._special"})
 
 
+_METHODS_OF_SIZES = ("expand", "new_empty", "new_ones", "new_zeros", "resize_")
+_FUNCTIONS_OF_SIZES = (torch.empty, torch.ones, torch.rand, torch.randn, torch.zeros)
+"""Functions whose sizes torch reads one by one: of objects with ``__torch_function__`` only one."""
+
+
 class Environment(Sandbox):
     """Wraps what the code of an optimizer uses in one run.
 
@@ -264,6 +269,7 @@ class Environment(Sandbox):
             # By id: an equal function is not the same one, and some are not hashable.
             **_REPLACED,
             **settings(),
+            **{id(function): with_plain_sizes(function) for function in _FUNCTIONS_OF_SIZES},
             id(len): counting_len(run, owners),
             id(range): position_range(run),
             id(enumerate): position_enumerate(run, owners),
@@ -283,11 +289,15 @@ class Environment(Sandbox):
             # Optimizers read eps of the parameters' dtype, which is not the one that the trace runs
             # in.
             torch.finfo = self._reported.finfo  # type: ignore[misc, assignment]
+            for name in _METHODS_OF_SIZES:
+                setattr(torch.Tensor, name, with_plain_sizes(getattr(torch.Tensor, name)))
             try:
                 with _torch_modules():
                     yield
             finally:
                 torch.finfo = finfo  # type: ignore[misc]
+                for name in _METHODS_OF_SIZES:
+                    delattr(torch.Tensor, name)  # inherited again
         finally:
             for kind, name, value in reversed(self._undone):
                 type.__setattr__(kind, name, value)
@@ -543,8 +553,8 @@ class Environment(Sandbox):
 
 
 def _has_traced(value: UserValue, depth: int = 4) -> bool:
-    """Returns whether a value holds a number with an expression, a place, or a tensor."""
-    if isinstance(value, (*SYMBOLIC, Position, torch.Tensor)):
+    """Returns whether a value holds a number with an expression, or a tensor."""
+    if isinstance(value, (*SYMBOLIC, torch.Tensor)):
         return True
     if depth and isinstance(value, Mapping):
         return any(_has_traced(item, depth - 1) for item in value.values())

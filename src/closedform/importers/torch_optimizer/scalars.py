@@ -1,6 +1,6 @@
 """Python numbers with an expression and a value: hyperparameters, step counts, sizes.
 
-They are no floats, which functions in C would read past their expression: torch hands objects with
+They are not floats, which functions in C would read past their expression: torch hands objects with
 ``__torch_function__`` to its modes as they are. Arithmetic carries both the value and the
 expression; a comparison is decided by the run that the number belongs to. Functions of Python that
 would return a plain number (``math.sqrt``, ``max``, ``int``) have versions here that carry the
@@ -402,9 +402,9 @@ def _check_finite(value: Any) -> None:
 
 
 def _truncate(value: Any) -> Any:
-    _check_finite(value)
     if isinstance(value, SymbolicCount):
         return value
+    _check_finite(value)
     run, inner = value.run, value.expr
     # trunc(x) is ceil for x < 0, else floor.
     is_negative = run.decide(sp.Lt(inner, 0), plain(value) < 0)

@@ -72,7 +72,7 @@ LAYERS = in_order(
         "options": frozenset(),
         "schedules": frozenset({"sympy"}),
     },
-    {"lowering compiler": EXACT | ARRAYS},
+    {"lowering compiler": EXACT | ARRAYS | {"flint"}},
     {
         "exporters": ARRAYS | {"sympy", "onnx", "torch", "jax", "keras", "mlx", "optax"},
         "transforms": frozenset({"sympy"}),

@@ -7,11 +7,13 @@ import pytest
 
 from tests.support.environments import (
     ENVIRONMENTS,
+    Environment,
     Outcome,
     new_skips,
     parts,
     read,
     read_summary,
+    state_of,
     store,
 )
 from tests.support.inputs import ROOT
@@ -73,6 +75,37 @@ def test_outcomes_are_stored_by_environment_and_part(tmp_path: Path) -> None:
     }
     store("core", "tests/a", failed, path)
     assert read(path) == {"core": {"tests/b": outcome}, "lowest": {"tests/a": outcome}}
+
+
+@pytest.mark.parametrize(
+    ("line", "is_read"),
+    [
+        ('"numpy>=1"', True),
+        ('\n    "numpy>=2", # the first with a stable ABI\n', False),
+        ('"numpy>=2"]\n[tool.ruff]\nsrc = ["src"', False),
+        ('"numpy>=2"]\n[project.optional-dependencies]\ntorch = ["torch"', True),
+    ],
+)
+def test_an_environment_is_of_what_pip_reads(tmp_path: Path, line: str, is_read: bool) -> None:
+    project, constraints = tmp_path / "pyproject.toml", tmp_path / "constraints.txt"
+    environment = Environment("core", ("-e", "."), constraints.name)
+    constraints.write_text("numpy==2.0\n")
+    project.write_text('[project]\ndependencies = ["numpy>=2"]')
+    state = state_of(environment, tmp_path)
+    project.write_text(f"[project]\ndependencies = [{line}]")
+    assert (state_of(environment, tmp_path) != state) == is_read
+
+
+def test_an_environment_is_of_its_constraints(tmp_path: Path) -> None:
+    constraints = tmp_path / "constraints.txt"
+    environment = Environment("core", ("-e", "."), constraints.name)
+    (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["numpy>=2"]')
+    constraints.write_text("numpy==2.0\n")
+    state = state_of(environment, tmp_path)
+    constraints.write_text("numpy==2.1\n")
+    assert state_of(environment, tmp_path) != state
+    others = replace(environment, requirements=("-e", ".[dev]"))
+    assert state_of(others, tmp_path) != state_of(environment, tmp_path)
 
 
 def test_the_parts_are_all_tests_once() -> None:

@@ -259,6 +259,22 @@ def test_shapes_are_general_where_the_step_is() -> None:
         rule.for_shape((2, 3, 4))
 
 
+class ByRatio(Traced):
+    """An embedding, of many more rows than columns, has another step."""
+
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        rows, columns = p.shape
+        p.sub_(g if rows > 5 * columns else g.sign(), alpha=group["lr"])
+
+
+@pytest.mark.parametrize("shape", [(1000, 16), (31, 4), (21, 4), (20, 4), (4, 31)])
+def test_a_step_may_compare_sizes_with_a_multiple_of_each_other(shape: tuple[int, int]) -> None:
+    rule = rule_of(ByRatio, shape)
+    is_tall = shape[0] > 5 * shape[1]
+    assert rule.param == PARAM - hyper("lr") * (GRAD if is_tall else sp.sign(GRAD))
+    assert rule.requires.has(sp.Gt(axis_size(0), 5 * axis_size(1))) == is_tall
+
+
 # --- operations ----------------------------------------------------------------------------------
 
 
@@ -290,7 +306,35 @@ def _with_damped_diagonal(g: torch.Tensor) -> torch.Tensor:
     return gram @ g
 
 
+def _into_unmade(g: torch.Tensor) -> torch.Tensor:
+    gram = g.new_empty(g.shape[0], g.shape[0])
+    torch.addmm(gram, g, g.T, beta=0.0, out=gram)
+    return gram @ g
+
+
+def _unread(product: Callable[..., torch.Tensor], axes: int) -> Callable[[torch.Tensor], Any]:
+    """A sum of which beta = 0 leaves out the first term, which is NaN or has no value."""
+
+    def operation(g: torch.Tensor) -> torch.Tensor:
+        rows, columns = g.mean(1), g.mean(0)
+        factors = {"addmm": (g, g.T), "addmv": (g, columns), "addr": (rows, columns)}
+        first, second = factors[product.__name__]
+        shape = [first.shape[0], *second.shape[-1:]][:axes]
+        nothing = torch.full(shape, torch.nan, dtype=g.dtype)
+        result = product(nothing, first, second, beta=0, alpha=0.5)
+        return result @ g if product is torch.addmm else result.reshape(result.shape[0], -1) + g
+
+    return operation
+
+
 OPERATIONS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "beta of 0": _into_unmade,
+    "addmm of nothing": _unread(torch.addmm, 2),
+    "addmv of nothing": _unread(torch.addmv, 1),
+    "addr of nothing": _unread(torch.addr, 2),
+    "addmv": lambda g: g + torch.addmv(g.sum(1), g, g.mean(0), beta=0.5, alpha=2)[:, None],
+    "addr": lambda g: torch.addr(g, g.mean(1), g.mean(0), beta=0.25, alpha=3),
+    "baddbmm": lambda g: torch.baddbmm(g.new_empty(1, 1, 1), g[None], g.T[None], beta=0)[0] @ g,
     "identity": lambda g: (
         (torch.eye(len(g), dtype=g.dtype) * 2 + g @ g.T) @ g + torch.eye(*g.shape)
     ),
@@ -419,6 +463,11 @@ class Sorted(Traced):
         p.sub_(g.sort(dim=-1).values, alpha=group["lr"])
 
 
+class Strided(Traced):
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        p.sub_(g.flatten()[:7:3].sum() * g, alpha=group["lr"])
+
+
 class Partial(Traced):
     def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
         p[0].sub_(g[0], alpha=group["lr"])
@@ -458,9 +507,27 @@ class Failing(Traced):
         raise ValueError("no step today")
 
 
+class Tabled(Traced):
+    """A table by parameter on the object: its contents are no part of the message."""
+
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        table: dict[Any, Any] = self.__dict__.setdefault("table", {})
+        table.setdefault(p, []).append(0)
+        p.sub_(g, alpha=group["lr"])
+
+
+class Closing(Traced):
+    @torch.no_grad()
+    def step(self, closure: Any) -> None:  # type: ignore[override]
+        closure()
+
+
 REFUSALS: dict[type[Traced], str] = {
+    Tabled: r"attribute 'table.<Parameter>.0' still changes in step 16",
+    Closing: r"step\(\) needs the argument 'closure', and a rule takes one gradient \(Closing\)",
     Noisy: r"random numbers of bernoulli have no expression \(aten.bernoulli.default in .*test_to",
     Sorted: r"has no expression in the language \(aten.sort.default in .*test_torch_optimizer.py",
+    Strided: r"a slice 0:7:3 of an axis of a tensor has no expression",
     Partial: r"element 0 along an axis of a tensor (has no expression|is changed in place)",
     Growing: r"state 'all.\d+' still changes in step 16",
     Neighbours: r"takes grad of another one, and is not a sum over all parameters",
@@ -474,6 +541,27 @@ REFUSALS: dict[type[Traced], str] = {
 def test_what_has_no_expression_is_refused_by_name(kind: type[Traced]) -> None:
     with pytest.raises(TraceError, match=REFUSALS[kind]):
         rule_of(kind)
+
+
+def test_a_drop_in_of_closedform_has_a_rule_already() -> None:
+    optimizer = cf.torch.Optimizer([torch.zeros(3)], cf.optimizers.lion(1e-4))
+    with pytest.raises(TraceError, match=r"one of closedform, .*take that rule"):
+        cf.from_torch(optimizer)
+
+
+def test_a_state_of_two_kinds_of_shapes_is_named_with_both() -> None:
+    class Rows(Traced):
+        def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+            if "row" not in own:
+                own["row"] = torch.zeros(*p.shape[:-1], 1, dtype=p.dtype)
+            own["row"].add_(g.square().mean(-1, keepdim=True))
+            p.sub_(g / (1 + own["row"]), alpha=group["lr"])
+
+    with pytest.raises(TraceError) as error:
+        cf.from_torch(Rows([torch.zeros(3, 4), torch.zeros(2, 3, 4)]))
+    shapes = "[shape[0], 1] for some parameters, and [shape[0], shape[1], 1] for others"
+    assert f"the state 'row' has the shape {shapes}" in str(error.value)
+    assert "separate param groups" in str(error.value)
 
 
 def test_a_rule_that_differs_from_its_optimizer_is_an_error(

@@ -11,11 +11,13 @@ are right.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -64,16 +66,27 @@ def parts(root: Path = ROOT) -> Iterator[str]:
             yield f"tests/{folder.name}"
 
 
+def state_of(environment: Environment, root: Path = ROOT) -> str:
+    """A digest of what pip reads: not of the settings of tools in pyproject.toml."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = ("requires-python", "dependencies", "optional-dependencies", "scripts")
+    constraints = environment.constraints
+    versions = (root / constraints).read_text(encoding="utf-8") if constraints else ""
+    lines = [line for line in versions.splitlines() if not line.startswith("#")]
+    text = json.dumps([environment.requirements, [project.get(name) for name in names], lines])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def make(name: str) -> Path:
     """Makes an environment unless it is of today's requirements; returns its Python."""
     environment, folder = ENVIRONMENTS[name], FOLDER / name
     python, stamp = folder / "bin" / "python", folder / "requirements"
-    constraints = environment.constraints
-    state = digest(["pyproject.toml", *([constraints] if constraints else [])])
+    state = state_of(environment)
     if stamp.exists() and stamp.read_text() == state:
         return python
     print(f"== environments: {name}, {environment.title}", flush=True)
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+    constraints = environment.constraints
     versions = ["-c", constraints] if constraints else ["--upgrade"]
     install = [str(python), "-m", "pip", "install", "-qq", *environment.requirements, *versions]
     subprocess.run(install, cwd=ROOT, check=True)

@@ -19,11 +19,11 @@ from closedform.language import Schedule, exact_number, t
 from closedform.language.aliases import Number
 from closedform.language.exact import to_float
 from closedform.language.quantities import Equation, Quantity
-from closedform.verify.claims.reading import CLOCK, read_schedule
+from closedform.verify.claims.reading import read_schedule
 from closedform.verify.claims.sums import total_of
 from closedform.verify.terms.build import rational, substitute
 from closedform.verify.terms.evaluate import Undefined, value
-from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.sympy_io import CLOCK, term
 
 MOST_ADDED = 20_000
 """Updates whose values are added up where no closed form of their sum is known."""

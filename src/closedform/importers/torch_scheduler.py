@@ -13,13 +13,14 @@ scheduler, run step by step on a separate optimizer.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import math
 import types
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -39,7 +40,7 @@ from closedform.importers.python.join import ValueRange, join_cells
 from closedform.importers.python.number import Number
 from closedform.importers.python.place import Place, UserValue
 from closedform.importers.python.prover import Prover
-from closedform.importers.python.rebuild import Environment
+from closedform.importers.python.rebuild import Environment, is_same_constant
 from closedform.importers.python.trace import Traced, TracedProgram, run_program
 from closedform.importers.recurrence import closed_form
 from closedform.language import Schedule, exact_number, sequential, t
@@ -133,6 +134,7 @@ class _Reader:
             isinstance(member, Schedule) for member in own_schedules
         ):
             return self._from_present(scheduler, own_schedules[self.index])
+        _check_methods(scheduler)
         if isinstance(scheduler, SequentialLR):
             return self._sequence(scheduler)
         if isinstance(scheduler, ChainedScheduler):
@@ -269,8 +271,10 @@ class _Reader:
     def _candidates(self, scheduler: Any, later: Traced, first: sp.Expr) -> Iterator[Schedule]:
         name = type(scheduler).__name__
         if hasattr(scheduler, _CLOSED):
-            # torch's own closed form first; it is proved, not trusted.
-            yield self._run(scheduler, _CLOSED, first=0).schedule(name, {})
+            # torch's own closed form first; it is proved, not trusted. No step of torch takes it,
+            # and it may raise where get_lr does not.
+            with contextlib.suppress(TraceError):
+                yield self._run(scheduler, _CLOSED, first=0).schedule(name, {})
         formula = closed_form(later.cells, first, _PREVIOUS)
         if formula is not None:
             yield Schedule(formula, name=name)
@@ -387,7 +391,40 @@ class _Reader:
     def _run(
         self, scheduler: Any, method: str, *, first: int, is_initial: bool | None = None
     ) -> Traced:
-        """Returns the result of a method for the group, with the clock at the step."""
+        """Returns the result of a method for the group, with the clock at the step.
+
+        Raises:
+            TraceError: It depends on an entry of a param group that the method assigns.
+        """
+        changes: dict[str, None] = {}
+        trace = self._trace(scheduler, method, first, is_initial, changes, {})
+        entries = {name: _open_entry(scheduler, name, self.index) for name in changes}
+        if entries:
+            again = self._trace(scheduler, method, first, is_initial, {}, entries)
+            for name, entry in entries.items():
+                if entry.free_symbols & _symbols(again):
+                    raise _state_error(scheduler, name, self.index)
+        return trace
+
+    def _trace(
+        self,
+        scheduler: Any,
+        method: str,
+        first: int,
+        is_initial: bool | None,
+        changes: dict[str, None],
+        open_entries: Mapping[str, sp.Tuple],
+    ) -> Traced:
+        """Runs a method; notes the entries of the param groups that it changes.
+
+        Args:
+            scheduler: The scheduler.
+            method: The name of the method.
+            first: The first step.
+            is_initial: Whether the constructor calls the method; at step 0 if None.
+            changes: Gets the names of the entries, but that of the rate.
+            open_entries: Symbols in the places of the numbers of entries.
+        """
         # Without its constructor, which would take a step.
         stand_in: Any = object.__new__(type(scheduler))
         stand_in.__dict__.update({**vars(scheduler), "optimizer": None})
@@ -396,17 +433,33 @@ class _Reader:
         def build(environment: Environment) -> Callable[[Number], Any]:
             instance = environment.wrap(stand_in)
             previous = Number(environment.run, _PREVIOUS)
+            numbers = {
+                name: tuple(Number(environment.run, symbol) for symbol in entry)
+                for name, entry in open_entries.items()
+            }
+
+            def value_of(name: str, value: Any) -> Any:
+                items = numbers.get(name)
+                if items is None:
+                    return _constant(environment, value)
+                return type(value)(items) if isinstance(value, list | tuple) else items[0]
 
             def call(step: Number) -> Any:
                 param_groups = [
-                    {**{k: _constant(environment, v) for k, v in group.items()}, field: previous}
+                    {**{k: value_of(k, v) for k, v in group.items()}, field: previous}
                     for group in groups
                 ]
+                entries_before = [dict(group) for group in param_groups]
                 set_attribute = functools.partial(object.__setattr__, instance)
                 optimizer = types.SimpleNamespace(param_groups=param_groups)
                 environment.adopt(optimizer)
                 set_attribute("optimizer", optimizer)
-                environment.allow_assignments(instance)
+                try:
+                    return result_of(step, set_attribute, param_groups)
+                finally:
+                    changes.update(_changed_entries(entries_before, param_groups, field))
+
+            def result_of(step: Number, set_attribute: Any, param_groups: Any) -> Any:
                 if method in _METHODS:
                     values = getattr(instance, method)(step)
                     return previous if values is None else _of_group(values, self.index)
@@ -415,6 +468,8 @@ class _Reader:
                 set_attribute("_step_count", step + 1)
                 set_attribute("_is_initial", initial)
                 set_attribute("_get_lr_called_within_step", True)
+                if hasattr(stand_in, "_last_lr"):
+                    set_attribute("_last_lr", [previous] * len(groups))
                 if method == "step":
                     instance.step(step)
                     return param_groups[self.index][field]
@@ -424,7 +479,9 @@ class _Reader:
 
         bound = getattr(type(scheduler), method)
         program = TracedProgram(type(scheduler).__name__, build, None, _place(bound), first)
-        return run_program(program, self.prover, {"previous": _PREVIOUS})
+        symbols = [_PREVIOUS, *(symbol for entry in open_entries.values() for symbol in entry)]
+        # A variable of the scheduler may have the name of a symbol, but none with a space.
+        return run_program(program, self.prover, {f"symbol {s.name}": s for s in symbols})
 
 
 def _scale_to(schedule: Schedule, step: int, rate: sp.Expr, level: sp.Expr) -> Schedule | None:
@@ -509,6 +566,68 @@ def _from_position(scheduler: Any, schedule: Schedule) -> Schedule:
 def _depends(trace: Traced) -> bool:
     """Whether a value depends on the value before."""
     return any(_PREVIOUS in cell.value.free_symbols for cell in trace.cells if cell.value)
+
+
+def _check_methods(scheduler: Any) -> None:
+    """Refuses methods in the places of those by which torch takes a step.
+
+    Raises:
+        TraceError: The scheduler has one.
+    """
+    own_update = getattr(type(scheduler), "_update_lr", None)
+    names = [name for name in ("step", "_update_lr") if name in vars(scheduler)]
+    if own_update is not getattr(LRScheduler, "_update_lr", None):
+        names.append("_update_lr")
+    if names:
+        raise TraceError(
+            f"the scheduler has a method {names[0]} instead of torch's, which may set other rates "
+            "than get_lr()",
+            where=type(scheduler).__name__,
+            hint="write the schedule as a function of the step, and use closedform.from_python",
+        )
+
+
+def _symbols(trace: Traced) -> set[sp.Basic]:
+    """The symbols on which a value, or a decision, depends."""
+    values = [cell.value for cell in trace.cells if cell.value is not None]
+    facts = [fact for outcome in trace.outcomes for fact in outcome.task.facts]
+    return set().union(*(expr.free_symbols for expr in (*values, *facts)))
+
+
+def _changed_entries(
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], field: str
+) -> Iterator[tuple[str, None]]:
+    """The names of the entries of param groups, but the rate, that a method has assigned."""
+    for entries_before, entries in zip(before, after, strict=True):
+        for name in {**entries_before, **entries}:
+            is_kept = name in entries and name in entries_before
+            if name != field and not (
+                is_kept and is_same_constant(entries[name], entries_before[name])
+            ):
+                yield name, None
+
+
+def _open_entry(scheduler: Any, name: str, index: int) -> sp.Tuple:
+    """Symbols for the numbers of an entry of a param group.
+
+    Raises:
+        TraceError: It is neither a number nor a tuple of numbers.
+    """
+    value = _entries(scheduler)[index].get(name)
+    items = value if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(item, int | float) and not isinstance(item, bool) for item in items):
+        raise _state_error(scheduler, name, index)
+    return sp.Tuple(
+        *(internal_symbol(f"{name}_{place}", "entry", real=True) for place in range(len(items)))
+    )
+
+
+def _state_error(scheduler: Any, name: str, index: int) -> TraceError:
+    return TraceError(
+        f"the entry {name!r} of the param groups is assigned by the scheduler: it has a state",
+        where=f"{type(scheduler).__name__}, param group {index}",
+        hint="write the schedule as a function of the step, and use closedform.from_python",
+    )
 
 
 def _entries(scheduler: Any) -> list[dict[str, Any]]:
@@ -623,7 +742,7 @@ def _next_values(scheduler: Any, steps: int) -> Iterator[list[float]]:
         for _ in range(steps):
             try:
                 scheduler_copy.step()
-            except ValueError:  # OneCycleLR, after its last step
+            except Exception:  # the end of a run, such as that of OneCycleLR
                 return
             yield [float(group["lr"]) for group in optimizer.param_groups]
 
@@ -667,6 +786,13 @@ def _compare(scheduler: Any, schedules: Sequence[Schedule], prover: Prover) -> N
         rates_of_group = [float(values[index]) for values in rates]
         scale = max(map(abs, rates_of_group), default=0.0)
         steps = _sample(len(rates_of_group), marks)
+        if len(rates_of_group) < count and schedule.last_step != len(rates_of_group) - 1:
+            raise TraceError(
+                f"the scheduler raises an exception at step {len(rates_of_group)}, where the "
+                "schedule has a value",
+                where=f"{type(scheduler).__name__}, param group {index}",
+                hint="write the schedule as a function of the step, and use closedform.from_python",
+            )
         for step in steps:
             value = prover.value(schedule.bound, step)
             if value is None:
@@ -676,7 +802,10 @@ def _compare(scheduler: Any, schedules: Sequence[Schedule], prover: Prover) -> N
                     f"the schedule differs from the scheduler: at step {step} it is {value!r}, and "
                     f"the scheduler sets {rates_of_group[step]!r}",
                     where=f"{type(scheduler).__name__}, param group {index}",
-                    hint="members of a composite change each other's values",
+                    hint="members of a composite change each other's values"
+                    if isinstance(scheduler, _COMPOSITES)
+                    else "a value that the scheduler keeps from update to update is a state: write "
+                    "the schedule as a function of the step, and use closedform.from_python",
                 )
         where = f"{type(scheduler).__name__}, param group {index}"
         compare_graph(schedule, steps, functools.partial(prover.value, schedule.bound), where)
@@ -720,7 +849,7 @@ def _values(scheduler: Any, steps: int) -> Iterator[list[float]]:
             if step:
                 try:
                     scheduler_copy.step()
-                except ValueError:  # OneCycleLR, after its last step
+                except Exception:  # the end of a run, such as that of OneCycleLR
                     return
             yield [float(group["lr"]) for group in optimizer.param_groups]
 

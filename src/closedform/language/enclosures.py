@@ -85,7 +85,7 @@ def _enclosures(expr: sp.Expr, resolve: Resolve) -> Iterator[tuple[tuple[arb, ar
     bits = _FIRST_BITS
     while True:
         with ball_precision(bits):
-            ball = _ball(expr, resolve, bits)
+            ball = enclose(expr, resolve, bits)
             ends = ball.lower(), ball.upper()
         if ball.is_finite():
             yield ends, bits, bits >= most
@@ -95,8 +95,16 @@ def _enclosures(expr: sp.Expr, resolve: Resolve) -> Iterator[tuple[tuple[arb, ar
         bits *= 2
 
 
-def _ball(expr: sp.Basic, resolve: Resolve, bits: int) -> arb:
-    """A ball around a number, not a finite one if it is not real, or its value is not known."""
+def enclose(expr: sp.Basic, resolve: Resolve, bits: int) -> arb:
+    """Returns a ball around a number, in the present precision of about ``bits`` bits.
+
+    It is not a finite one if the number is not real, or its value is not known.
+
+    Args:
+        expr: The number.
+        resolve: The values of its symbols, branches and floors; itself where it is their value.
+        bits: The precision of a function that FLINT does not have.
+    """
     if expr.is_Rational:
         return arb(fmpq(int(expr.p), int(expr.q)))
     if expr in _CONSTANTS:
@@ -104,8 +112,8 @@ def _ball(expr: sp.Basic, resolve: Resolve, bits: int) -> arb:
     if expr.func is not sp.Pow and expr.func not in _FUNCTIONS:
         definition = resolve(expr)
         is_final = definition == expr
-        return _approximate(expr, bits) if is_final else _ball(definition, resolve, bits)
-    args = [_ball(arg, resolve, bits) for arg in expr.args]
+        return _approximate(expr, bits) if is_final else enclose(definition, resolve, bits)
+    args = [enclose(arg, resolve, bits) for arg in expr.args]
     # The cosine of a number of an infinite ball has a finite one, however long it becomes.
     if not all(arg.is_finite() for arg in args):
         return arb.nan()

@@ -37,10 +37,10 @@ from closedform.laws.predicting import check_warmup
 from closedform.laws.published import law_of
 from closedform.laws.rates import rate_values, run_length
 from closedform.magnitude import MOST_BITS
-from closedform.verify.claims.reading import CLOCK, read_schedule
+from closedform.verify.claims.reading import read_schedule
 from closedform.verify.terms.build import rational, substitute
 from closedform.verify.terms.evaluate import UndecidedError, Undefined, compile_steps, value
-from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.sympy_io import CLOCK, term
 
 Series = Any
 """A series, a ball or an integer."""

@@ -398,10 +398,13 @@ class _Simplifier(Rewriter):
         steps = rest.interval(t)
         is_open = steps.high in LAST_STEP.values()
         gap = f"t >= {steps.low}" if is_open else f"{steps.low} <= t <= {steps.high}"
+        is_first = steps.low == 0 and not is_open
         return LoweringError(
             f"Piecewise has no value for {gap}",
             where=self.place,
-            hint="add a final (value, True) branch",
+            hint=f"shift({steps.high + 1}) begins after these steps"
+            if is_first
+            else "add a final (value, True) branch",
         )
 
 

@@ -21,9 +21,6 @@ from closedform.language import Schedule
 from closedform.language.balls import ball_precision
 from closedform.language.exact import nearest_float
 from closedform.language.literals import multiple_of_pi
-from closedform.verify.claims.induction import recurrence
-from closedform.verify.claims.reading import CLOCK
-from closedform.verify.prover import prove
 from closedform.verify.terms.build import (
     FALSE,
     TRUE,
@@ -39,12 +36,12 @@ from closedform.verify.terms.build import (
 )
 from closedform.verify.terms.evaluate import UndecidedError, compile_steps, holds, value
 from closedform.verify.terms.facts import Direction
+from closedform.verify.terms.fractions import bits, simplest_between
 from closedform.verify.terms.limits import FOREVER, LIMITS
 from closedform.verify.terms.partition import Segment, partition
-from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.sympy_io import CLOCK, term
 from closedform.verify.terms.tree import RELATIONS, Op, Term, symbols, walk
 from closedform.verify.terms.trend import trend
-from closedform.verify.translation.constants import bits, simplest_between
 
 _ULPS = 2
 """A float that was computed is at most so many units in the last place from the exact number."""
@@ -155,6 +152,9 @@ class TracingProver:
     def _is_proved(self, goal: Term, facts: tuple[Term, ...]) -> bool:
         if _is_proved_by_trends(either(*map(negate, facts), goal)):
             return True
+        # Most functions ask nothing that needs a search: the prover takes 0.3 s to import.
+        from closedform.verify.prover import prove
+
         effort = self._question()
         try:
             return prove(goal, assume=facts, effort=effort).proved
@@ -208,6 +208,7 @@ class TracingProver:
         self, expr: sp.Expr, first: sp.Expr, previous: sp.Symbol, following: sp.Expr
     ) -> bool | None:
         """Returns whether a recurrence has the values of an expression in t, by induction."""
+        from closedform.verify.claims.induction import recurrence
 
         def step(before: sp.Expr, _: sp.Expr) -> sp.Expr:
             return following.xreplace({previous: before})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import random
 import time
 from fractions import Fraction
 
+import mpmath
 import pytest
 import sympy as sp
 
@@ -85,8 +87,10 @@ def test_interval(expr: sp.Expr, x: tuple[int, int], expected: Interval) -> None
 )
 def test_powers_enclose(expr: sp.Expr, x: tuple[int, int], values: tuple[sp.Expr, ...]) -> None:
     bounds = interval(expr, domain(x))
-    for value in values:
-        assert bounds.low <= Fraction(str(sp.N(value, 60))) <= bounds.high
+    for value in map(sp.sympify, values):
+        # An end that is rational is exact.
+        number = Fraction(value) if value.is_Rational else Fraction(str(sp.N(value, 60)))
+        assert bounds.low <= number <= bounds.high
 
 
 def test_an_irrational_number_is_inside_its_interval() -> None:
@@ -95,6 +99,35 @@ def test_an_irrational_number_is_inside_its_interval() -> None:
     assert isinstance(bounds.high, Fraction)
     assert bounds.low < Fraction(str(sp.N(sp.pi, 60))) < bounds.high
     assert bounds.high - bounds.low < Fraction(1, 10**20)
+
+
+def test_cosines_enclose_the_values_between_their_ends() -> None:
+    chance = random.Random(1)
+    with mpmath.workdps(40):
+        for _ in range(100):
+            quarter = chance.randint(-400, 400)  # turning points and zeros are at multiples
+            low = Fraction(chance.choice((quarter, chance.randint(-(10**9), 10**9))))
+            width = Fraction(chance.randint(0, 20), chance.randint(1, 9))
+            for function, values in (
+                (mpmath.cos, interval(sp.cos(X), Domain({X: Interval(low, low + width)}))),
+                (mpmath.sin, interval(sp.sin(X), Domain({X: Interval(low, low + width)}))),
+                (
+                    mpmath.cospi,
+                    interval(sp.cos(sp.pi * X), Domain({X: Interval(low, low + width)})),
+                ),
+            ):
+                for part in range(11):
+                    angle = low + width * Fraction(part, 10)
+                    value = function(mpmath.mpf(angle.numerator) / angle.denominator)
+                    assert values.low - Fraction(1, 10**20) <= Fraction(str(value))
+                    assert Fraction(str(value)) <= values.high + Fraction(1, 10**20)
+
+
+def test_a_turning_point_at_an_end_is_within() -> None:
+    assert interval(sp.cos(sp.pi * X), domain((1, 1))).low == -1
+    assert interval(sp.cos(X), Domain({X: interval(sp.pi, domain((0, 0)))})).high < -0.999
+    narrow = interval(sp.cos(X), Domain({X: Interval(Fraction(10**8), Fraction(10**8) + 1)}))
+    assert narrow.high - narrow.low < 1
 
 
 @pytest.mark.parametrize("power", [(-3, 4), (0, 4), (-INFINITY, INFINITY)])

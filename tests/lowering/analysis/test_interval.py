@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import random
 from fractions import Fraction
 
+import mpmath
 import pytest
+from flint import arb
 
 from closedform.lowering.analysis.domain import ALL, INFINITY, Bound, Interval, point
 
@@ -62,10 +65,40 @@ def test_a_monotone_function_is_enclosed_though_its_ends_are_rounded() -> None:
     for number in (third, 2 * third, 10**20 * third):
         same = point(number).monotone(lambda x: x)
         assert same.low < number < same.high
-        root = point(number).monotone(math.sqrt)
+        root = point(number).monotone(arb.sqrt)
         assert isinstance(root.low, Fraction)
         assert isinstance(root.high, Fraction)
         assert root.low**2 < number < root.high**2
+
+
+def test_values_that_are_too_long_to_be_written_out_are_enclosed() -> None:
+    far = point(Fraction(10**12))
+    assert far.monotone(arb.exp).low > 10**1000
+    assert far.monotone(arb.exp).high == math.inf
+    vanishing = (-far).monotone(arb.exp)
+    assert vanishing.low == 0
+    assert vanishing.high < Fraction(1, 10**1000)
+    assert ALL.monotone(arb.exp) == Interval(Fraction(0), math.inf)
+    assert point(Fraction(-1)).monotone(arb.sqrt) == ALL
+
+
+def test_ends_enclose_the_values_of_mpmath() -> None:
+    chance = random.Random(0)
+    with mpmath.workdps(60):
+        for _ in range(200):
+            number = Fraction(chance.randint(1, 999), chance.randint(1, 10 ** chance.randint(0, 9)))
+            for ball, function in (
+                (arb.exp, mpmath.exp),
+                (arb.log, mpmath.log),
+                (arb.sqrt, mpmath.sqrt),
+            ):
+                values = point(number).monotone(ball)
+                exact = function(mpmath.mpf(number.numerator) / number.denominator)
+                for end, sign in ((values.low, 1), (values.high, -1)):
+                    assert isinstance(end, Fraction)
+                    # The ends are apart by some units of 96 bits, 60 digits are 199 bits.
+                    distance = sign * (exact - mpmath.mpf(end.numerator) / end.denominator)
+                    assert -abs(exact) * 1e-55 <= distance <= (1 + abs(exact)) * 1e-22
 
 
 def test_long_ends_are_widened_outward() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from closedform.verify.claims.reading import CLOCK, LATER, read_schedule
+from closedform.verify.claims.reading import LATER, read_schedule
 from closedform.verify.terms.build import (
     add,
     equal,
@@ -22,6 +22,7 @@ from closedform.verify.terms.build import (
     rational,
     substitute,
 )
+from closedform.verify.terms.sympy_io import CLOCK
 from closedform.verify.terms.tree import Op, Term, symbols, walk
 from tests.support.term_values import UndecidedError, UndefinedError, value_at
 from tests.test_library import SCHEDULES

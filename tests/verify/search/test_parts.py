@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from closedform.effort import Effort
 from closedform.verify.checker.replay import Replay, check
 from closedform.verify.search.guesses import Points
@@ -99,3 +101,15 @@ def test_guesses_are_false_at_no_point() -> None:
     assert points.may_hold(terms.less_equal(first, second))
     assert not points.may_hold(terms.less_equal(second, first))
     assert points.range_of(terms.make("log", (terms.make("*", (zero, first)),))) is None
+
+
+@pytest.mark.parametrize("digits", [300, 400])
+def test_a_point_beyond_floats_has_no_value(digits: int) -> None:
+    replay = Replay()
+    terms = replay.terms
+    number = terms.declare("m", integer=True)
+    large = terms.rational(10**digits)
+    points = Points(replay, Solver(), [terms.equal(number, large)], [large], Effort.of(WORK))
+    assert points.may_hold(terms.less(large, number))
+    ranges = [points.range_of(term) for term in (large, number)]
+    assert ranges == ([(1e300, 1e300)] * 2 if digits == 300 else [None] * 2)

@@ -14,14 +14,9 @@ from hypothesis import strategies as st
 from closedform.errors import VerificationError
 from closedform.ir import DType
 from closedform.verify.terms import build
+from closedform.verify.terms.fractions import bits, simplest_between
 from closedform.verify.terms.sympy_io import term
-from closedform.verify.translation.constants import (
-    Constants,
-    bits,
-    enclosure,
-    rounding_interval,
-    simplest_between,
-)
+from closedform.verify.translation.constants import Constants, enclosure, rounding_interval
 
 # Beyond this a float that is half a unit higher is infinite.
 FLOATS = st.floats(-1e308, 1e308)

@@ -193,6 +193,8 @@ def _remainder(a: sp.Expr, b: sp.Expr) -> sp.Expr:
     if a.is_integer and b.is_integer:
         return a - b * _truncated_quotient(a, b)
     # lax.rem has the sign of the dividend; jnp.mod adds the correction itself.
+    if b.is_positive:
+        return sp.Piecewise((floor_mod(a, b), a >= 0), (-floor_mod(-a, b), True))
     return a - b * _truncate(a / b)
 
 

@@ -27,6 +27,7 @@ from closedform.importers.optax.refusals import refusal
 from closedform.importers.python.exact import is_decimal
 from closedform.importers.python.prover import ConditionRange, Prover
 from closedform.importers.tensors.algebra import Algebra, Rule, constant
+from closedform.importers.tensors.integers import Width
 from closedform.importers.tensors.values import Axes, Definitions, Sizes, Value, without_ite
 from closedform.language.literals import FORMATS, literal
 from closedform.language.symbols import t
@@ -144,7 +145,15 @@ class Interpreter:
                 raise
             where = f"{name} in {source_of([equation, *reversed(self._callers)])}"
             raise TraceError(error.what, where=where, hint=error.hint) from error.__cause__
-        return result if isinstance(result, list) else [result]
+        results = result if isinstance(result, list) else [result]
+        return list(map(self._in_width, equation.outvars, results))
+
+    def _in_width(self, variable: Any, value: Known) -> Known:
+        """A result as the dtype of its variable holds it."""
+        width = Width.of(str(getattr(variable.aval, "dtype", "")))
+        if width is None or not width.is_short:
+            return value
+        return self.map(width.wrap(self.algebra.definitions), value, name="wrapped")
 
     def _literal(self, literal: Any) -> Known:
         expr = self.sizes.get(id(literal))

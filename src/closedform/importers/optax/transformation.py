@@ -29,6 +29,7 @@ from closedform.importers.optax.structure import fill_array
 from closedform.importers.optax.subject import Jaxprs
 from closedform.importers.python.prover import Prover
 from closedform.importers.tensors.algebra import as_number
+from closedform.importers.tensors.integers import Width, check_growth
 from closedform.importers.tensors.values import (
     Axes,
     Definitions,
@@ -363,6 +364,7 @@ class _Tracer:
             for name, element in zip(names, fill_array(array, leaf.shape).flat, strict=True):
                 expr = as_number(element)
                 nexts[name] = definitions.expand(definitions.sum_over_params(expr))
+        self._check_integers(common, {**with_sums, **nexts})
         definitions_used = definitions.definitions_of([*with_sums.values(), *nexts.values()])
         parts = [*with_sums.values(), *definitions_used.values(), *nexts.values()]
         check_sizes(parts, self.where)
@@ -409,6 +411,24 @@ class _Tracer:
             and leaf.path not in self.kinds.constants
         }
         return ParameterTrace(variant, hypers, self.names, starts, self.run.algebra.is_structural)
+
+    def _check_integers(self, common: Sequence[Leaf], nexts: Mapping[str, sp.Expr]) -> None:
+        """Refuses a state in integers of 32 or 64 bits that may wrap.
+
+        Raises:
+            TraceError: One may.
+        """
+        symbols = {
+            self.names[leaf.path]: self._symbol(leaf)
+            if leaf in common
+            else state(self.names[leaf.path])
+            for leaf in (*common, *self.own_leaves)
+            if self._is_count(leaf)
+        }
+        for leaf in (*common, *self.own_leaves):
+            name, width = self.names[leaf.path], Width.of(leaf.dtype)
+            if width is not None and not width.is_short:
+                check_growth(nexts[name], width, symbols.values(), self.definitions, name)
 
     def _first(self, leaf: Leaf) -> sp.Expr:
         expr = self._initial_number(leaf)

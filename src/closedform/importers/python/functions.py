@@ -87,6 +87,12 @@ def _log(run: Run, x: Any, base: Any = None) -> Any:
     return result if base is None else _divide(run, result, _VALUES["log"](run, base))
 
 
+def _integer_root(run: Run, x: Any) -> Any:
+    if isinstance(x, Number) and not x.is_int:
+        raise TypeError(f"'{x.kind.__name__}' object cannot be interpreted as an integer")
+    return math.floor(_VALUES["sqrt"](run, x))
+
+
 def _power(run: Run, x: Any, y: Any) -> Any:
     base, exponent = expression(run, x), expression(run, y)
     if not (exponent.is_integer or base.is_nonnegative) and run.decide(
@@ -304,6 +310,7 @@ _ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
     ("", "fabs", "", lambda run, x: abs(x)),
     ("", "square", "square", lambda run, x: x * x),
     ("", "reciprocal", "reciprocal", lambda run, x: _divide(run, 1, x)),
+    ("isqrt", "", "", _integer_root),
     ("pow", "power", "pow", _power),
     ("", "float_power", "float_power", _power),
     ("floor", "floor", "floor", lambda run, x: math.floor(x)),
@@ -466,7 +473,7 @@ class NumberType(type):
 
     def __call__(cls, *args: Any, **names: Any) -> Any:
         """Returns the number that the type makes of its arguments."""
-        if has_traced(args):
+        if has_traced(args) and cls.native is not bool:
             return _conversion(cls.run, cls.native, args, names)
         if (
             cls.native is float
@@ -536,5 +543,6 @@ def _conversion(run: Run, native: Any, args: tuple[Any, ...], names: Mapping[str
 
 def traced_type(native: type, run: Run) -> type:
     """Returns the type that stands for a number type in a traced function."""
-    bases = (native,) if native in (int, float) else ()
+    # A class pattern such as `case bool()` asks the metaclass; bool itself has no subclasses.
+    bases = (native,) if native in (int, float) else (int,) if native is bool else ()
     return NumberType(native.__name__, bases, {"native": native, "run": run})

@@ -588,6 +588,8 @@ def _convert(run: Run, value: Any, unit: Any) -> Any:
         return value
     if isinstance(value, Truth):
         return Truth(run, value.condition, None if type(unit) is bool else unit)
+    if isinstance(value, bool) and isinstance(unit, np.bool_):
+        return np.bool_(value)
     if isinstance(value, bool | np.bool_) or not isinstance(value, Number | int | float):
         return value
     if isinstance(value, int | float):

@@ -94,9 +94,10 @@ PURE_BUILTINS = frozenset(_PURE_BUILTINS_NAMES.split())
 def is_immutable(value: object) -> bool:
     """Returns whether a value is of a type without a state."""
     kind = type(value)
-    return isinstance(value, IMMUTABLE_TYPES) or (
-        kind.__module__ == "torch" and kind.__name__ in _TORCH_TYPES
-    )
+    # An object() marks an argument that is not given; typing.List is what isinstance takes.
+    is_stateless = kind is object or kind.__module__ == "typing"
+    is_of_torch = kind.__module__ == "torch" and kind.__name__ in _TORCH_TYPES
+    return isinstance(value, IMMUTABLE_TYPES) or is_stateless or is_of_torch
 
 
 _TORCH_TYPES = ("dtype", "device", "layout", "memory_format", "Size", "finfo", "iinfo")

@@ -6,7 +6,6 @@ called gets a subclass whose methods are rebuilt, and a copy of its attributes.
 
 from __future__ import annotations
 
-import builtins
 import functools
 import math
 import random
@@ -64,7 +63,14 @@ from closedform.importers.python.purity import (
     is_pure_function,
 )
 from closedform.importers.python.run import Run
-from closedform.importers.python.sandbox import CACHED, HEAP_TYPE, MISSING, Module, Sandbox
+from closedform.importers.python.sandbox import (
+    CACHED,
+    HEAP_TYPE,
+    MISSING,
+    Module,
+    Sandbox,
+    is_same,
+)
 from closedform.importers.python.tape import plain
 from closedform.importers.python.text import Silent
 from closedform.language import Schedule, t
@@ -128,7 +134,6 @@ class Environment(Sandbox):
         self._reads: set[tuple[int, str]] = set()
         self._writes: set[tuple[int, str]] = set()
         self._assigned: set[tuple[int, str]] = set()
-        self._free: set[int] = set()
         self._metaclasses: dict[type, type] = {}
 
     # --- runs --------------------------------------------------------------------------------
@@ -142,10 +147,10 @@ class Environment(Sandbox):
     def _import(self, *args: Any, **names: Any) -> Any:
         """Returns what ``__import__`` does; the function may be the first to import a module."""
         before = loaded_modules()
-        module = builtins.__import__(*args, **names)
+        module = super()._import(*args, **names)
         if loaded_modules() != before:
             self._functions = known_functions()
-        return self.wrap(module)
+        return module
 
     def refuse(self, reason: str, hint: str, place: Place | None = None) -> Untraceable:
         """Returns the signal that ends the run."""
@@ -244,7 +249,7 @@ class Environment(Sandbox):
         """Returns a class: numbers are made of steps; the methods of a user's class are rebuilt."""
         if kind.__module__ == "datetime":
             return Module(self, kind)
-        if kind in (int, float):
+        if kind in (bool, int, float):
             return self.builtins[kind.__name__]
         if kind is type:
             return self.builtins["type"]
@@ -392,10 +397,6 @@ class Environment(Sandbox):
         self._check_state(key)
         return self.variable(name, value)
 
-    def allow_assignments(self, owner: UserValue) -> None:
-        """Lets a run assign attributes of an object that is made anew for each run."""
-        self._free.add(id(owner))
-
     def assign(self, owner: UserValue, name: str, value: UserValue) -> None:
         """Assigns an attribute of a mirrored object for the rest of the run.
 
@@ -405,12 +406,14 @@ class Environment(Sandbox):
         key = (id(owner), name)
         if key[0] in self._outer:
             self._assigned.add(key)
-            self._writes.add(key)
+            is_constant = is_same_constant(value, _dict_of(owner).get(name, MISSING))
+            if not is_constant or name in self.symbols:
+                self._writes.add(key)
             self._check_state(key)
         object.__setattr__(owner, name, value)
 
     def _check_state(self, key: tuple[int, str]) -> None:
-        if key in self._reads and key in self._writes and key[0] not in self._free:
+        if key in self._reads and key in self._writes:
             raise self.session.refuse(
                 f"the function reads the attribute {key[1]!r} and then assigns it: it has a state",
                 hint=self.hint,
@@ -442,6 +445,7 @@ class Environment(Sandbox):
             "setattr": lambda: setattr,
             "pow": lambda: self._pow,
             "print": lambda: Silent("print", self.note_silence),
+            "bool": lambda: traced_type(bool, self.run),
             "int": lambda: traced_type(int, self.run),
             "float": lambda: traced_type(float, self.run),
         }
@@ -542,6 +546,11 @@ def torch_tensor_types() -> tuple[type, ...]:
     """Returns the type of tensors, if torch is imported."""
     torch = sys.modules.get("torch")
     return () if torch is None or not hasattr(torch, "Tensor") else (torch.Tensor,)
+
+
+def is_same_constant(value: UserValue, before: UserValue) -> bool:
+    """Returns whether a value that is assigned is the constant that is there already."""
+    return is_same(plain(value), plain(before))
 
 
 def _dict_of(owner: Any) -> Mapping[str, Any]:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from closedform.importers.python.containers import TracedList, TracedTuple
+from closedform.importers.python.identity import imported_answer, is_one, with_identity
 from closedform.importers.python.place import Place, UserValue
 from closedform.importers.python.text import Silent
 
@@ -136,6 +137,9 @@ class Sandbox(ABC):
         special = self.special(value)
         if special is not MISSING:
             return special
+        if value is operator.is_ or value is operator.is_not:
+            is_equal = value is operator.is_
+            return lambda left, right: is_one(left, right, self.refuse) is is_equal
         if value is warnings.warn:
             return Silent("warnings.warn", self.note_silence)
         if isinstance(value, CACHED):
@@ -191,7 +195,8 @@ class Sandbox(ABC):
         return RefusedKind(kind.__name__, (), {"native": kind, "refuse": staticmethod(refuse)})
 
     def _import(self, *args: Any, **names: Any) -> Any:
-        return self.wrap(builtins.__import__(*args, **names))
+        answer = imported_answer(args, self.refuse)
+        return self.wrap(builtins.__import__(*args, **names)) if answer is None else answer
 
     # --- functions ---------------------------------------------------------------------------
 
@@ -206,7 +211,8 @@ class Sandbox(ABC):
             namespace = Namespace(lambda name: self.variable(name, variables[name]))
             namespace["__builtins__"] = namespace.loaded["__builtins__"] = self.builtins
             self._namespaces[id(variables)] = namespace
-        return self._clone(function, self.code(function.__code__), namespace)
+        code = with_identity(function.__code__, self.refuse)
+        return self._clone(function, self.code(code), namespace)
 
     def with_closure(self, function: types.FunctionType) -> types.FunctionType:
         """Returns a function of a library; the functions that it was given are rebuilt."""

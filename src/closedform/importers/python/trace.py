@@ -45,7 +45,7 @@ from closedform.importers.python.prover import Prover
 from closedform.importers.python.rebuild import Environment
 from closedform.importers.python.run import LIMITS, Limits, Run, Session, Task, negation
 from closedform.importers.python.tape import STEP, Conditioning, End
-from closedform.language import Schedule, hyper, t
+from closedform.language import FloorDiv, FloorMod, Schedule, hyper, t
 from closedform.language.settled import substitute
 
 Function = Callable[..., object]
@@ -403,6 +403,8 @@ class _Tracer:
         interval = Raised(task.first, task.end, tuple(task.facts), text, place)
         unbound = task.facts and {s for fact in task.facts for s in fact.free_symbols} - {t}
         is_internal = isinstance(error, TypeError | AttributeError | NotImplementedError)
+        # No traced value is None: an operation of None is wrong in the function, too.
+        is_internal = is_internal and "NoneType" not in text
         witness = None if unbound else self._witness(task)
         if self.session.symbols or self.program.original is None:
             if is_internal:
@@ -499,14 +501,18 @@ class Traced:
             TraceError: The schedule differs from the program.
         """
         cells, domain = list(self.cells), list(self.domain)
+        gap = self._first_gap()
+        if gap is not None:
+            # An exception ends a run, and with it the clock: the expression is total, as graphs
+            # are.
+            cells = [cell for cell in cells if cell.first < gap.first]
+            cells[-1] = _continued(cells[-1], gap.first - 1)
+            domain.append(sp.Lt(t, gap.first))
+            if gap.end is not None:
+                self.session.notes[f"the schedule ends there, before step {gap.end}"] = None
         last = cells[-1]
         # Constant from there on: the schedule has a length.
-        is_settled = last.value is not None and not last.value.free_symbols and last.first > 0
-        if last.value is None and last.end is None:
-            # The clock ends there: the expression is total, as graphs are.
-            del cells[-1]
-            cells[-1] = replace(cells[-1], end=None)
-            domain.append(sp.Lt(t, last.first))
+        is_settled = gap is None and not last.value.free_symbols and last.first > 0
         expr = join_cells(cells)
         used_names = {symbol.name for symbol in expr.free_symbols} | {t.name}
         schedule = TracedSchedule(
@@ -521,6 +527,8 @@ class Traced:
             comparison = Comparison(0, 0.0, None, RoundedSteps((), None))
         else:
             comparison = self._comparison(schedule, values)
+        if gap is not None:
+            object.__setattr__(schedule, "ending", self._reason(gap.first))
         report = TraceReport(
             self.program.name,
             self.program.place,
@@ -531,6 +539,21 @@ class Traced:
         )
         object.__setattr__(schedule, "trace", report)
         return schedule
+
+    def _first_gap(self) -> ValueRange | None:
+        """The first steps without a value after some with one."""
+        first = next(place for place, cell in enumerate(self.cells) if cell.value is not None)
+        return next((cell for cell in self.cells[first:] if cell.value is None), None)
+
+    def _reason(self, step: int) -> str:
+        """The exception that the program raises at a step, with its place."""
+        return next(
+            f"{o.value.exception}" + ("" if o.value.place is None else f" ({o.value.place})")
+            for o in self.outcomes
+            if isinstance(o.value, Raised)
+            and o.value.first <= step
+            and (o.value.end is None or step < o.value.end)
+        )
 
     def _comparison(self, schedule: Schedule, values: Mapping[str, Any]) -> Comparison:
         """The comparison with the program, at the values of its hyperparameters."""
@@ -566,8 +589,27 @@ class Traced:
                 steps,
                 is_single=session.is_single,
             )
-        compare_graph(schedule, steps, model.exact, f"function {self.program.name!r}")
+        last = schedule.last_step
+        compared_steps = [step for step in steps if last is None or step <= last]
+        compare_graph(schedule, compared_steps, model.exact, f"function {self.program.name!r}")
         return comparison
+
+
+def _continued(cell: ValueRange, last: int) -> ValueRange:
+    """The cell of the last steps without an end; a formula that may raise later keeps its value."""
+    value = cell.value
+    parts = value.atoms(sp.Pow, sp.log, FloorDiv, FloorMod) if value is not None else ()
+    if value is not None and any(map(_is_partial, parts)):
+        value = value.xreplace({t: sp.Min(t, last)})
+    return replace(cell, end=None, value=value)
+
+
+def _is_partial(expr: sp.Basic) -> bool:
+    """Whether an expression may have no value at some step."""
+    if isinstance(expr, sp.Pow):
+        return t in expr.base.free_symbols and not (expr.exp.is_Integer and expr.exp >= 0)
+    operand_place = 0 if isinstance(expr, sp.log) else 1
+    return t in expr.args[operand_place].free_symbols
 
 
 def place_of_function(function: UserValue) -> Place | None:

@@ -10,6 +10,7 @@ import sympy as sp
 
 from closedform.errors import ClosedFormError, TraceError
 from closedform.language.model import Shared, tensor_input
+from closedform.language.shapes import Sizes
 from closedform.language.symbols import local
 from closedform.language.update_rule import State, UpdateRule
 
@@ -41,6 +42,10 @@ class Variant:
     counters: frozenset[str] = frozenset()
 
 
+def _shape_text(shape: Any) -> str:
+    return str(list(shape.sizes)) if isinstance(shape, Sizes) else str(shape)
+
+
 def rule_of(name: str, variants: Sequence[Variant], hypers: Mapping[str, Any]) -> UpdateRule:
     """Returns the rule of all variants.
 
@@ -61,7 +66,14 @@ def rule_of(name: str, variants: Sequence[Variant], hypers: Mapping[str, Any]) -
                 continue
             exists = sp.Or(*(v.condition for v in variants if label in v.initial))
             if label in states and states[label].shape != variant.shapes[label]:
-                raise TraceError(f"the state {label!r} has shapes of different kinds")
+                kinds = [
+                    _shape_text(shape) for shape in (states[label].shape, variant.shapes[label])
+                ]
+                raise TraceError(
+                    f"the state {label!r} has the shape {kinds[0]} for some parameters, and "
+                    f"{kinds[1]} for others",
+                    hint="put them into separate param groups, each of which has a rule",
+                )
             states[label] = State(
                 results[label],
                 initial,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -30,8 +31,15 @@ from closedform.importers.torch_optimizer.rules import (
     needs_phases,
     variant_of,
 )
-from closedform.importers.torch_optimizer.subject import double_precision, subject_of
-from closedform.importers.torch_optimizer.trace import Trace, Tracer
+from closedform.importers.torch_optimizer.subject import (
+    Form,
+    check_states,
+    check_step,
+    double_precision,
+    forms_of,
+    subject_of,
+)
+from closedform.importers.torch_optimizer.trace import Trace, Tracer, UnevenShapesError
 from closedform.language.shapes import shape_values
 from closedform.language.update_rule import UpdateRule
 
@@ -65,12 +73,14 @@ def trace(optimizer: torch.optim.Optimizer, prover: Prover) -> UpdateRule | list
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TraceError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
+    check_step(optimizer)
     # The random numbers of torch go on after the trace as they would without it.
     with user_settings(), double_precision(), torch.random.fork_rng(devices=[]):
         groups = [_group(optimizer, place, prover) for place in range(len(optimizer.param_groups))]
-        rules = [rule for rule, _ in groups]
+        rules = [rule for rule, _, _ in groups]
         if len(rules) > 1:
-            check_groups(optimizer, rules, [shape for _, shape in groups])
+            shapes, forms = [shape for _, shape, _ in groups], [form for _, _, form in groups]
+            check_groups(optimizer, rules, shapes, forms)
     return rules[0] if len(rules) == 1 else rules
 
 
@@ -82,18 +92,19 @@ class _Traced:
 
 def _group(
     optimizer: torch.optim.Optimizer, place: int, prover: Prover
-) -> tuple[UpdateRule, Sizes]:
-    """The rule of a param group, and a shape for which it was traced."""
+) -> tuple[UpdateRule, Sizes, Form]:
+    """The rule of a param group, and the shape and form in which it was traced."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type(optimizer).__name__)
     where = f"{type(optimizer).__name__}, param group {place}"
     shapes = [tuple(param.shape) for param in optimizer.param_groups[place]["params"]]
     if not shapes:
         raise TraceError("the param group has no parameters", where=where)
     _check_parameters(optimizer.param_groups[place]["params"], where)
-    traces = _traces(optimizer, place, shapes, where, prover, torch.float64)
+    form, traces = _traces_in_a_form(optimizer, place, shapes, where, prover)
     singles: list[_Traced] = []
-    if any(tracing.tracer.is_of_dtype for tracing in traces):
-        singles = _traces(optimizer, place, shapes, where, prover, torch.float32)
+    is_of_both = form.dtype == torch.float64
+    if is_of_both and any(tracing.tracer.is_of_dtype for tracing in traces):
+        singles = _traces(optimizer, place, shapes, where, prover, torch.float32, form)
 
     def rule_of_all(*, with_phases: bool) -> UpdateRule:
         rule = _rule(name.lower(), traces, with_phases=with_phases)
@@ -111,8 +122,8 @@ def _group(
     for tracing, gap in zip(traces, gaps, strict=True):
         check_difference(rule, tracing.trace, gap, where)
         shapes_of_places = [tracing.trace.axes.twin] * PLACES
-        check_places(subject_of(optimizer, place, shapes_of_places, seed=5), where)
-    return rule, traces[0].trace.axes.shape
+        check_places(subject_of(optimizer, place, shapes_of_places, 5, form), where)
+    return rule, traces[0].trace.axes.shape, form
 
 
 def _check_parameters(params: Sequence[torch.Tensor], where: str) -> None:
@@ -132,6 +143,27 @@ def _check_parameters(params: Sequence[torch.Tensor], where: str) -> None:
             )
 
 
+def _traces_in_a_form(
+    optimizer: torch.optim.Optimizer,
+    place: int,
+    shapes: Sequence[Sizes],
+    where: str,
+    prover: Prover,
+) -> tuple[Form, list[_Traced]]:
+    """The first form in which a step can be taken, and traces in it."""
+    errors: list[TraceError] = []
+    for form in forms_of(optimizer.param_groups[place]):
+        try:
+            check_states(optimizer, place, _candidates(shapes[0])[0].both, form)
+            return form, _traces(optimizer, place, shapes, where, prover, form.dtype, form)
+        except TraceError as error:
+            errors.append(error)
+            # An exception of the step itself: it may insist on another form.
+            if not isinstance(error.__cause__, Exception):
+                break
+    raise errors[0]
+
+
 def _traces(
     optimizer: torch.optim.Optimizer,
     place: int,
@@ -139,12 +171,13 @@ def _traces(
     where: str,
     prover: Prover,
     dtype: torch.dtype,
+    form: Form,
 ) -> list[_Traced]:
     """Traces that together are valid for all shapes."""
     traces: list[_Traced] = []
     for shape in shapes:
         if not any(_fits(tracing.trace, shape) for tracing in traces):
-            traces.append(_trace_shape(optimizer, place, shape, where, prover, dtype))
+            traces.append(_trace_shape(optimizer, place, shape, where, prover, dtype, form))
     return traces
 
 
@@ -170,7 +203,7 @@ def _difference(
         return gaps[0]
     # The trace has two parameters: what counts them, or takes their places, is seen with three.
     second_shapes = _other_shapes(tracing)
-    subject_of_others = subject_of(optimizer, place, second_shapes, seed=4)
+    subject_of_others = subject_of(optimizer, place, second_shapes, 4, subject.form)
     gaps.append(difference(rule, subject_of_others, second_shapes, seed=11, slots=slots))
     gaps += [
         difference(rule, subject, shapes, seed=19, slots=slots, cache=cache, special=special)
@@ -225,19 +258,25 @@ def _trace_shape(
     where: str,
     prover: Prover,
     dtype: torch.dtype,
+    form: Form,
 ) -> _Traced:
     """Traces for a small shape on which the step goes the way that it goes on this one."""
     for axes in _candidates(shape):
-        subject = subject_of(optimizer, place, (axes.shape, axes.twin), seed=3)
+        subject = subject_of(optimizer, place, (axes.shape, axes.twin), 3, form)
         tracer = Tracer(subject, axes, seed=17, prover=prover, dtype=dtype)
-        result = tracer.trace()
+        try:
+            result = tracer.trace()
+        except UnevenShapesError as raised:
+            error: TraceError = raised
+            continue
         if _fits(result, shape):
             return _Traced(result, tracer)
-    raise TraceError(
-        f"the step decides on the shape {list(shape)} as on no shape of primes",
-        where=where,
-        hint=f"conditions are {result.conditions}",
-    )
+        error = TraceError(
+            f"the step decides on the shape {list(shape)} as on no shape of primes",
+            where=where,
+            hint=f"conditions are {result.conditions}",
+        )
+    raise error
 
 
 def _candidates(shape: Sizes) -> list[Axes]:
@@ -258,11 +297,30 @@ def _candidates(shape: Sizes) -> list[Axes]:
                     sizes[axis] = 1 if shape[axis] == 1 else size
                 pair.append(tuple(sizes))
             candidates.append(Axes(pair[0], pair[1]))
-    return candidates
+    return [*candidates, *_in_proportion(shape)]
 
 
-def _prime_from(size: int, offset: int) -> int:
-    number = size + offset
-    while any(number % k == 0 for k in range(2, int(number**0.5) + 1)):
+def _in_proportion(shape: Sizes) -> Iterator[Axes]:
+    """Shapes of distinct primes in nearly the same proportions: a step may compare ratios."""
+    for factors in ((1, 2), (4, 7), (16, 23)):
+        if math.prod(shape) * factors[1] ** len(shape) > _MOST_ELEMENTS:
+            return
+        taken: set[int] = set()
+        pair = []
+        for factor in factors:
+            sizes = [size if size == 1 else _prime_from(size * factor, 0, taken) for size in shape]
+            pair.append(tuple(sizes))
+        yield Axes(pair[0], pair[1])
+
+
+_MOST_ELEMENTS = 1_000_000
+"""Of a parameter on which a step is tried."""
+
+
+def _prime_from(size: int, offset: int, taken: set[int] | None = None) -> int:
+    """The first prime from a number on that is not taken, and is from then on."""
+    number, taken = max(size + offset, 2), set() if taken is None else taken
+    while number in taken or any(number % k == 0 for k in range(2, int(number**0.5) + 1)):
         number += 1
+    taken.add(number)
     return number

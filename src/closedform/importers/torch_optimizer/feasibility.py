@@ -111,19 +111,12 @@ class Feasibility:
         """The parts of ``[first, end)`` on which no condition is shown to fail."""
         parts = [range(first, end)]
         for condition in conditions:
-            possible = [
-                range(part.first, end if part.end is None else part.end)
-                for part in self.prover.split(condition, first, end)
-                if part.truth is not False
-            ]
-            common = (
-                range(max(part.start, steps.start), min(part.stop, steps.stop))
+            parts = [
+                range(steps.first, part.stop if steps.end is None else steps.end)
                 for part in parts
-                for steps in possible
-            )
-            parts = [part for part in common if part]
-            if not parts:
-                break
+                for steps in self.prover.split(condition, part.start, part.stop)
+                if steps.truth is not False
+            ]
         return parts
 
 

@@ -11,7 +11,14 @@ from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.tensors.check import TOLERANCE, RunningRule, graphs_of, relative_gap
 from closedform.importers.tensors.values import Sizes
 from closedform.importers.torch_optimizer.inputs import Draws, input_values
-from closedform.importers.torch_optimizer.subject import InDouble, Subject, gradients, subject_of
+from closedform.importers.torch_optimizer.reported import Shown
+from closedform.importers.torch_optimizer.subject import (
+    Form,
+    InDouble,
+    Subject,
+    gradients,
+    subject_of,
+)
 from closedform.ir import naming
 from closedform.language.groups import Group
 from closedform.language.model import GlobalSum
@@ -22,7 +29,10 @@ _STEPS = 4
 
 
 def check_groups(
-    optimizer: torch.optim.Optimizer, rules: Sequence[UpdateRule], shapes: Sequence[Sizes]
+    optimizer: torch.optim.Optimizer,
+    rules: Sequence[UpdateRule],
+    shapes: Sequence[Sizes],
+    forms: Sequence[Form],
 ) -> None:
     """Runs an optimizer with all its param groups, to compare it with the rules of single groups.
 
@@ -30,11 +40,15 @@ def check_groups(
         optimizer: The optimizer.
         rules: The rules of its groups.
         shapes: A shape for which each was traced.
+        forms: The form in which each was traced.
 
     Raises:
         TraceError: A group makes another step where the others are there.
     """
-    subjects = [subject_of(optimizer, k, (s, s), seed=30 + k) for k, s in enumerate(shapes)]
+    subjects = [
+        subject_of(optimizer, k, (shape, shape), 30 + k, form)
+        for k, (shape, form) in enumerate(zip(shapes, forms, strict=True))
+    ]
     where = type(optimizer).__name__
     is_of_all = any(e.has(GlobalSum) for rule in rules for e in rule.all_expressions())
     if is_of_all:
@@ -79,7 +93,8 @@ def _differing_from_each(subjects: Sequence[Subject], shapes: Sequence[Sizes]) -
     lone_copies = [subject.clone() for subject in subjects]
     for step in range(_STEPS):
         grads = [gradients((s, s), seed=500 + 10 * step + k) for k, s in enumerate(shapes)]
-        _step(joint, params, [g for pair in grads for g in pair], Draws(step, is_constant=True))
+        draws = Draws(step, is_constant=True)
+        _step(joint, params, [g for pair in grads for g in pair], draws, subjects[0].form)
         for place, (copy, pair) in enumerate(zip(lone_copies, grads, strict=True)):
             with InDouble(), Draws(step, is_constant=True):
                 copy.step(pair)
@@ -112,7 +127,7 @@ def _differing_from_rules(
             g for k, s in enumerate(shapes) for g in gradients((s, s), seed=500 + 10 * step + k)
         ]
         draws = Draws(step, is_constant=True)
-        _step(joint, params, grads, draws)
+        _step(joint, params, grads, draws, subjects[0].form)
         tensors: dict[str, Any] = {}
         for k, rule in enumerate(rules):
             pair = dict(zip(names[2 * k : 2 * k + 2], params[2 * k : 2 * k + 2], strict=True))
@@ -130,11 +145,12 @@ def _step(
     params: Sequence[torch.Tensor],
     grads: Sequence[torch.Tensor],
     draws: Draws,
+    form: Form,
 ) -> None:
     for param, gradient in zip(params, grads, strict=True):
         param.grad = gradient.clone()
     try:
-        with InDouble(), draws:
+        with InDouble(), draws, Shown(form.dtype):
             optimizer.step()
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise TraceError(

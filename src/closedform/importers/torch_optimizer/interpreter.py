@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from closedform.errors import TraceError
 from closedform.importers.tensors.algebra import stack_values
 from closedform.importers.tensors.comparisons import is_of_data
+from closedform.importers.tensors.integers import Width
 from closedform.importers.tensors.values import Operand, Value, twin_of
 from closedform.importers.torch_optimizer.algebra import ROUNDED, TorchAlgebra
 from closedform.importers.torch_optimizer.decisions import Run
@@ -33,7 +34,11 @@ from closedform.importers.torch_optimizer.matrices import refusal
 from closedform.importers.torch_optimizer.operators import RULES, UNINITIALIZED, VIEWS
 from closedform.importers.torch_optimizer.place import code_place
 from closedform.importers.torch_optimizer.positions import Position
-from closedform.importers.torch_optimizer.reported import Reported
+from closedform.importers.torch_optimizer.reported import (
+    Reported,
+    function_name,
+    target_of_cast,
+)
 from closedform.importers.torch_optimizer.scalars import (
     SYMBOLIC,
     SymbolicCount,
@@ -224,6 +229,11 @@ class Operators(TorchDispatchMode):
         if isinstance(target, torch.Tensor):
             if isinstance(value, Value) and target.dtype in ROUNDED:
                 value = self.algebra.round_to(value, ROUNDED[target.dtype])
+            width = Width.of(str(target.dtype))
+            if width is not None and width.is_short and isinstance(value, Value):
+                value = self.algebra.map(
+                    width.wrap(self.algebra.definitions), value, name="wrapped"
+                )
             self.algebra.storages.create(target, value)
 
     def _view(
@@ -272,14 +282,14 @@ class Functions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one function of torch."""
         options = in_double(kwargs or {})
-        name = _name(func)
+        name = function_name(func)
         arguments = args
         # A cast to float32 would round: the trace is in float64. promote_types asks about dtypes
         # only.
         if name != "promote_types":
             args = [torch.float64 if arg is torch.float32 else arg for arg in args]
         special = _SPECIAL.get(name)
-        target = _target_of_cast(name, arguments, kwargs or {})
+        target = target_of_cast(name, arguments, kwargs or {})
         if target is not None and self.reported.dtype != torch.float64:
             special = functools.partial(Functions.cast, target=target)
         try:
@@ -567,18 +577,6 @@ _PLAIN = frozenset(
 """Attributes of a tensor that Python may ask for: the answer is the same in every step."""
 
 
-def _target_of_cast(name: str, args: Operand, options: Operand) -> torch.dtype | None:
-    """The dtype that a function casts a tensor to, float32 or float64; None for any other call."""
-    if name in _CASTS:
-        return _CASTS[name]
-    dtypes = [arg for arg in (*args, *options.values()) if isinstance(arg, torch.dtype)]
-    is_cast = name in ("to", "type") and dtypes and dtypes[0] in _CASTS.values()
-    return dtypes[0] if is_cast else None
-
-
-_CASTS = {"double": torch.float64, "float": torch.float32}
-
-
 def _has_a_place(number: Any) -> bool:
     """Whether an operation must use a number: it is not a size."""
     if not isinstance(number, SymbolicCount):
@@ -599,13 +597,6 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
 def _is_nothing(result: Any) -> bool:
     is_empty = isinstance(result, list | tuple) and all(map(_is_nothing, result))
     return result is None or result is NotImplemented or is_empty
-
-
-def _name(func: Any) -> str:
-    name = getattr(func, "__name__", str(func))
-    if name in ("__get__", "__set__"):
-        return f"{getattr(func.__self__, '__name__', '')}.{name}"
-    return str(name)
 
 
 def _numbers(operand: Any) -> Iterator[Any]:

@@ -214,6 +214,17 @@ def _logical(function: Callable[..., sp.Basic]) -> OperatorRule:
     return rule
 
 
+def _bitwise(rule: OperatorRule) -> OperatorRule:
+    """The rule of an operator on bits, which is a logical one for truth values."""
+
+    def apply(algebra: TorchAlgebra, *operands: Any) -> Value | Sequence[Value | None] | None:
+        if any(getattr(operand, "dtype", torch.bool) != torch.bool for operand in operands):
+            raise TraceError("bits of an integer have no expression")
+        return rule(algebra, *operands)
+
+    return apply
+
+
 def _truth_as_number(algebra: TorchAlgebra, a: Any) -> Value:
     """1 where a tensor is true, 0 elsewhere, by a separate name."""
     return algebra.map(as_number, algebra.truth(a), name="mask", is_boolean=True)
@@ -368,9 +379,16 @@ def _mm(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
     return algebra.matmul(a, _sizes(a), b, _sizes(b))
 
 
-def _addmm(algebra: TorchAlgebra, c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Value:
-    product = _mm(algebra, a, b)
-    return algebra.map(lambda x, y, k, m: k * x + m * y, c, product, beta, alpha, name="addmm")
+def _plus_product(product_of: Callable[[TorchAlgebra, Any, Any], Value]) -> OperatorRule:
+    """The rule of ``beta * c + alpha * product``; with beta = 0 the values of c are not read."""
+
+    def rule(algebra: TorchAlgebra, c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Value:
+        product = product_of(algebra, a, b)
+        if _is_zero(algebra, beta):
+            return algebra.map(lambda y, m: m * y, product, alpha, name="addmm")
+        return algebra.map(lambda x, y, k, m: k * x + m * y, c, product, beta, alpha, name="addmm")
+
+    return rule
 
 
 def _mv(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
@@ -379,6 +397,12 @@ def _mv(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
     column = algebra.reshape(algebra.whole(b, (columns,)), (columns,), (columns, 1))
     product = algebra.matmul(a, (rows, columns), column, (columns, 1))
     return algebra.reshape(product, (rows, 1), (rows,))
+
+
+def _outer(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
+    (rows,) = _sizes(a)
+    column = algebra.reshape(algebra.whole(a, (rows,)), (rows,), (rows, 1))
+    return algebra.map(lambda x, y: x * y, column, b, name="product")
 
 
 def _dot(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
@@ -501,13 +525,13 @@ RULES: Mapping[str, OperatorRule] = {
     "logical_or": _logical(sp.Or),
     "logical_not": _not,
     "logical_xor": _xor,
-    "bitwise_and": _logical(sp.And),
-    "bitwise_or": _logical(sp.Or),
-    "bitwise_not": _not,
-    "bitwise_xor": _xor,
-    "__xor__": _xor,
-    "__and__": _logical(sp.And),
-    "__or__": _logical(sp.Or),
+    "bitwise_and": _bitwise(_logical(sp.And)),
+    "bitwise_or": _bitwise(_logical(sp.Or)),
+    "bitwise_not": _bitwise(_not),
+    "bitwise_xor": _bitwise(_xor),
+    "__xor__": _bitwise(_xor),
+    "__and__": _bitwise(_logical(sp.And)),
+    "__or__": _bitwise(_logical(sp.Or)),
     "sum": _reduction("sum"),
     "mean": _reduction("mean"),
     "amax": _reduction("max"),
@@ -526,8 +550,10 @@ RULES: Mapping[str, OperatorRule] = {
     "mm": _mm,
     "bmm": _mm,
     "matmul": _mm,
-    "addmm": _addmm,
-    "baddbmm": _addmm,
+    "addmm": _plus_product(_mm),
+    "baddbmm": _plus_product(_mm),
+    "addmv": _plus_product(lambda algebra, a, b: _mv(algebra, a, b)),
+    "addr": _plus_product(lambda algebra, a, b: _outer(algebra, a, b)),
     "mv": _mv,
     "dot": _dot,
     "vdot": _dot,
@@ -686,18 +712,20 @@ def _slice(
     # range resolves negative and too large bounds, such as the 2**63 - 1 that aten has for an open
     # end.
     places = range(size)[slice(start, end, step)]
+    ends = [str(start or 0), "" if end is None or end > size else str(end)]
+    spelling = ":".join([*ends, *([str(step)] if step != 1 else [])])
 
     def read(value: Value) -> Value:
         if len(places) == size or value.shape == ():
             return value
         if value.items is not None:
             return stack_values([value.items[place] for place in places])
-        raise TraceError(f"a slice {start}:{end} of an axis of a tensor has no expression")
+        raise TraceError(f"a slice {spelling} of an axis of a tensor has no expression")
 
     def write(_: Value, new: Value) -> Value:
         if len(places) == size:
             return new
-        raise TraceError(f"a slice {start}:{end} of a tensor is changed in place")
+        raise TraceError(f"a slice {spelling} of a tensor is changed in place")
 
     return [View("slice", read, write)]
 

@@ -7,6 +7,7 @@ named by where they are: in the state of a parameter, in the param group, in an 
 from __future__ import annotations
 
 import copy
+import inspect
 import itertools
 import math
 import sys
@@ -25,8 +26,11 @@ from closedform.code_files import is_standard
 from closedform.errors import TraceError
 from closedform.importers.python.place import UserValue
 from closedform.importers.tensors.values import Sizes
-from closedform.importers.torch_optimizer.inputs import is_mask, random_mask
+from closedform.importers.torch_optimizer.inputs import Draws, is_mask, random_mask
+from closedform.importers.torch_optimizer.place import TORCH_FILES
+from closedform.importers.torch_optimizer.reported import Shown
 from closedform.importers.torch_optimizer.shapes import Shape
+from closedform.language.literals import literal
 
 Path = tuple[Any, ...]
 STATE, GROUP, ATTRIBUTE = "state", "group", "attribute"
@@ -106,6 +110,34 @@ def is_plain_object(value: UserValue) -> bool:
     return hasattr(value, "__dict__")
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a copy of an optimizer shows its numbers to the step.
+
+    Attributes:
+        dtype: The dtype that the step sees as that of tensors of float64.
+        has_tensors: Whether hyperparameters that are tensors stay tensors.
+    """
+
+    dtype: torch.dtype = torch.float64
+    has_tensors: bool = False
+
+
+PLAIN = Form()
+
+
+def forms_of(group: Mapping[str, Any]) -> list[Form]:
+    """Returns the forms in which a step may be taken, the usual one first.
+
+    Steps may insist on float32, or on a learning rate in a tensor.
+    """
+    has_tensors = any(isinstance(group.get(key), torch.Tensor) for key in _NUMBERS)
+    is_narrow = any(param.dtype != torch.float64 for param in group["params"])
+    dtypes = [torch.float64, *([torch.float32] if is_narrow else [])]
+    kinds = [False, *([True] if has_tensors else [])]
+    return [Form(dtype, kind) for dtype in dtypes for kind in kinds]
+
+
 @dataclass(eq=False)
 class Subject:
     """An optimizer with one param group of a few parameters.
@@ -113,10 +145,12 @@ class Subject:
     Attributes:
         optimizer: The copy.
         params: Its parameters.
+        form: How it shows its numbers to the step.
     """
 
     optimizer: torch.optim.Optimizer
     params: tuple[torch.Tensor, ...]
+    form: Form = PLAIN
 
     @property
     def group(self) -> dict[str, Any]:
@@ -128,14 +162,16 @@ class Subject:
         """Returns a separate copy."""
         params = tuple(_parameter(param.detach()) for param in self.params)
         memo: dict[int, Any] = dict(zip(map(id, self.params), params, strict=True))
-        return Subject(_copy_optimizer(self.optimizer, self.group, memo, params), params)
+        copy_of_optimizer = _copy_optimizer(self.optimizer, self.group, memo, params, self.form)
+        return Subject(copy_of_optimizer, params, self.form)
 
     def step(self, gradients: Sequence[torch.Tensor]) -> None:
         """Takes one step."""
         for param, gradient in zip(self.params, gradients, strict=True):
             # A step may write to the gradient, and the rule is run on the same one afterwards.
             param.grad = gradient.clone()
-        self.optimizer.step()
+        with Shown(self.form.dtype):
+            self.optimizer.step()
 
     def leaves(self) -> dict[Path, Any]:
         """Returns everything that the optimizer stores that is not a container, by path."""
@@ -180,8 +216,124 @@ class Subject:
         _replace(container, rest, value)
 
 
+def check_step(optimizer: torch.optim.Optimizer) -> None:
+    """Refuses an optimizer whose steps are not those of its class, or not of one gradient.
+
+    Schedulers of torch put a step into the object that counts, and then takes the step of the
+    class.
+
+    Raises:
+        TraceError: It has a hook, or another step, or its step takes a closure.
+    """
+    kind = type(optimizer)
+    if any(base.__module__.partition(".")[0] == "closedform" for base in kind.__mro__):
+        raise TraceError(
+            "the optimizer is one of closedform, and computes a rule",
+            where=kind.__name__,
+            hint="take that rule, such as closedform.optimizers.adamw(…)",
+        )
+    for parameter in [*inspect.signature(kind.step).parameters.values()][1:]:
+        if parameter.default is parameter.empty and "VAR" not in parameter.kind.name:
+            raise TraceError(
+                f"step() needs the argument {parameter.name!r}, and a rule takes one gradient",
+                where=kind.__name__,
+                hint="an optimizer that evaluates the loss again, such as LBFGS, has no rule",
+            )
+    for moment in ("pre", "post"):
+        hooks: Mapping[int, Any] = vars(optimizer).get(f"_optimizer_step_{moment}_hooks", {})
+        for hook in hooks.values():
+            if _function_file(hook) not in TORCH_FILES:
+                raise TraceError(
+                    f"the optimizer has the step {moment}-hook {_name_of(hook)}, which is not a "
+                    "part of its step",
+                    where=kind.__name__,
+                    hint="remove it, and trace the rule without it; or write what it does into the "
+                    "step of a subclass",
+                )
+    step = vars(optimizer).get("step", kind.step)
+    while step is not kind.step and _function_file(step) in TORCH_FILES:
+        step = getattr(step, "__wrapped__", None)
+    if getattr(step, "__func__", step) is not kind.step:
+        raise TraceError(
+            f"the object has a step of its own, {_name_of(step)}, instead of that of its class",
+            where=kind.__name__,
+            hint="remove it, and trace the rule without it; or write it as the step of a subclass",
+        )
+
+
+def _function_file(function: Any) -> str:
+    """The file of the code of a function, method or partial; "" for one in C."""
+    inner = getattr(function, "func", function)
+    inner = getattr(inner, "__func__", inner)
+    return str(getattr(getattr(inner, "__code__", None), "co_filename", ""))
+
+
+def _name_of(function: Any) -> str:
+    """The name of a function, with the line where it begins."""
+    inner = getattr(function, "func", function)  # of functools.partial
+    name = getattr(inner, "__qualname__", type(inner).__qualname__)
+    code = getattr(inner, "__code__", None)
+    return (
+        f"{name!r}" if code is None else f"{name!r} ({_function_file(inner)}:{code.co_firstlineno})"
+    )
+
+
+def check_states(
+    optimizer: torch.optim.Optimizer, place: int, shapes: Sequence[Sizes], form: Form
+) -> None:
+    """Refuses an optimizer whose states are those after some of its steps.
+
+    A constructor that makes states, as that of Adagrad does, leaves a step that cannot be taken
+    without them.
+
+    Args:
+        optimizer: The optimizer.
+        place: The place of the param group.
+        shapes: Two shapes on which a step can be tried.
+        form: The form in which it can be.
+
+    Raises:
+        TraceError: Steps make the states that it has.
+    """
+    states = [optimizer.state.get(param, {}) for param in optimizer.param_groups[place]["params"]]
+    keys = {key for state in states for key, value in state.items() if not _is_zero(value)}
+    if not keys:
+        return
+    subject = subject_of(optimizer, place, shapes, 9, form, with_states=False)
+    try:
+        with InDouble(), Draws(9):
+            subject.step(gradients(shapes, seed=9))
+    except Exception:  # whatever a step raises that misses the states of the constructor
+        return
+    made = subject.optimizer.state[subject.params[0]]
+    # A count of 0 is that of a constructor, whatever the other states are.
+    counts = [key for key, value in made.items() if is_number(value) and number_of(value) == 1]
+    if keys <= made.keys() and (not counts or keys & {*counts}):
+        raise _stepped_error(optimizer, place, next(iter(keys)))
+
+
+def _stepped_error(optimizer: torch.optim.Optimizer, place: int, key: str) -> TraceError:
+    return TraceError(
+        f"the optimizer has taken steps: its state {key!r} is not that of the first one",
+        where=f"{type(optimizer).__name__}, param group {place}",
+        hint="trace an optimizer before its first step",
+    )
+
+
+def _is_zero(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return value.dtype == torch.bool or not bool(value.detach().any())
+    return not isinstance(value, int | float) or not value
+
+
 def subject_of(
-    optimizer: torch.optim.Optimizer, place: int, shapes: Sequence[Sizes], seed: int
+    optimizer: torch.optim.Optimizer,
+    place: int,
+    shapes: Sequence[Sizes],
+    seed: int,
+    form: Form = PLAIN,
+    *,
+    with_states: bool = True,
 ) -> Subject:
     """Returns a copy of one param group of an optimizer, before its first step.
 
@@ -190,9 +342,11 @@ def subject_of(
         place: The place of the param group.
         shapes: The shapes of its parameters.
         seed: Of their values.
+        form: How it shows its numbers to the step.
+        with_states: Whether the parameters have the states that the constructor has made.
 
     Raises:
-        TraceError: The optimizer stores what its first steps changed.
+        TraceError: The optimizer stores what depends on its parameters.
     """
     generator = torch.Generator().manual_seed(seed)
     params = tuple(_parameter(_random(shape, generator)) for shape in shapes)
@@ -203,8 +357,8 @@ def subject_of(
             # deepcopy's memo: wherever the optimizer refers to a parameter, the copy refers to a
             # new one.
             memo[id(param)] = params[0 if param_group is group and index == 0 else 1]
-    state_before = optimizer.state.get(group["params"][0], {})
-    copy_of_optimizer = _copy_optimizer(optimizer, group, memo, params, with_state=False)
+    state_before = optimizer.state.get(group["params"][0], {}) if with_states else {}
+    copy_of_optimizer = _copy_optimizer(optimizer, group, memo, params, form, with_state=False)
     for param in params:
         old = group["params"][0]
         _check_masks(state_before, old, f"{type(optimizer).__name__}, param group {place}")
@@ -214,15 +368,11 @@ def subject_of(
             else _fresh(key, value, old, param)
             for key, value in state_before.items()
         }
-        if not any(value is _CHANGED for value in state.values()):
-            copy_of_optimizer.state[param] = state
-        elif any(group.get(key) for key in ("step", "k")):
-            raise TraceError(
-                f"{type(optimizer).__name__} has taken steps",
-                where=f"param group {place}",
-                hint="trace an optimizer before its first step",
-            )
-    return Subject(copy_of_optimizer, params)
+        changed_keys = [key for key, value in state.items() if value is _CHANGED]
+        if changed_keys:
+            raise _stepped_error(optimizer, place, changed_keys[0])
+        copy_of_optimizer.state[param] = state
+    return Subject(copy_of_optimizer, params, form)
 
 
 def _random(shape: Sizes, generator: torch.Generator) -> torch.Tensor:
@@ -285,6 +435,7 @@ def _copy_optimizer(
     group: Mapping[str, Any],
     memo: dict[int, Any],
     params: Sequence[torch.Tensor],
+    form: Form,
     *,
     with_state: bool = True,
 ) -> torch.optim.Optimizer:
@@ -296,7 +447,7 @@ def _copy_optimizer(
         if key not in _OWN:
             vars(result)[key] = value if key.endswith("_hooks") else _deep(value, memo)
     options = {
-        key: _plain_number(key, _deep(value, memo))
+        key: _plain_number(key, _exact_tensors(_deep(value, memo)), form)
         for key, value in group.items()
         if key != "params"
     }
@@ -334,10 +485,20 @@ def _deep(value: Any, memo: dict[int, Any]) -> Any:
         return value
 
 
-def _plain_number(key: str, value: Any) -> Any:
+def _exact_tensors(value: Any) -> Any:
+    """Numbers in tensors of narrow floats in float64: 0.001 and not the float32 next to it."""
+    if type(value) in (list, tuple):
+        return type(value)(map(_exact_tensors, value))
+    if not isinstance(value, torch.Tensor) or value.numel() != 1 or value.dtype not in _NARROW:
+        return value
+    number = float(literal(value.item(), str(value.dtype).removeprefix("torch.")))
+    return torch.full_like(value, number, dtype=torch.float64)
+
+
+def _plain_number(key: str, value: Any, form: Form) -> Any:
     if key in _NUMBERS and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if key in _NUMBERS and isinstance(value, torch.Tensor):
+    if key in _NUMBERS and isinstance(value, torch.Tensor) and not form.has_tensors:
         return float(value)
     if key == "fused" and value:
         return False  # the fused kernels compute the formula of the loop

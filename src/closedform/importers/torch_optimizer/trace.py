@@ -20,6 +20,7 @@ import torch
 
 from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.python.prover import Prover
+from closedform.importers.tensors.integers import Width, check_growth
 from closedform.importers.tensors.values import (
     Axes,
     Definitions,
@@ -36,6 +37,9 @@ from closedform.importers.torch_optimizer.decisions import (
     explore,
     holding,
     join_outcomes,
+)
+from closedform.importers.torch_optimizer.decisions import (
+    leaves as outcomes_of,
 )
 from closedform.importers.torch_optimizer.environment import Environment
 from closedform.importers.torch_optimizer.feasibility import Feasibility
@@ -137,6 +141,10 @@ class Trace:
     times: Sequence[int]
 
 
+class UnevenShapesError(TraceError):
+    """A step goes another way for the second of the two traced shapes."""
+
+
 # Signals within the tracer, not errors that a user sees.
 class _Changed(Exception):  # noqa: N818
     """A step changes a number that the first steps did not change."""
@@ -197,6 +205,7 @@ class Tracer:
                 phases = [self._phase(step) for step in range(self.first_steady + 1)]
                 self._check_clock(phases)
                 self._check_symmetry(phases)
+                self._check_integers(phases[-1])
                 break
             except _Changed as change:
                 of_both = [(STATE, place, *change.path[2:]) for place in (0, 1)]
@@ -277,6 +286,13 @@ class Tracer:
         is_of_param = path[0] == STATE
         if is_of_param and is_mask(values[0], self.axes.both[path[1]]):
             return "static"  # an input of the rule
+        width = Width.of(str(value.dtype)) if isinstance(value, np.generic) else None
+        if width is not None and width.is_short:
+            raise TraceError(
+                f"{_spell(path)} is an integer of NumPy from {width.low} to {width.high}, where it "
+                "wraps",
+                hint="keep it as an int, or in a tensor",
+            )
         if all(is_number(item) for item in present):
             numbers = [number_of(item) for item in present]
             is_whole = len(present) == len(values) - 1 and is_counter(numbers)
@@ -301,8 +317,9 @@ class Tracer:
                 return self._slot(path, value, is_shared=True)
             if changes and is_float and path[0] != DEFAULTS:
                 return self._slot(path, value, is_shared=True)
-            if isinstance(value, float) and math.isfinite(value):
-                self._hyper(path, value)
+            is_tensor = path[0] == GROUP and isinstance(value, torch.Tensor) and is_float
+            if (is_tensor or isinstance(value, float)) and math.isfinite(numbers[0]):
+                self._hyper(path, numbers[0])
                 return "hyper"
             return "static"
         if isinstance(value, torch.Tensor) and is_of_param and value.numel():
@@ -432,6 +449,24 @@ class Tracer:
                         hint="a rule is the same for every parameter, whatever its place",
                     )
 
+    def _check_integers(self, steady: Tree) -> None:
+        """Refuses a state in integers that may wrap.
+
+        Raises:
+                TraceError: One of 32 or 64 bits may; those of fewer bits have a formula that wraps.
+        """
+        widths: dict[str, Width] = {}
+        for name, slot in self.slots.items():
+            leaf = self.leaves[-1][slot.path]
+            width = Width.of(str(getattr(leaf, "dtype", "")))
+            if width is not None and not width.is_short:
+                widths[name] = width
+        symbols = [shared(n) if self.slots[n].is_shared else state(n) for n in widths]
+        for outcome in outcomes_of(steady):
+            for name in widths.keys() & outcome.results.keys():
+                expr = outcome.results[name].expr
+                check_growth(expr, widths[name], symbols, self.definitions, name)
+
     def _structure(
         self, leaves: Mapping[Path, Any], *, is_same_copy: bool = False
     ) -> dict[Path, str]:
@@ -513,7 +548,8 @@ class Tracer:
                 self._register(storages, tensor, own_symbol)
         self._install(subject, run, storages, step, time, is_steady=is_steady)
         optimizer = subject.optimizer
-        precision = Reported(self.dtype, run)
+        is_only = self.subject.form.dtype != torch.float64
+        precision = Reported(self.dtype, run, is_only=is_only)
         environment = Environment(run, algebra, precision)
         with _name_place(type(optimizer).__name__, run), environment.enter(optimizer):
             before = self._structure(subject.leaves(), is_same_copy=is_steady)
@@ -544,11 +580,11 @@ class Tracer:
         """Refuses a step that asks for the shape of one parameter and takes it for others.
 
         Raises:
-            TraceError: It does.
+            UnevenShapesError: It does, or the two shapes go two ways.
         """
         questions = {self.definitions.mirror(condition) for condition in run.shape_questions}
         if questions != set(run.shape_conditions) or len(algebra.ranks) == 1:
-            raise TraceError(
+            raise UnevenShapesError(
                 "the step decides on the shape of one parameter for other ones",
                 hint="a rule is the same for every parameter of these shapes",
             )
@@ -615,7 +651,9 @@ class Tracer:
         """Replaces the numbers of the optimizer by symbolic numbers."""
         leaves = subject.leaves()
         for path, name in self.hyper_paths.items():
-            if path in leaves:
+            if isinstance(leaves.get(path), torch.Tensor):
+                storages.create(leaves[path], Value(hyper(name)))
+            elif path in leaves:
                 subject.replace(path, symbolic(leaves[path], hyper(name), run))
         for path, start in self.counters.items():
             if path in leaves and is_steady:
@@ -720,6 +758,8 @@ class Tracer:
             if path in leaves and path[0] in (GROUP, ATTRIBUTE):
                 after = leaves[path]
                 is_same = isinstance(after, SYMBOLIC) and after.expr == hyper(name)
+                if isinstance(after, torch.Tensor):
+                    is_same = algebra.value(after).expr == hyper(name)
                 is_numeric = isinstance(after, torch.Tensor | int | float | SymbolicFloat)
                 if not is_same and is_numeric:
                     raise _Changed(path)
@@ -803,7 +843,12 @@ def _hyper_name(keys: Sequence[Any]) -> str:
 
 def _spell(path: Path) -> str:
     keys = path[2:] if path[0] == STATE else path[1:]
-    return f"{path[0]} {'.'.join(map(str, keys))!r}"
+    return f"{path[0]} {'.'.join(map(_key_text, keys))!r}"
+
+
+def _key_text(key: Any) -> str:
+    """A key of a container; tensors and other objects without their contents."""
+    return str(key) if isinstance(key, str | int) else f"<{type(key).__name__}>"
 
 
 __all__ = ["SHAPE_SYMBOLS", "Outcome", "Slot", "Trace", "Tracer", "plain"]

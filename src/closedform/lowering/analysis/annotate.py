@@ -7,22 +7,26 @@ cannot be derived is unknown, never guessed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 import sympy as sp
+from flint import arb
 from sympy.core.relational import Relational
 
+from closedform.language.balls import ball_precision, whole_number
+from closedform.language.enclosures import enclose
 from closedform.language.integers import FloorDiv, FloorMod
 from closedform.lowering.analysis.domain import (
     ALL,
+    END_BITS,
     INFINITY,
     Bound,
     Domain,
     Interval,
-    as_float,
+    ball_of,
     fits_difference,
+    interval_of,
     largest_integer,
     linear_in,
     narrow,
@@ -35,9 +39,6 @@ EnclosureRule = Callable[[sp.Expr, Domain], Interval]
 
 _LARGEST_POWER = 8
 """Larger powers of integers are powers of floats."""
-
-_BITS = 4000
-"""Binary digits, before or after the point, of a number that is written out."""
 
 
 def interval(expr: sp.Expr, domain: Domain) -> Interval:
@@ -121,24 +122,8 @@ def _decide_comparison(condition: Relational, domain: Domain) -> bool | None:
 
 
 def _number(expr: sp.Expr) -> Interval:
-    # SymPy's evalf promises 30 digits; 25 are used.
-    value = sp.N(expr, 30)
-    if not value.is_Float or not value.is_finite:
-        return ALL
-    size = value._mpf_[2] + value._mpf_[3]  # |value| is between 2**(size - 1) and 2**size
-    if abs(size) > _BITS:
-        return _extreme(is_large=size > 0, is_negative=bool(value < 0))
-    exact = sp.Rational(value)
-    middle = Fraction(int(exact.p), int(exact.q))
-    width = abs(middle) / 10**25
-    return Interval(middle - width, middle + width)
-
-
-def _extreme(*, is_large: bool, is_negative: bool) -> Interval:
-    """The interval of a number that is too large, or too near to 0, to be written out."""
-    edge = Fraction(2) ** (_BITS - 1)
-    positive = Interval(edge, INFINITY) if is_large else Interval(Fraction(0), 1 / edge, True)
-    return -positive if is_negative else positive
+    with ball_precision(END_BITS):
+        return interval_of(enclose(expr, lambda part: part, END_BITS))
 
 
 def _add(expr: sp.Expr, domain: Domain) -> Interval:
@@ -165,7 +150,7 @@ def _pow(expr: sp.Expr, domain: Domain) -> Interval:
         return ALL
     powers = interval(exponent, domain)
     if exponent.is_Rational and abs(exponent) == sp.S.Half:
-        root = values.monotone(math.sqrt)
+        root = values.monotone(arb.sqrt)
         # Widening must not make a root negative.
         root = Interval(max(root.low, Fraction(0)), root.high, values.is_nonzero)
         return root if exponent > 0 else root.reciprocal()
@@ -189,8 +174,8 @@ def _corner(base: Bound, exponent: Bound) -> Interval:
         return Interval(INFINITY, INFINITY) if grows else Interval(Fraction(0), Fraction(0))
     if base == 0:
         return point(Fraction(0)) if exponent > 0 else Interval(INFINITY, INFINITY)
-    exponential = point(exponent) * point(base).monotone(math.log)
-    return exponential.monotone(math.exp)
+    exponential = point(exponent) * point(base).monotone(arb.log)
+    return exponential.monotone(arb.exp)
 
 
 def _extremum(expr: sp.Expr, domain: Domain) -> Interval:
@@ -249,8 +234,8 @@ def _log(expr: sp.Expr, domain: Domain) -> Interval:
     values = interval(expr.args[0], domain)
     if not values.is_nonnegative:
         return ALL
-    low: Bound = -INFINITY if values.low == 0 else values.monotone(math.log).low
-    high: Bound = -INFINITY if values.high == 0 else values.monotone(math.log).high
+    low: Bound = -INFINITY if values.low == 0 else values.monotone(arb.log).low
+    high: Bound = -INFINITY if values.high == 0 else values.monotone(arb.log).high
     # log(1) is 0 exactly, whatever widening says.
     low = max(low, Fraction(0)) if values.low >= 1 else low
     high = min(high, Fraction(0)) if values.high <= 1 else high
@@ -259,7 +244,7 @@ def _log(expr: sp.Expr, domain: Domain) -> Interval:
 
 def _exp(expr: sp.Expr, domain: Domain) -> Interval:
     argument = interval(expr.args[0], domain)
-    values = argument.monotone(math.exp)
+    values = argument.monotone(arb.exp)
     floor = Fraction(1) if argument.is_nonnegative else Fraction(0)
     return Interval(max(values.low, floor), values.high, is_nonzero=True)
 
@@ -277,20 +262,20 @@ def _sine(expr: sp.Expr, domain: Domain) -> Interval:
 
 def _range_of_cosine(angle: Interval) -> Interval:
     """The cosines of the angles of an interval: at its ends, and at the turning points in it."""
-    # Angles beyond: a float has too few digits left for the part of a turn.
-    low, high = as_float(angle.low), as_float(angle.high)
-    if max(abs(low), abs(high)) > 2**20 or high - low >= 6:
+    if isinstance(angle.low, float) or isinstance(angle.high, float) or angle.high - angle.low >= 6:
         return _UNIT
-    # The rounding of an angle below 2**20, and the error of libm's cosine.
-    slack = 2.0**-50 * (1 + max(abs(low), abs(high)))
-    ends = [math.cos(low), math.cos(high)]
-    least, greatest = min(ends) - slack, max(ends) + slack
-    for turn in range(
-        math.floor((low - slack) / math.pi), math.floor((high + slack) / math.pi) + 2
-    ):
-        if low - slack <= turn * math.pi <= high + slack:
-            least, greatest = (least, 1.0) if turn % 2 == 0 else (-1.0, greatest)
-    return Interval(max(Fraction(least), Fraction(-1)), min(Fraction(greatest), Fraction(1)))
+    with ball_precision(END_BITS):
+        low, high, pi = ball_of(angle.low), ball_of(angle.high), arb.pi()
+        values = interval_of(low.cos()).union(interval_of(high.cos()))
+        first = whole_number((low / pi).lower().floor())
+        # Angles of more digits than the balls.
+        if first is None:
+            return _UNIT
+        # Less than two half turns lie between the ends, whose balls may reach over one more.
+        for turn in range(first, first + 5):
+            if not (turn * pi < low or turn * pi > high):
+                values = values.union(point(Fraction(1 if turn % 2 == 0 else -1)))
+    return Interval(max(values.low, Fraction(-1)), min(values.high, Fraction(1)))
 
 
 _RULES: Mapping[type[sp.Basic], EnclosureRule] = {

@@ -2,8 +2,8 @@
 
 A domain maps each symbol to an interval. A condition narrows it: inside the branch of a Piecewise
 with the condition ``t < 5`` the clock is at most 4. Ends are Fractions or infinities. Rational
-arithmetic is exact; transcendental functions are evaluated in float64 and widened outward, so an
-interval always encloses the true values.
+arithmetic is exact, and transcendental functions are balls of python-flint, so an interval always
+encloses the true values.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import sympy as sp
+from flint import arb, fmpq
 from sympy.core.relational import Relational
 
 from closedform.ir.types import LAST_STEP as LAST_STEP
 from closedform.ir.types import MAX_STEP as MAX_STEP
 from closedform.ir.types import DType
+from closedform.language.balls import ball_precision, bounds
 from closedform.language.exact import nearest_float
 from closedform.language.symbols import t
 
@@ -29,6 +31,8 @@ Bound = Fraction | float
 INFINITY = math.inf
 # Ends with more bits than this are widened to float64, to bound time and memory.
 _MAX_BITS = 4096
+END_BITS = 96
+"""Bits of an irrational end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +131,11 @@ class Interval:
         high = Fraction(-1) if self.high == 0 and self.is_nonzero else _floor(self.high)
         return Interval(_floor(self.low), high)
 
-    def monotone(self, function: Callable[[float], float]) -> Interval:
-        """Returns the values of an increasing float function, widened outward by four ulp."""
-        return Interval(
-            _outward(function, self.low, -INFINITY), _outward(function, self.high, INFINITY)
-        )
+    def monotone(self, function: Callable[[arb], arb]) -> Interval:
+        """Returns the values of an increasing function of balls, such as ``arb.exp``."""
+        with ball_precision(END_BITS):
+            low, high = (interval_of(function(ball_of(end))) for end in (self.low, self.high))
+        return Interval(low.low, high.high)
 
 
 def point(value: Fraction) -> Interval:
@@ -139,9 +143,34 @@ def point(value: Fraction) -> Interval:
     return Interval(value, value)
 
 
-def as_float(bound: Bound) -> float:
-    """Returns a float near a bound; infinite where it is out of range."""
-    return bound if isinstance(bound, float) else nearest_float(bound)
+def ball_of(bound: Bound) -> arb:
+    """Returns a ball around a bound."""
+    if isinstance(bound, float):
+        return arb(bound)
+    return arb(fmpq(bound.numerator, bound.denominator))
+
+
+def interval_of(ball: arb) -> Interval:
+    """Returns an interval that holds a ball; everything where the ball is not a number.
+
+    Example:
+        >>> interval_of(arb(3))
+        Interval(low=Fraction(3, 1), high=Fraction(3, 1), is_nonzero=True)
+    """
+    ends = bounds(ball)
+    if ends is not None:
+        low, high = (Fraction(int(end.p), int(end.q)) for end in ends)
+        return Interval(low, high)
+    if not ball.is_finite():
+        infinity = INFINITY if ball > 0 else -INFINITY
+        return Interval(infinity, infinity) if ball > 0 or ball < 0 else ALL
+    # Too large, or too near to 0, to be written out.
+    edge, size = Fraction(2) ** (_MAX_BITS - 1), abs(ball)
+    tiny = Interval(Fraction(0), 1 / edge, bool(size > 0))
+    positive = Interval(edge, INFINITY) if size > 1 else tiny
+    if ball > 0:
+        return positive
+    return -positive if ball < 0 else positive.union(-positive)
 
 
 def _round_bound(bound: Bound, direction: float) -> Bound:
@@ -149,7 +178,7 @@ def _round_bound(bound: Bound, direction: float) -> Bound:
         return bound if math.isinf(bound) else Fraction(bound)
     if _bits(bound) <= _MAX_BITS:
         return bound
-    value = math.nextafter(as_float(bound), direction)
+    value = math.nextafter(nearest_float(bound), direction)
     return value if math.isinf(value) else Fraction(value)
 
 
@@ -196,20 +225,6 @@ def _power(bound: Bound, exponent: int) -> Bound:
 
 def _floor(bound: Bound) -> Bound:
     return bound if isinstance(bound, float) else Fraction(math.floor(bound))
-
-
-def _outward(function: Callable[[float], float], bound: Bound, direction: float) -> Bound:
-    try:
-        # One ulp for the rounding of the argument, four for the error of libm's function.
-        value = function(math.nextafter(as_float(bound), direction))
-    except OverflowError:
-        value = INFINITY
-    # The argument is outside of the domain of the function: no bound on this side.
-    except ValueError:
-        return direction
-    for _ in range(4):
-        value = math.nextafter(value, direction)
-    return value if math.isinf(value) else Fraction(value)
 
 
 ALL = Interval(-INFINITY, INFINITY)

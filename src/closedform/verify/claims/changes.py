@@ -14,7 +14,6 @@ from closedform.ir.types import DType
 from closedform.language import Schedule
 from closedform.verify.claims.core import Claim, Goal, all_defined
 from closedform.verify.claims.reading import (
-    CLOCK,
     Condition,
     ScheduleReading,
     claim_about,
@@ -24,6 +23,7 @@ from closedform.verify.claims.reading import (
     value_text,
 )
 from closedform.verify.terms import build
+from closedform.verify.terms.sympy_io import CLOCK
 from closedform.verify.terms.tree import Term
 
 

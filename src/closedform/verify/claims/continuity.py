@@ -18,7 +18,6 @@ from closedform.errors import VerificationError
 from closedform.language import Schedule
 from closedform.verify.claims.core import Claim, Goal, all_defined, number_text
 from closedform.verify.claims.reading import (
-    CLOCK,
     Condition,
     claim_about,
     condition_text,
@@ -33,6 +32,7 @@ from closedform.verify.terms.facts import Direction, direction_from, is_non_nega
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, line
 from closedform.verify.terms.real_line import TIME, RealCell, as_choices, moving, real_cells
+from closedform.verify.terms.sympy_io import CLOCK
 from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, fold, walk
 
 

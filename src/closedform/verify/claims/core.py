@@ -242,6 +242,13 @@ class Claim:
         watch = Watch()
         return self._judge_goals(effort, proofs or Proofs()).after(watch.seconds)
 
+    def has_proof(self, effort: Effort, proofs: Proofs) -> bool:
+        """Returns whether each goal is proved; it ends at the first one that is not."""
+        goals = (*self.presumes, *self.goals)
+        covering = Covering()
+        proofs.ask_shared(goals, self.assume, effort, covering)
+        return all(proofs.ask(goal, self.assume, effort, covering).proved for goal in goals)
+
     def _judge_goals(self, effort: Effort, proofs: Proofs) -> Verdict:
         if self.decide is not None:
             return self.decide(effort)

@@ -18,12 +18,12 @@ from sympy.core.relational import Relational
 from closedform.language import Schedule, t
 from closedform.language.boundaries import root_of_line
 from closedform.verify.claims.continuity import cells_of, over_real_clock
-from closedform.verify.claims.reading import CLOCK, ScheduleReading
+from closedform.verify.claims.reading import ScheduleReading
 from closedform.verify.terms.build import rational, substitute
 from closedform.verify.terms.evaluate import Undefined, holds, value
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.real_line import RealCell, as_choices, real_cells
-from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.sympy_io import CLOCK, term
 from closedform.verify.terms.tree import Sign, Term, symbols
 
 Point = Mapping[str, fmpq]

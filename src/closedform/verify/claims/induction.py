@@ -12,7 +12,6 @@ from closedform.errors import VerificationError
 from closedform.language import Schedule, exact_number, t
 from closedform.verify.claims.core import Claim, Goal, all_defined
 from closedform.verify.claims.reading import (
-    CLOCK,
     Condition,
     ScheduleReading,
     claim_about,
@@ -35,7 +34,7 @@ from closedform.verify.terms.build import (
     subtract,
 )
 from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.sympy_io import CLOCK, term
 from closedform.verify.terms.tree import Term
 
 

@@ -29,10 +29,9 @@ from closedform.verify.terms.build import (
     substitute,
     subtract,
 )
-from closedform.verify.terms.sympy_io import term, to_sympy
+from closedform.verify.terms.sympy_io import CLOCK, term, to_sympy
 from closedform.verify.terms.tree import Op, Sign, Term, fold, symbols, walk
 
-CLOCK = term(t)
 LATER = own_symbol("t'", integer=True, sign=Sign.NONNEGATIVE)
 """A second step in claims that compare two."""
 

@@ -15,7 +15,7 @@ import sympy as sp
 from closedform.errors import VerificationError, nearest
 from closedform.language import PARAM, UpdateRule, state, t
 from closedform.verify.claims.core import Claim, Goal
-from closedform.verify.claims.reading import CLOCK, LATER, Condition, value_text
+from closedform.verify.claims.reading import LATER, Condition, value_text
 from closedform.verify.claims.runs import ConstantRuns, Runs
 from closedform.verify.claims.step import (
     STEP_LATER,
@@ -39,7 +39,7 @@ from closedform.verify.terms.build import (
     substitute,
     subtract,
 )
-from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.sympy_io import CLOCK, term
 from closedform.verify.terms.tree import Op, Term, walk
 
 

@@ -28,7 +28,6 @@ from closedform.language import GRAD, PARAM, Schedule, state
 from closedform.language.model import tensor_input
 from closedform.language.shapes import EPSILON, shape_values
 from closedform.verify.claims.core import Goal, Refutation
-from closedform.verify.claims.reading import CLOCK
 from closedform.verify.claims.step import Step
 from closedform.verify.prover import prove
 from closedform.verify.samples import examine
@@ -47,7 +46,7 @@ from closedform.verify.terms.build import (
 )
 from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.sympy_io import CLOCK, term
 from closedform.verify.terms.tree import Term, symbols, walk
 from closedform.verify.terms.verdict import Run, Verdict
 

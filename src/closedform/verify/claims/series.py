@@ -37,7 +37,6 @@ from closedform.verify.claims.continuity import cells_of
 from closedform.verify.claims.core import Claim, Goal, Proofs
 from closedform.verify.claims.guesses import differences, draws
 from closedform.verify.claims.reading import (
-    CLOCK,
     Condition,
     ScheduleReading,
     condition_text,
@@ -50,7 +49,7 @@ from closedform.verify.claims.values import by_parity
 from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.real_line import TIME
-from closedform.verify.terms.sympy_io import term, to_sympy
+from closedform.verify.terms.sympy_io import CLOCK, term, to_sympy
 from closedform.verify.terms.tree import Op, Sign, Term, walk
 from closedform.verify.terms.verdict import Status, Verdict
 

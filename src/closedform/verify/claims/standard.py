@@ -255,9 +255,8 @@ def _standard(rule: UpdateRule, subject: str, effort: float, budget: float | Non
         return preserved_conditions(step, candidates, assume, share, proofs)
 
     def is_enough(invariants: Sequence[sp.Basic]) -> bool:
-        # Without runs: here it is asked only what is proved.
-        claim = replace(finite_steps(rule, invariants=invariants, **premises), runs=None)
-        return claim.judge(claim_effort(effort, budget), proofs).proved
+        claim = finite_steps(rule, invariants=invariants, **premises)
+        return claim.has_proof(claim_effort(effort, budget), proofs)
 
     invariants = preserve(list(non_negative_states(step)))
     if not is_enough(invariants):

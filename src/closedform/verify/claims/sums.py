@@ -24,10 +24,10 @@ from sympy.simplify.fu import TR8
 
 from closedform.language import Schedule, t
 from closedform.verify.claims.core import Goal, all_defined
-from closedform.verify.claims.reading import CLOCK, ScheduleReading, read_schedule
+from closedform.verify.claims.reading import ScheduleReading, read_schedule
 from closedform.verify.terms import build
 from closedform.verify.terms.real_line import TIME, as_choices, real_cells
-from closedform.verify.terms.sympy_io import term, to_sympy
+from closedform.verify.terms.sympy_io import CLOCK, term, to_sympy
 from closedform.verify.terms.tree import Term, symbols
 
 _MOST_SEGMENTS = 200

@@ -14,7 +14,6 @@ from closedform.language import Schedule, exact_number, t
 from closedform.verify.claims.changes import read_other, with_domain
 from closedform.verify.claims.core import Claim, Goal
 from closedform.verify.claims.reading import (
-    CLOCK,
     LATER,
     Condition,
     ScheduleReading,
@@ -26,8 +25,9 @@ from closedform.verify.claims.reading import (
 )
 from closedform.verify.claims.statements import as_texts
 from closedform.verify.terms import build
+from closedform.verify.terms.facts import is_integer
 from closedform.verify.terms.real_line import TIME, RealCell, as_choices, real_cells
-from closedform.verify.terms.tables import is_integer
+from closedform.verify.terms.sympy_io import CLOCK
 from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, fold, symbols, walk
 
 

@@ -201,7 +201,7 @@ class Canonical:
         if not operand.below.is_one():
             return number(fmpq(0)), operand
         terms = operand.above.to_dict().items()
-        integers = from_terms({key: fmpq(value) for key, value in terms if _is_integer(self, key)})
+        integers = from_terms({key: fmpq(value) for key, value in terms if self._is_integer(key)})
         return integers, operand - integers
 
     def _radicand(self, operand: Quotient) -> tuple[int, Quotient, int] | None:
@@ -307,7 +307,10 @@ class Canonical:
     def _is_whole(self, part: Quotient) -> bool:
         if not part.below.is_one():
             return False
-        exponents = next(iter(part.above.to_dict()))
+        return self._is_integer(next(iter(part.above.to_dict())))
+
+    def _is_integer(self, exponents: tuple[int, ...]) -> bool:
+        """Whether a monomial is a product of integers."""
         return all(not times or index in self.whole for index, times in enumerate(exponents))
 
     # --- powers ----------------------------------------------------------------------------------
@@ -521,11 +524,6 @@ def _term(engine: Canonical, polynomial: object) -> Term | None:
         return engine.term_of(Quotient(polynomial, number(fmpq(1)).below))
     except TooLarge:
         return None
-
-
-def _is_integer(engine: Canonical, exponents: tuple[int, ...]) -> bool:
-    """Whether a monomial is a product of integers."""
-    return all(not times or index in engine.whole for index, times in enumerate(exponents))
 
 
 def _chebyshev(cosine: Quotient, sine: Quotient, times: int) -> tuple[Quotient, Quotient]:

@@ -21,10 +21,10 @@ from flint import arb, fmpq, fmpz
 from closedform.language.exact import nearest_float
 from closedform.verify.terms import build, tree
 from closedform.verify.terms.evaluate import value as value_of
+from closedform.verify.terms.facts import is_integer
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, linear_forms
 from closedform.verify.terms.partition import form_on
-from closedform.verify.terms.tables import is_integer
 from closedform.verify.terms.tree import TRUTHS, Op, Term, fold, walk
 
 _HALF = fmpq(1, 2)

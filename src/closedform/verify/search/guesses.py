@@ -14,6 +14,7 @@ from typing import Any, cast
 from flint import fmpq
 
 from closedform.effort import Effort, spend
+from closedform.language.exact import nearest_float
 from closedform.verify.checker.polynomials import Monomial
 from closedform.verify.checker.replay import Replay
 from closedform.verify.checker.terms import Node
@@ -99,7 +100,7 @@ class Points:
     def _evaluate(self, node: Node, values: dict[int, float]) -> float:
         op, args, value = node
         if op == "rational":
-            return float(cast("fmpq", value))
+            return _to_float(cast("fmpq", value))
         if op == "ite":
             truth = self._truth(args[0], values)
             return math.nan if truth is None else values[args[1] if truth else args[2]]
@@ -111,6 +112,11 @@ class Points:
         except (ArithmeticError, ValueError):
             return math.nan
         return result if isinstance(result, float) and math.isfinite(result) else math.nan
+
+
+def _to_float(number: fmpq) -> float:
+    nearest = nearest_float(number)
+    return nearest if math.isfinite(nearest) else math.nan
 
 
 _FUNCTIONS: dict[str, Callable[[list[float]], Any]] = {
@@ -160,7 +166,7 @@ def _points(
             count = 1 + _add_bounds(question, [*names.values()], random.Random(seed), effort)
             if question.check(effort, _UNITS):
                 values = question.values()
-                numbers = (float(values.get(name, fmpq(0))) for name in names.values())
+                numbers = (_to_float(values.get(name, fmpq(0))) for name in names.values())
                 points.append(dict(zip(symbols, numbers, strict=True)))
             question.pop(count)
     return points

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from closedform.ir import DType, Node, Op
 from closedform.ir.analysis.interval import Interval, full
 from closedform.verify.terms import build
-from closedform.verify.terms.tables import is_integer
+from closedform.verify.terms.facts import is_integer
 from closedform.verify.terms.tree import Term
 
 EXACT_BITS = {DType.F64: 53, DType.F32: 24, DType.F16: 11, DType.BF16: 8}

@@ -36,6 +36,7 @@ from closedform.verify.terms.build import (
     negate,
     rational,
 )
+from closedform.verify.terms.facts import is_integer
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import TRUTHS, Op, Term, show, walk
 
@@ -351,26 +352,8 @@ def _power_demand(node: Term) -> Obligation | None:
         # x**(1/3) has no real value below 0 here, as in SymPy, where it is complex.
         if exponent.value > 0:
             return Obligation(less_equal(ZERO, base), (), PartialOperation.ROOT, node)
-    if _is_whole(exponent):
+    if is_integer(exponent):
         goal = either(negate(equal(base, ZERO)), less_equal(ZERO, exponent))
     else:
         goal = either(less(ZERO, base), both(equal(base, ZERO), less_equal(ZERO, exponent)))
     return Obligation(goal, (), PartialOperation.POWER, node)
-
-
-def _is_whole(term: Term) -> bool:
-    """Whether a term is an integer by how it is written: sums and products of integers."""
-    whole: dict[Term, bool] = {}
-    for node in walk(term):
-        match node.op:
-            case Op.RATIONAL:
-                whole[node] = bool(node.value.q == 1)
-            case Op.SYMBOL:
-                whole[node] = node.value.integer
-            case Op.FLOOR | Op.SIGN:
-                whole[node] = True
-            case Op.ADD | Op.MULTIPLY | Op.MINIMUM | Op.MAXIMUM | Op.ABSOLUTE:
-                whole[node] = all(whole[arg] for arg in node.args)
-            case _:
-                whole[node] = False
-    return whole[term]

@@ -49,6 +49,26 @@ def is_non_negative(term: Term) -> bool:
     return sign_of(term) in NON_NEGATIVE
 
 
+def is_integer(term: Term) -> bool:
+    """Returns whether a term is an integer by how it is written.
+
+    Integer symbols, floors, signs, and sums, products and extremes of integers are.
+    """
+    return fold(term, _is_integer)
+
+
+def _is_integer(node: Term, args: list[bool]) -> bool:
+    match node.op:
+        case Op.RATIONAL:
+            return bool(node.value.q == 1)
+        case Op.SYMBOL:
+            return bool(node.value.integer)
+        case Op.ADD | Op.MULTIPLY | Op.MINIMUM | Op.MAXIMUM | Op.ABSOLUTE:
+            return all(args)
+        case _:
+            return node.op in (Op.FLOOR, Op.SIGN)
+
+
 def sign_of_number(number: fmpq | arb) -> Sign:
     """Returns the sign of a fraction, or of all numbers in a ball; of 0 it is NONNEGATIVE."""
     return sign_between(number, number)

@@ -20,11 +20,10 @@ from closedform.effort import METER
 from closedform.language.balls import whole_number
 from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import holds, value
-from closedform.verify.terms.facts import STRICT, Direction
+from closedform.verify.terms.facts import STRICT, Direction, is_integer
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import line, linear_forms
-from closedform.verify.terms.tables import is_integer
-from closedform.verify.terms.tree import RELATIONS, Op, Term, fold, walk
+from closedform.verify.terms.tree import RELATIONS, Op, Term, walk
 from closedform.verify.terms.trend import Trend, trend
 
 Value = fmpq | bool
@@ -57,7 +56,7 @@ def jumps_of(node: Term, clock: Term, first: int, last: int, most: int) -> Runs 
         # True between two runs on which it is false: the sign tells these apart.
         signs = jumps_of(build.sign(build.subtract(*node.args)), clock, first, last, most)
         return None if signs is None else [(start, bool(sign == 0)) for start, sign in signs]
-    if node.op in (Op.MINIMUM, Op.MAXIMUM) and not fold(node, _is_whole):
+    if node.op in (Op.MINIMUM, Op.MAXIMUM) and not is_integer(node):
         return None
     number = _number_of(node)
     if linear_forms(number)[number].is_constant:
@@ -88,14 +87,6 @@ def _number_of(node: Term) -> Term:
 def _depends_on_clock_only(node: Term, clock: Term) -> bool:
     symbols = [part for part in walk(node) if part.op in (Op.SYMBOL, Op.OPAQUE, Op.LOOKUP)]
     return symbols == [clock]
-
-
-def _is_whole(node: Term, args: list[bool]) -> bool:
-    """Whether a term is an integer as it is written."""
-    if node.op is Op.RATIONAL:
-        return bool(node.value.q == 1)
-    is_closed = node.op in (Op.ADD, Op.MULTIPLY, Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE)
-    return all(args) if is_closed else is_integer(node)
 
 
 def _turns(node: Term, clock: Term, steps: int) -> fmpq:

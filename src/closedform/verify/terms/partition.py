@@ -24,10 +24,10 @@ from flint import fmpq
 
 from closedform.effort import METER
 from closedform.verify.terms import build
+from closedform.verify.terms.facts import is_integer
 from closedform.verify.terms.jumps import jumps_of
 from closedform.verify.terms.limits import FOREVER, LIMITS
 from closedform.verify.terms.linear import LinearForm, combine_forms
-from closedform.verify.terms.tables import is_integer
 from closedform.verify.terms.tree import RELATIONS, Op, Term, fold, walk
 
 Cut = tuple[fmpq, int]

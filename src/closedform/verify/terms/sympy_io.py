@@ -14,7 +14,7 @@ from sympy.core.sympify import _sympify
 
 from closedform.errors import VerificationError, shortened
 from closedform.language import FloorDiv, FloorMod, MatMul, ReduceMax, ReduceSum, Transpose
-from closedform.language.symbols import InternalName
+from closedform.language.symbols import InternalName, t
 from closedform.verify.terms import build
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Op, Sign, Term, chain, show, walk
@@ -376,3 +376,7 @@ def _write(node: Term, args: list[Any], expressions: dict[Term, Any]) -> Any:
     if any(arg is None for arg in args):
         raise VerificationError(f"{show(node)} has no SymPy expression, its part is undefined")
     return _WRITERS[node.op](*args)
+
+
+CLOCK = term(t)
+"""The number of steps before this one, as a term."""

@@ -9,14 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from closedform.verify.terms import build
+from closedform.verify.terms.facts import is_integer
 from closedform.verify.terms.tree import RELATIONS, Op, Term
-
-
-def is_integer(node: Term) -> bool:
-    """Returns whether a term is an integer as it is written: a floor or an integer symbol."""
-    if node.op is Op.SYMBOL:
-        return bool(node.value.integer)
-    return node.op is Op.FLOOR
 
 
 def total(row: Sequence[Term]) -> Term:

@@ -26,12 +26,12 @@ from math import isqrt
 import numpy as np
 from flint import arb, fmpq
 
-from closedform.errors import VerificationError
 from closedform.ir import DType, Graph, Node
 from closedform.ir import Op as GraphOp
 from closedform.language.balls import bounds
 from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import value as value_of
+from closedform.verify.terms.fractions import bits, simplest_between
 from closedform.verify.terms.from_graph import Constant
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import TRUTHS, Op, Term, walk
@@ -68,41 +68,6 @@ def rounding_interval(number: float, dtype: DType) -> tuple[fmpq, fmpq]:
             end += further if direction > 0 else -further
         ends.append(end)
     return ends[0], ends[1]
-
-
-def simplest_between(low: fmpq, high: fmpq) -> fmpq:
-    """Returns the rational of the least denominator in ``[low, high]``, of these the least in size.
-
-    Continued fractions: while both ends have the same whole part, it is that of the result.
-
-    Example:
-        >>> simplest_between(fmpq(314, 100), fmpq(315, 100))
-        22/7
-    """
-    if low > high:
-        raise VerificationError(f"the interval from {low} to {high} is empty")
-    if low <= 0 <= high:
-        return fmpq(0)
-    if high < 0:
-        return -simplest_between(-high, -low)
-    wholes = []
-    while True:
-        whole = fmpq(low.floor())
-        if whole == low or whole + 1 <= high:
-            wholes.append(whole if whole == low else whole + 1)
-            break
-        wholes.append(whole)
-        # Inversion exchanges the ends.
-        low, high = 1 / (high - whole), 1 / (low - whole)
-    result = wholes.pop()
-    while wholes:
-        result = wholes.pop() + 1 / result
-    return result
-
-
-def bits(number: fmpq) -> int:
-    """Returns the bits of numerator and denominator together, the measure of simplicity."""
-    return abs(int(number.p)).bit_length() + int(number.q).bit_length()
 
 
 class Constants:

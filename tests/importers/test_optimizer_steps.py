@@ -1,0 +1,141 @@
+"""Steps that are not those of the class: hooks, steps of an object, and steps that were taken."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy as sp
+import torch
+from torch.optim.lr_scheduler import LambdaLR, OneCycleLR
+from torch.optim.optimizer import Optimizer
+
+import closedform as cf
+from closedform.errors import TraceError
+from closedform.language.update_rule import UpdateRule
+
+SHAPE = (3, 4)
+
+
+def parameter() -> torch.nn.Parameter:
+    return torch.nn.Parameter(torch.randn(SHAPE, generator=torch.Generator().manual_seed(3)))
+
+
+def clip(optimizer: Any, args: Any, kwargs: Any) -> None:
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            param.grad.clamp_(-0.1, 0.1)
+
+
+class Projection:
+    def __call__(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        with torch.no_grad():
+            for group in optimizer.param_groups:
+                for param in group["params"]:
+                    param.clamp_(-0.5, 0.5)
+
+
+def half(optimizer: Any, closure: Any = None) -> None:
+    clip(optimizer, (), {})
+    type(optimizer).step(optimizer)
+
+
+def with_step(step: Any) -> Callable[[Optimizer], None]:
+    def change(optimizer: Optimizer) -> None:
+        setattr(optimizer, "step", step)  # noqa: B010
+
+    return change
+
+
+def wrapped(optimizer: Optimizer) -> None:
+    step = optimizer.step
+
+    @functools.wraps(step)
+    def clipped_step(closure: Any = None) -> Any:
+        clip(optimizer, (), {})
+        return step()
+
+    setattr(optimizer, "step", clipped_step)  # noqa: B010
+
+
+CHANGES: dict[str, tuple[Callable[[Optimizer], Any], str]] = {
+    "hook before": (lambda o: o.register_step_pre_hook(clip), r"step pre-hook 'clip' \(.*\.py:\d+"),
+    "hook after": (lambda o: o.register_step_post_hook(Projection()), "post-hook 'Projection'"),
+    "partial": (lambda o: o.register_step_pre_hook(functools.partial(clip)), "pre-hook 'clip'"),
+    "function": (with_step(lambda closure=None: None), "step of its own, '.*<lambda>'"),
+    "wrapper": (wrapped, "a step of its own, '(SGD|Adam).step' "),
+    "method": (
+        lambda o: with_step(functools.partial(half, o))(o),
+        "a step of its own, 'half'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+def test_what_is_not_a_part_of_the_step_is_refused_by_name(kind: Any, name: str) -> None:
+    change, message = CHANGES[name]
+    optimizer = kind([parameter()], lr=0.1)
+    change(optimizer)
+    with pytest.raises(TraceError, match=message) as error:
+        cf.from_torch(optimizer)
+    assert "remove it" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "attach",
+    [
+        lambda o: LambdaLR(o, lambda step: 1.0),
+        lambda o: OneCycleLR(o, 0.1, total_steps=9),
+        lambda o: o.register_state_dict_post_hook(lambda _, state: state),
+        lambda o: (LambdaLR(o, lambda step: 1.0), LambdaLR(o, lambda step: 0.5)),
+    ],
+)
+def test_what_does_not_change_the_step_is_looked_through(attach: Any) -> None:
+    optimizer = torch.optim.SGD([parameter()], lr=0.1, momentum=0.9)
+    attach(optimizer)
+    rule = cf.from_torch(optimizer)
+    plain = cf.from_torch(torch.optim.SGD([parameter()], lr=0.1, momentum=0.9))
+    assert isinstance(rule, UpdateRule)
+    assert isinstance(plain, UpdateRule)
+    assert (rule.param, rule.states) == (plain.param, plain.states)
+
+
+MAKE: dict[str, Callable[[Any], Optimizer]] = {
+    "SGD": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9),
+    "Adagrad": lambda params: torch.optim.Adagrad(params, lr=0.1),
+    "Adam": lambda params: torch.optim.Adam(params, lr=0.1),
+    "RMSprop": lambda params: torch.optim.RMSprop(params, lr=0.1),
+    "NAdam": lambda params: torch.optim.NAdam(params, lr=0.1),
+    "ASGD": lambda params: torch.optim.ASGD(params, lr=0.1),
+    "Rprop": lambda params: torch.optim.Rprop(params, lr=0.1),
+}
+
+
+@pytest.mark.parametrize("gradient", ["ones", "normal"])
+@pytest.mark.parametrize("name", MAKE)
+def test_an_optimizer_that_has_taken_steps_is_refused(name: str, gradient: str) -> None:
+    params = [parameter(), parameter()]
+    optimizer = MAKE[name](params)
+    params[1].grad = torch.ones(SHAPE) if gradient == "ones" else torch.randn(SHAPE)
+    optimizer.step()  # the first parameter takes none
+    with pytest.raises(TraceError, match=r"has taken steps: its state '.*before its first step"):
+        cf.from_torch(optimizer)
+
+
+def test_states_of_a_constructor_are_first_values() -> None:
+    optimizer = torch.optim.Adagrad([parameter()], lr=0.1, initial_accumulator_value=0.25)
+    rule = cf.from_torch(optimizer)
+    assert isinstance(rule, UpdateRule)
+    assert rule.states["sum"].initial == sp.Rational(1, 4)
+
+
+def test_the_gradients_and_parameters_stay() -> None:
+    param = parameter()
+    optimizer = torch.optim.SGD([param], lr=0.1, momentum=0.9)
+    before = param.detach().numpy().copy()
+    cf.from_torch(optimizer)
+    assert np.array_equal(before, param.detach().numpy())
+    assert param.grad is None
+    assert not optimizer.state

@@ -400,7 +400,7 @@ class Environment(Sandbox):
         return self._refusal(f"an object of the type {_name_of(type(value))}")
 
     def _refusal(self, subject: str) -> Refused:
-        return self.refused(f"the step uses {subject}")
+        return self.refusing_object(f"the step uses {subject}")
 
     def module_member(self, module: types.ModuleType | type, name: str) -> Any:
         """Returns a member of a module for traced code."""
@@ -503,21 +503,12 @@ class Environment(Sandbox):
         root = module.partition(".")[0]
         if kind in NUMPY_TYPES:
             return NUMPY_TYPES[kind]
-        if root == "torch":
-            return (
-                kind
-                if _is_of_torch(kind)
-                else self.refused_kind(kind, f"the step uses {_name_of(kind)}")
-            )
-        if module in PURE_MODULES and is_member(kind):
+        if _is_of_torch(kind) or (module in PURE_MODULES and is_member(kind)):
             return kind
-        if self._is_theirs(kind):
+        if root != "torch" and self._is_theirs(kind):
             self._patch(kind)
             return kind
-        return self._refused(kind)
-
-    def _refused(self, kind: type) -> type:
-        return self.refused_kind(kind, f"the step uses {_name_of(kind)}")
+        return self.refusing_kind(kind, f"the step uses {_name_of(kind)}")
 
     def _is_theirs(self, kind: type) -> bool:
         """Whether a class is of the user or of a package that is followed."""

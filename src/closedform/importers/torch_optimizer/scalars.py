@@ -306,7 +306,7 @@ _REFUSED_METHODS: Mapping[str, str] = {
 
 _METHODS: Mapping[str, Any] = {
     "__divmod__": _divmod,
-    "__rdivmod__": lambda self, other: _divmod(other, self),
+    "__rdivmod__": lambda self, dividend: _divmod(dividend, self),
     "__array_ufunc__": _ufunc,
     "__hash__": _hash,
     "__str__": _text,

@@ -64,7 +64,9 @@ def test_the_report_names_the_steps_that_are_left_out() -> None:
 
 def test_a_function_that_begins_later_is_shifted() -> None:
     schedule = cf.from_python(lambda step: 1 / step)
-    with pytest.raises(LoweringError, match=r"no value for 0 <= t <= 0 .* shift\(1\) begins"):
+    with pytest.raises(
+        LoweringError, match=r"no value for 0 <= t <= 0 .* begin after them with shift\(1\)"
+    ):
         schedule(3)
     assert schedule.shift(1)(3) == 0.25
 

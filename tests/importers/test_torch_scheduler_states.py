@@ -32,7 +32,9 @@ def rates_of(make: Make, updates: int = UPDATES) -> Iterator[float]:
 
 def schedule_of(make: Make) -> Schedule:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1, momentum=0.9)
+    sizes = optimizer.param_groups[0]["sizes"] = [1.0, 2.0]
     schedule = cf.from_torch(make(optimizer))
+    assert sizes == [1.0, 2.0]
     assert isinstance(schedule, Schedule)
     return schedule
 
@@ -60,6 +62,8 @@ PLACES = {
     "of the group": "group['momentum']",
     "a new entry": "group['memory']",
     "of the bases": "self.base_lrs[0]",
+    "of the optimizer": "self.optimizer.memory",
+    "of a list": "group['sizes'][0]",
 }
 CHANGES = {
     "a count": "{place} = {value} + 1",
@@ -78,6 +82,8 @@ USES = {
 )
 def test_a_state_is_refused_by_name(place: str, change: str, use: str) -> None:
     value = place.replace("['memory']", ".get('memory', 1.0)")
+    if place.endswith("optimizer.memory"):
+        value = "getattr(self.optimizer, 'memory', 1.0)"
     text = (
         "group = self.optimizer.param_groups[0]; "
         + change.format(place=place, value=value)

@@ -441,7 +441,8 @@ class _Reader:
             def value_of(name: str, value: Any) -> Any:
                 items = numbers.get(name)
                 if items is None:
-                    return _constant(environment, value)
+                    # A copy: the method may change a list in place.
+                    return list(value) if type(value) is list else _constant(environment, value)
                 return type(value)(items) if isinstance(value, list | tuple) else items[0]
 
             def call(step: Number) -> Any:
@@ -449,7 +450,10 @@ class _Reader:
                     {**{k: value_of(k, v) for k, v in group.items()}, field: previous}
                     for group in groups
                 ]
-                entries_before = [dict(group) for group in param_groups]
+                entries_before = [
+                    {k: list(v) if type(v) is list else v for k, v in group.items()}
+                    for group in param_groups
+                ]
                 set_attribute = functools.partial(object.__setattr__, instance)
                 optimizer = types.SimpleNamespace(param_groups=param_groups)
                 environment.adopt(optimizer)
@@ -458,6 +462,7 @@ class _Reader:
                     return result_of(step, set_attribute, param_groups)
                 finally:
                     changes.update(_changed_entries(entries_before, param_groups, field))
+                    changes.update(dict.fromkeys(vars(optimizer).keys() - {"param_groups"}))
 
             def result_of(step: Number, set_attribute: Any, param_groups: Any) -> Any:
                 if method in _METHODS:
@@ -601,10 +606,15 @@ def _changed_entries(
     for entries_before, entries in zip(before, after, strict=True):
         for name in {**entries_before, **entries}:
             is_kept = name in entries and name in entries_before
-            if name != field and not (
-                is_kept and is_same_constant(entries[name], entries_before[name])
-            ):
-                yield name, None
+            if name == field or (is_kept and _is_same_entry(entries[name], entries_before[name])):
+                continue
+            yield name, None
+
+
+def _is_same_entry(value: Any, before: Any) -> bool:
+    if type(value) is list and type(before) is list and len(value) == len(before):
+        return all(map(is_same_constant, value, before))
+    return is_same_constant(value, before)
 
 
 def _open_entry(scheduler: Any, name: str, index: int) -> sp.Tuple:
@@ -624,7 +634,7 @@ def _open_entry(scheduler: Any, name: str, index: int) -> sp.Tuple:
 
 def _state_error(scheduler: Any, name: str, index: int) -> TraceError:
     return TraceError(
-        f"the entry {name!r} of the param groups is assigned by the scheduler: it has a state",
+        f"the scheduler assigns {name!r} of the param groups or of the optimizer: it has a state",
         where=f"{type(scheduler).__name__}, param group {index}",
         hint="write the schedule as a function of the step, and use closedform.from_python",
     )

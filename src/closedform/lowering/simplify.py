@@ -398,14 +398,9 @@ class _Simplifier(Rewriter):
         steps = rest.interval(t)
         is_open = steps.high in LAST_STEP.values()
         gap = f"t >= {steps.low}" if is_open else f"{steps.low} <= t <= {steps.high}"
-        is_first = steps.low == 0 and not is_open
-        return LoweringError(
-            f"Piecewise has no value for {gap}",
-            where=self.place,
-            hint=f"shift({steps.high + 1}) begins after these steps"
-            if is_first
-            else "add a final (value, True) branch",
-        )
+        later = f"begin after them with shift({steps.high + 1})"
+        hint = "add a final (value, True) branch" if is_open or steps.low else later
+        return LoweringError(f"Piecewise has no value for {gap}", where=self.place, hint=hint)
 
 
 def _by_steps(expr: sp.Expr, domain: Domain) -> sp.Expr:

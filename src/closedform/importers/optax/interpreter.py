@@ -132,9 +132,9 @@ class Interpreter:
         name = equation.primitive.name
         if callee is not None:
             self._callers.append(equation)
-            results = self.run(callee, operands)
+            inner_results = self.run(callee, operands)
             self._callers.pop()
-            return results  # type: ignore[return-value]
+            return inner_results  # type: ignore[return-value]
         rule = self.rules.get(name)
         try:
             if rule is None:
@@ -145,7 +145,7 @@ class Interpreter:
                 raise
             where = f"{name} in {source_of([equation, *reversed(self._callers)])}"
             raise TraceError(error.what, where=where, hint=error.hint) from error.__cause__
-        results = result if isinstance(result, list) else [result]
+        results: Sequence[Known] = result if isinstance(result, list) else [result]
         return list(map(self._in_width, equation.outvars, results))
 
     def _in_width(self, variable: Any, value: Known) -> Known:

@@ -501,7 +501,7 @@ class Traced:
             TraceError: The schedule differs from the program.
         """
         cells, domain = list(self.cells), list(self.domain)
-        gap = self._first_gap()
+        gap = self._first_gap(is_callable=is_callable)
         if gap is not None:
             # An exception ends a run, and with it the clock: the expression is total, as graphs
             # are.
@@ -512,7 +512,8 @@ class Traced:
                 self.session.notes[f"the schedule ends there, before step {gap.end}"] = None
         last = cells[-1]
         # Constant from there on: the schedule has a length.
-        is_settled = gap is None and not last.value.free_symbols and last.first > 0
+        is_constant = last.value is not None and not last.value.free_symbols
+        is_settled = gap is None and is_constant and last.first > 0
         expr = join_cells(cells)
         used_names = {symbol.name for symbol in expr.free_symbols} | {t.name}
         schedule = TracedSchedule(
@@ -540,10 +541,23 @@ class Traced:
         object.__setattr__(schedule, "trace", report)
         return schedule
 
-    def _first_gap(self) -> ValueRange | None:
-        """The first steps without a value after some with one."""
+    def _first_gap(self, *, is_callable: bool) -> ValueRange | None:
+        """The first steps without a value after some with one, at which a run ends."""
         first = next(place for place, cell in enumerate(self.cells) if cell.value is not None)
-        return next((cell for cell in self.cells[first:] if cell.value is None), None)
+        gaps = [cell for cell in self.cells[first:] if cell.value is None]
+        if self.session.symbols or not is_callable:
+            return next(iter(gaps), None)
+        return next((gap for gap in gaps if self._raises_at(gap.first)), None)
+
+    def _raises_at(self, step: int) -> bool:
+        """Whether the function raises in floats, too: 1 / (0.1 * 3 - 0.3) has a value in these."""
+        if self.program.original is None:
+            return True
+        try:
+            self.program.original(step)
+        except Exception:
+            return True
+        return False
 
     def _reason(self, step: int) -> str:
         """The exception that the program raises at a step, with its place."""

@@ -222,3 +222,30 @@ def test_a_step_with_schedulers_is_looked_through() -> None:
     torch.optim.lr_scheduler.StepLR(optimizer, 3)
     torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
     assert is_down(cf.from_torch(optimizer))
+
+
+SIZES: dict[str, Callable[[torch.Tensor, Any, Any], torch.Tensor]] = {
+    "zeros": lambda g, n, m: torch.zeros(n, m) + 1,
+    "ones": lambda g, n, m: torch.ones(n, m),
+    "empty": lambda g, n, m: torch.empty(n, m).fill_(1.0),
+    "full": lambda g, n, m: torch.full((n, m), 1.0),
+    "new_zeros": lambda g, n, m: g.new_zeros(n, m) + 1,
+    "new_ones": lambda g, n, m: g.new_ones(n, m),
+    "new_empty": lambda g, n, m: g.new_empty(n, m).fill_(1.0),
+    "expand": lambda g, n, m: torch.ones(n, 1).expand(n, m),
+    "broadcast_to": lambda g, n, m: torch.ones(n, 1).broadcast_to(n, m),
+    "view": lambda g, n, m: torch.ones(n, m).view(n, m),
+    "reshape": lambda g, n, m: torch.ones(m, n).t().reshape(n, m),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_are_given_one_by_one(name: str) -> None:
+    make = SIZES[name]
+    before = {name: vars(torch.Tensor).get(name) for name in dir(torch.Tensor)}
+
+    def change(gradient: Any, rate: Any) -> Any:
+        return gradient * rate * make(gradient, gradient.size(0), gradient.shape[1])
+
+    assert is_down(cf.from_torch(Reporting(params(), change)))
+    assert {name: vars(torch.Tensor).get(name) for name in dir(torch.Tensor)} == before

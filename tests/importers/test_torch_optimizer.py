@@ -508,7 +508,7 @@ class Failing(Traced):
 
 
 class Tabled(Traced):
-    """A table by parameter on the object: its contents are not in the message."""
+    """A table by parameter on the object: its contents are not part of the message."""
 
     def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
         table: dict[Any, Any] = self.__dict__.setdefault("table", {})

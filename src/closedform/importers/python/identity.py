@@ -9,6 +9,7 @@ the ``__import__`` of the builtins of a function with them.
 from __future__ import annotations
 
 import dis
+import numbers
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -77,7 +78,7 @@ def is_one(left: UserValue, right: UserValue, refuse: Refuse) -> bool:
     return bool(_settled(left) is _settled(right))
 
 
-_NUMBERS = (Number, int, float, complex, np.number)
+_NUMBERS = (Number, numbers.Number)
 
 
 def _settled(value: Any) -> Any:

@@ -197,7 +197,7 @@ class Environment(Sandbox):
             return dispatcher(value, name, implementation, self.run, is_single=is_single)
         reason = _refusal_reason(value)
         if reason is not None:
-            return self.refused(reason)
+            return self.refusing_object(reason)
         if isinstance(value, Schedule):
             return self._of_schedule(value)
         return self._symbolic(value) if _is_symbolic(value) else MISSING
@@ -234,7 +234,9 @@ class Environment(Sandbox):
             owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
             module = getattr(owner, "__name__", None) or getattr(value, "__module__", None)
             name = f"{module or type(value).__name__}.{getattr(value, '__name__', value)}"
-            return self.refused(f"{name} is not known to be a function of only its arguments")
+            return self.refusing_object(
+                f"{name} is not known to be a function of only its arguments"
+            )
         if str(getattr(value, "__module__", "")).partition(".")[0] != "numpy":
             return value
 
@@ -266,7 +268,7 @@ class Environment(Sandbox):
             return mirror
         if kind.__module__ in ("abc", "collections.abc", "numbers", "typing", "builtins"):
             return kind
-        return self.refused_kind(kind, f"{kind.__qualname__} is not a class that can be traced")
+        return self.refusing_kind(kind, f"{kind.__qualname__} is not a class that can be traced")
 
     def _of_schedule(self, schedule: Schedule) -> Callable[[Any], Any]:
         """A schedule as a function of traced steps."""
@@ -427,11 +429,11 @@ class Environment(Sandbox):
         reason = _REFUSED.get(module.__name__)
         constants = int | float | str | types.ModuleType | None
         if reason is not None and not isinstance(value, constants):
-            return self.refused(f"{module.__name__}.{name} {reason}")
+            return self.refusing_object(f"{module.__name__}.{name} {reason}")
         package = str(getattr(module, "__module__", module.__name__))
         if name in _REFUSED_NAMES.get(package, ()):
             use = "reads the time" if package == "datetime" else "draws random numbers"
-            return self.refused(f"{module.__name__}.{name} {use}")
+            return self.refusing_object(f"{module.__name__}.{name} {use}")
         return self.wrap(value)
 
     def builtin(self, name: str) -> Any:
@@ -455,7 +457,7 @@ class Environment(Sandbox):
             if native.__name__ == name:
                 return fold_builtin(native, implementation, self.run)
         reason = _REFUSED_BUILTINS.get(name)
-        return PURE[name] if reason is None else self.refused(f"{name} {reason}")
+        return PURE[name] if reason is None else self.refusing_object(f"{name} {reason}")
 
     def _pow(self, base: UserValue, exp: UserValue, mod: UserValue = None) -> Any:
         if mod is None:

@@ -185,11 +185,11 @@ class Sandbox(ABC):
             case _:
                 return member
 
-    def refused(self, reason: str) -> Refused:
+    def refusing_object(self, reason: str) -> Refused:
         """Returns an object that is refused when it is used."""
         return Refused(lambda: self.refuse(reason, self.hint))
 
-    def refused_kind(self, kind: type, reason: str) -> RefusedKind:
+    def refusing_kind(self, kind: type, reason: str) -> RefusedKind:
         """Returns a class that can be asked about, and refuses to make objects."""
         refuse: Callable[[], BaseException] = lambda: self.refuse(reason, self.hint)  # noqa: E731
         return RefusedKind(kind.__name__, (), {"native": kind, "refuse": staticmethod(refuse)})

@@ -53,6 +53,7 @@ from closedform.importers.torch_optimizer.positions import (
     counting_len,
     position_enumerate,
     position_range,
+    with_plain_sizes,
 )
 from closedform.importers.torch_optimizer.reported import Reported, original_of, settings
 from closedform.importers.torch_optimizer.scalars import FUNCTIONS, SYMBOLIC
@@ -61,12 +62,6 @@ from closedform.importers.torch_optimizer.subject import (
     is_member,
     is_of_library,
     is_plain_object,
-)
-from closedform.importers.torch_optimizer.texts import (
-    guard_text,
-    has_traced,
-    hides_formats,
-    with_guarded_texts,
 )
 
 _IMMUTABLE_TYPE = 1 << 8
@@ -248,6 +243,11 @@ _NOT_OF_DATA = frozenset({"from_numpy", "frombuffer", "from_file", "load", "manu
 _TORCH_MODULES = frozenset({"torch._C._nn", "torch._C._linalg", "torch._C._special"})
 
 
+_METHODS_OF_SIZES = ("expand", "new_empty", "new_ones", "new_zeros", "resize_")
+_FUNCTIONS_OF_SIZES = (torch.empty, torch.ones, torch.rand, torch.randn, torch.zeros)
+"""Functions whose sizes torch reads one by one: of objects with ``__torch_function__`` only one."""
+
+
 class Environment(Sandbox):
     """Wraps what the code of an optimizer uses in one run.
 
@@ -269,6 +269,7 @@ class Environment(Sandbox):
             # By id: an equal function is not the same one, and some are not hashable.
             **_REPLACED,
             **settings(),
+            **{id(function): with_plain_sizes(function) for function in _FUNCTIONS_OF_SIZES},
             id(len): counting_len(run, owners),
             id(range): position_range(run),
             id(enumerate): position_enumerate(run, owners),
@@ -288,11 +289,15 @@ class Environment(Sandbox):
             # Optimizers read eps of the parameters' dtype, which is not the one that the trace runs
             # in.
             torch.finfo = self._reported.finfo  # type: ignore[misc, assignment]
+            for name in _METHODS_OF_SIZES:
+                setattr(torch.Tensor, name, with_plain_sizes(getattr(torch.Tensor, name)))
             try:
                 with _torch_modules():
                     yield
             finally:
                 torch.finfo = finfo  # type: ignore[misc]
+                for name in _METHODS_OF_SIZES:
+                    delattr(torch.Tensor, name)  # inherited again
         finally:
             for kind, name, value in reversed(self._undone):
                 type.__setattr__(kind, name, value)
@@ -334,10 +339,6 @@ class Environment(Sandbox):
             else iter(list(enumerate(container)))
         )
         for key, value in entries:
-            if isinstance(value, str | bytes):
-                if guard_text(value, self.run) is not value:
-                    container[key] = guard_text(value, self.run)
-                continue
             if value is None or isinstance(value, (*_CONSTANTS, torch.Tensor)):
                 continue
             if isinstance(value, dict | list | deque):
@@ -353,9 +354,7 @@ class Environment(Sandbox):
                     container[key] = mirror
 
     def constant(self, value: UserValue) -> Any:
-        """Returns a number as it is, and a text that refuses to format numbers of the step."""
-        if isinstance(value, str | bytes):
-            return guard_text(value, self.run)
+        """Returns a number or a text as it is."""
         is_constant = value is None or isinstance(value, (*_CONSTANTS, *SYMBOLIC))
         return value if is_constant else MISSING
 
@@ -401,7 +400,7 @@ class Environment(Sandbox):
         return self._refusal(f"an object of the type {_name_of(type(value))}")
 
     def _refusal(self, subject: str) -> Refused:
-        return self.refused(f"the step uses {subject}")
+        return self.refusing_object(f"the step uses {subject}")
 
     def module_member(self, module: types.ModuleType | type, name: str) -> Any:
         """Returns a member of a module for traced code."""
@@ -460,7 +459,7 @@ class Environment(Sandbox):
         """A pure function that has no version for numbers with expressions."""
 
         def apply(*args: Any, **options: Any) -> Any:
-            if has_traced((args, options)):
+            if _has_traced((args, options)):
                 raise self.run.refuse(f"{name} of a number or tensor of the step is not traced")
             return function(*args, **options)
 
@@ -489,15 +488,12 @@ class Environment(Sandbox):
             return self._without_numbers(function, _name_of(function))
         if root == "numpy" and file in files_of(root):
             return self._refusal(_name_of(function))
-        if hides_formats(function.__code__):
-            return self._refusal(f"{function.__name__}, which formats by a text that it makes")
         return self.rebuilt(function)
 
     def code(self, code: types.CodeType) -> types.CodeType:
-        """Returns the code of a function, whose texts refuse to format numbers of the step."""
-        new_code = with_guarded_texts(code, self.run)
-        self.run.codes.update(map(id, all_codes(new_code)))
-        return new_code
+        """Returns the code of a function as it is, and notes it."""
+        self.run.codes.update(map(id, all_codes(code)))
+        return code
 
     def kind(self, kind: type) -> Any:
         """Returns a class: itself, a version for numbers with expressions, or one that refuses."""
@@ -507,21 +503,12 @@ class Environment(Sandbox):
         root = module.partition(".")[0]
         if kind in NUMPY_TYPES:
             return NUMPY_TYPES[kind]
-        if root == "torch":
-            return (
-                kind
-                if _is_of_torch(kind)
-                else self.refused_kind(kind, f"the step uses {_name_of(kind)}")
-            )
-        if module in PURE_MODULES and is_member(kind):
+        if _is_of_torch(kind) or (module in PURE_MODULES and is_member(kind)):
             return kind
-        if self._is_theirs(kind):
+        if root != "torch" and self._is_theirs(kind):
             self._patch(kind)
             return kind
-        return self._refused(kind)
-
-    def _refused(self, kind: type) -> type:
-        return self.refused_kind(kind, f"the step uses {_name_of(kind)}")
+        return self.refusing_kind(kind, f"the step uses {_name_of(kind)}")
 
     def _is_theirs(self, kind: type) -> bool:
         """Whether a class is of the user or of a package that is followed."""
@@ -554,6 +541,17 @@ class Environment(Sandbox):
 
 
 # --- questions about values ----------------------------------------------------------------------
+
+
+def _has_traced(value: UserValue, depth: int = 4) -> bool:
+    """Returns whether a value holds a number with an expression, or a tensor."""
+    if isinstance(value, (*SYMBOLIC, torch.Tensor)):
+        return True
+    if depth and isinstance(value, Mapping):
+        return any(_has_traced(item, depth - 1) for item in value.values())
+    if depth and isinstance(value, list | tuple | set | deque):
+        return any(_has_traced(item, depth - 1) for item in value)
+    return False
 
 
 def _is_of_torch(kind: type) -> bool:

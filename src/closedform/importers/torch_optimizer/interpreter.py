@@ -9,7 +9,6 @@ again by its value among the numbers of the current call.
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -20,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.errors import TraceError
 from closedform.importers.tensors.algebra import stack_values
+from closedform.importers.tensors.comparisons import is_of_data
 from closedform.importers.tensors.integers import Width
 from closedform.importers.tensors.values import Operand, Value, twin_of
 from closedform.importers.torch_optimizer.algebra import ROUNDED, TorchAlgebra
@@ -41,7 +41,6 @@ from closedform.importers.torch_optimizer.reported import (
 )
 from closedform.importers.torch_optimizer.scalars import (
     SYMBOLIC,
-    Float,
     SymbolicCount,
     SymbolicFloat,
     expression,
@@ -347,7 +346,7 @@ class Functions(TorchFunctionMode):
             if isinstance(number, SYMBOLIC)
         }
         try:
-            result = func(*args, **options)
+            result = func(*map(plain, args), **{key: plain(arg) for key, arg in options.items()})
         finally:
             # The next call has other numbers: an equal one there has another expression.
             algebra.numbers = {}
@@ -412,10 +411,13 @@ class Functions(TorchFunctionMode):
         largest = self.algebra.reduce("max", gap, tuple(first.shape), None)
         return self.run.decide(sp.Le(largest.expr, 0), bool(holds))
 
-    def as_float(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
-        """Returns the only element as a float."""
-        # `float(tensor)` must return a float: Float is a subclass with an expression.
-        return Float(self.item(torch.Tensor.item, args, options))
+    def number_in_c(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
+        """Returns the only element as an int or float, which a function in C asks for."""
+        number = self.item(torch.Tensor.item, args, options)
+        # A TypeError of C for such a number could be caught by the step.
+        if isinstance(number, SYMBOLIC):
+            raise TraceError("a function in C reads a tensor as a number")
+        return func(*args, **options)
 
     def create_tensor(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns a tensor made of Python numbers."""
@@ -424,7 +426,7 @@ class Functions(TorchFunctionMode):
             return self._call(func, args, options)
         if any(True for _ in _tensors(data)):
             raise TraceError("a tensor is made of the numbers of tensors")
-        result = func(*args, **options)
+        result = func(*map(plain, args), **options)
         if isinstance(data, SYMBOLIC):
             self.algebra.storages.create(result, Value(data.expr))
         elif isinstance(data, list | tuple) and any(isinstance(n, SYMBOLIC) for n in data):
@@ -499,14 +501,6 @@ class Functions(TorchFunctionMode):
             return self._size(result)
         return shape_of(map(self._size, result))
 
-    def split(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
-        """Returns parts of a tensor; ``Tensor.split`` takes what is not an int for a list."""
-        return self._call(
-            func,
-            [_as_int(arg) for arg in args],
-            {key: _as_int(option) for key, option in options.items()},
-        )
-
     def rank(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the number of axes."""
         self._ask_rank(args[0])
@@ -520,9 +514,9 @@ class Functions(TorchFunctionMode):
 
 _SPECIAL: Mapping[str, Callable[..., Any]] = {
     "item": Functions.item,
-    "__float__": Functions.as_float,
-    "__int__": Functions.item,
-    "__index__": Functions.item,
+    "__float__": Functions.number_in_c,
+    "__int__": Functions.number_in_c,
+    "__index__": Functions.number_in_c,
     "__bool__": Functions.truth,
     "is_nonzero": Functions.truth,
     "allclose": Functions.close,
@@ -538,7 +532,6 @@ _SPECIAL: Mapping[str, Callable[..., Any]] = {
     "shape.__get__": Functions.shape,
     "size": Functions.shape,
     "__len__": Functions.shape,
-    "split": Functions.split,
     "ndim.__get__": Functions.rank,
     "dim": Functions.rank,
     "ndimension": Functions.rank,
@@ -586,12 +579,9 @@ _PLAIN = frozenset(
 
 def _has_a_place(number: Any) -> bool:
     """Whether an operation must use a number: it is not a size."""
-    is_of_step = isinstance(number, SymbolicCount) and t in number.expr.free_symbols
-    return isinstance(number, SymbolicFloat) or is_of_step
-
-
-def _as_int(number: Any) -> Any:
-    return operator.index(number) if isinstance(number, SymbolicCount) else number
+    if not isinstance(number, SymbolicCount):
+        return isinstance(number, SymbolicFloat)
+    return t in number.expr.free_symbols or is_of_data(number.expr)
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:
@@ -615,7 +605,7 @@ def _numbers(operand: Any) -> Iterator[Any]:
             yield from _numbers(item)
     elif isinstance(operand, dict):
         yield from _numbers(list(operand.values()))
-    elif isinstance(operand, float | int) and not isinstance(operand, bool):
+    elif isinstance(operand, float | int | SymbolicFloat) and not isinstance(operand, bool):
         yield operand
 
 

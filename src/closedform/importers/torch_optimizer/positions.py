@@ -8,25 +8,53 @@ comparisons are refused.
 from __future__ import annotations
 
 import builtins
+import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
+import sympy as sp
 import torch
 
 from closedform.errors import TraceError
 from closedform.importers.torch_optimizer.decisions import Run
+from closedform.importers.torch_optimizer.scalars import Decider, SymbolicCount, SymbolicFloat
 from closedform.importers.torch_optimizer.shapes import Shape
 
 _HINT = "a rule is the same for every parameter, and for models of any number of them"
 
 
-class Position(int):
-    """The index of a tensor in a list of them, or the length of the list."""
+class Position(SymbolicCount):
+    """The index of a tensor in a list of them, or the length of the list.
 
-    run: Run
-    is_count: bool
-    is_shifted: bool = False
+    Args:
+        value: The number.
+        run: The run that decides on it.
+        is_count: Whether it is a length.
+        is_shifted: Whether a number was added to it.
+    """
+
+    __slots__ = ("is_count", "is_shifted")
+
+    def __init__(
+        self, value: int, run: Decider, *, is_count: bool, is_shifted: bool = False
+    ) -> None:
+        self.value = value
+        self.run = run
+        self.is_count = is_count
+        self.is_shifted = is_shifted
+
+    @property
+    def expr(self) -> sp.Expr:
+        """An expression, which there is none of.
+
+        Raises:
+            TraceError: The step computes with the number.
+        """
+        raise self.refusal("arithmetic")
+
+    def __index__(self) -> int:
+        return int(self.value)
 
     def __hash__(self) -> int:
         raise self.refusal("a key")
@@ -34,22 +62,30 @@ class Position(int):
     def __bool__(self) -> bool:
         # `if len(params):` asks whether there are any.
         if self.is_count:
-            return int.__bool__(self)
+            return self.value != 0
         raise self.refusal("a condition")
+
+    def __str__(self) -> str:
+        raise self.refusal("a text")
+
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
 
     def refusal(self, use: str) -> TraceError:
         """Returns the error of a use, and records it."""
         subject = "the number of parameters" if self.is_count else "the place of a parameter"
         return self.run.refuse(f"{subject} is used in {use}", hint=_HINT)
 
-    def _compare(self, right: Any, name: str) -> Any:
+    def _compare(self, right: Any, function: Callable[[Any, Any], bool]) -> Any:
         is_plain = not self.is_shifted and not getattr(right, "is_shifted", False)
         if isinstance(right, Position) and (self.is_count or right.is_count) and is_plain:
-            return getattr(int, name)(self, right)
+            return function(self.value, right.value)
         # len(params) == 0 is the same for all models with parameters.
         if self.is_count and is_plain and type(right) is int and right == 0:
-            return getattr(int, name)(self, right)
-        if not isinstance(right, int | float):
+            return function(self.value, right)
+        if not isinstance(right, int | float | SymbolicFloat):
             return NotImplemented
         raise self.refusal("a comparison")
 
@@ -60,77 +96,26 @@ def _without_effect(name: str) -> Callable[..., Any]:
     is_factor = name in ("mul", "rmul", "floordiv", "mod")
 
     def method(self: Position, operand: Any = 0) -> Any:
-        if (
-            isinstance(operand, Position)
-            or type(operand) is not int
-            or (is_factor and operand != 1)
-        ):
+        if type(operand) is not int or (is_factor and operand != 1):
             raise self.refusal("arithmetic")
         if is_factor or (name != "neg" and operand == 0):
             return 0 if name == "mod" else self
-        result = _position(
-            self.run,
-            getattr(int, f"__{name}__")(self, *([] if name == "neg" else [operand])),
-            is_count=self.is_count,
-        )
+        operands = () if name == "neg" else (operand,)
+        number = getattr(int, f"__{name}__")(self.value, *operands)
         # i + 1 < len(params) asks whether this is the last one, which a rule does not know.
-        result.is_shifted = True
-        return result
+        return Position(number, self.run, is_count=self.is_count, is_shifted=True)
 
     return method
 
 
-def _comparison(name: str) -> Callable[..., Any]:
-    return lambda self, right: self._compare(right, name)
+def _comparison(function: Callable[[Any, Any], bool]) -> Callable[..., Any]:
+    return lambda self, right: self._compare(right, function)
 
 
-def _refusing(use: str) -> Callable[..., Any]:
-    def method(self: Position, *_: Any) -> Any:
-        raise self.refusal(use)
-
-    return method
-
-
-for _name in ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"):
-    setattr(Position, _name, _comparison(_name))
-for _name in (
-    "truediv",
-    "divmod",
-    "pow",
-    "lshift",
-    "rshift",
-    "and",
-    "or",
-    "xor",
-    "rsub",
-    "rtruediv",
-    "rfloordiv",
-    "rmod",
-    "rdivmod",
-    "rpow",
-    "rlshift",
-    "rrshift",
-    "rand",
-    "ror",
-    "rxor",
-    "pos",
-    "abs",
-    "invert",
-    "float",
-    "round",
-    "trunc",
-):
-    setattr(Position, f"__{_name}__", _refusing("arithmetic"))
+for _function in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne):
+    setattr(Position, f"__{_function.__name__}__", _comparison(_function))
 for _name in ("add", "radd", "sub", "mul", "rmul", "floordiv", "mod", "neg"):
     setattr(Position, f"__{_name}__", _without_effect(_name))
-for _name in ("__str__", "__repr__", "__format__"):
-    setattr(Position, _name, _refusing("a text"))
-
-
-def _position(run: Run, number: int, *, is_count: bool) -> Position:
-    position = Position(number)
-    position.run, position.is_count = run, is_count
-    return position
 
 
 class Owners(Protocol):
@@ -162,26 +147,26 @@ def _is_over_parameters(values: object, owners: Owners) -> bool:
         return builtins.len(set(_owners(values, owners))) > 1
 
 
-def counting_len(run: Run, owners: Owners) -> Callable[[Any], int]:
+def counting_len(run: Run, owners: Owners) -> Callable[[Any], Any]:
     """Returns ``len`` for traced code."""
 
-    def length(values: Any) -> int:
+    def length(values: Any) -> Any:
         number = builtins.len(values)
         if isinstance(values, torch.Tensor) or not _is_over_parameters(values, owners):
             return number
-        return _position(run, number, is_count=True)
+        return Position(number, run, is_count=True)
 
     return length
 
 
-def position_enumerate(run: Run, owners: Owners) -> Callable[..., Iterator[tuple[int, Any]]]:
+def position_enumerate(run: Run, owners: Owners) -> Callable[..., Iterator[tuple[Any, Any]]]:
     """Returns ``enumerate`` for traced code."""
 
-    def pairs(values: Iterable[Any], start: int = 0) -> Iterator[tuple[int, Any]]:
+    def pairs(values: Iterable[Any], start: int = 0) -> Iterator[tuple[Any, Any]]:
         values = values if isinstance(values, list | tuple) else list(values)
         is_over_parameters = _is_over_parameters(values, owners)
         for index, value in builtins.enumerate(values, start):
-            number = _position(run, index, is_count=False) if is_over_parameters else index
+            number = Position(index, run, is_count=False) if is_over_parameters else index
             yield number, value
 
     return pairs
@@ -198,7 +183,21 @@ def position_range(run: Run) -> Any:
         def __call__(cls, *bounds: int) -> Any:
             if not any(isinstance(bound, Position) for bound in bounds):
                 return range(*bounds)
-            plain = [int.__index__(bound) for bound in bounds]
-            return [_position(run, index, is_count=False) for index in range(*plain)]
+            plain = list(map(operator.index, bounds))
+            return [Position(index, run, is_count=False) for index in range(*plain)]
 
     return Meta("range", (), {})
+
+
+def with_plain_sizes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function of torch that takes sizes with expressions as ints."""
+
+    def size(number: Any) -> Any:
+        if isinstance(number, Position):
+            raise number.refusal("an operation of tensors")
+        return operator.index(number) if isinstance(number, SymbolicCount) else number
+
+    def apply(*args: Any, **options: Any) -> Any:
+        return function(*map(size, args), **options)
+
+    return apply

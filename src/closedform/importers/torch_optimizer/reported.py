@@ -86,9 +86,15 @@ def _compile(model: Any = None, **_: Any) -> Any:
 
 @contextlib.contextmanager
 def user_settings() -> Iterator[None]:
-    """Answers questions about the default dtype as before a trace, and compiles nothing."""
+    """Answers questions of a step about the default dtype as before, and compiles nothing."""
     dtype = torch.get_default_dtype()
-    torch.get_default_dtype = lambda: dtype
+
+    def default_dtype() -> torch.dtype:
+        # torch.optim keeps its numbers in the default dtype, here float64.
+        is_of_torch = sys._getframe(1).f_code.co_filename in TORCH_FILES
+        return _DEFAULT_DTYPE() if is_of_torch else dtype
+
+    torch.get_default_dtype = default_dtype
     torch.compile = _compile
     # Importing torch._dynamo takes a second; where it is not imported nothing is compiled yet.
     is_compiling = "torch._dynamo" in sys.modules

@@ -1,19 +1,20 @@
 """Python numbers with an expression and a value: hyperparameters, step counts, sizes.
 
-They are subclasses of float, sizes too: ``2.0 / n`` of an int would be a plain number, since Python
-asks the float first. torch's argument parsers take their ``__index__`` for an int. Arithmetic
-carries both the value and the expression; a comparison is decided by the run that the number
-belongs to. Functions of Python that would return a plain number (``math.sqrt``, ``max``, ``int``)
-have versions here that carry the expression, by name of the original.
+They are not floats, which functions in C would read past their expression: torch hands objects with
+``__torch_function__`` to its modes as they are. Arithmetic carries both the value and the
+expression; a comparison is decided by the run that the number belongs to. Functions of Python that
+would return a plain number (``math.sqrt``, ``max``, ``int``) have versions here that carry the
+expression, by name of the original.
 """
 
 from __future__ import annotations
 
 import builtins
 import math
+import numbers
 import operator
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,33 +55,56 @@ class Decider(Protocol):
         """Returns the error of something that is not modelled, which the run ends with."""
 
 
-class SymbolicFloat(float):
-    """A float and the expression that it is a value of."""
+class SymbolicFloat:
+    """A float and the expression that it is a value of.
 
-    expr: sp.Expr
-    run: Decider
+    Args:
+        value: The float.
+        expr: The expression.
+        run: The run that decides on it.
+    """
+
+    __slots__ = ("expr", "run", "value")
+
+    def __init__(self, value: float, expr: sp.Expr, run: Decider) -> None:
+        self.value = value
+        self.expr = expr
+        self.run = run
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        """Runs a function of torch on plain numbers: the mode of the trace has seen these."""
+        return func(*map(plain, args), **{key: plain(arg) for key, arg in (kwargs or {}).items()})
 
     def __bool__(self) -> bool:
-        return self.run.decide(sp.Ne(self.expr, 0), float(self) != 0)
+        return self.run.decide(sp.Ne(self.expr, 0), self.value != 0)
+
+    def __getattr__(self, name: str) -> Any:
+        if not hasattr(int if isinstance(self, SymbolicCount) else float, name):
+            raise AttributeError(name)
+        raise self.run.refuse(f"{name} of the number {self.expr} is not traced")
+
+    def __deepcopy__(self, memo: object) -> SymbolicFloat:
+        return self
 
 
-class SymbolicCount(float):
+class SymbolicCount(SymbolicFloat):
     """A number of steps or elements, or a size, and its expression; an int for traced code."""
 
-    expr: sp.Expr
-    run: Decider
-
-    def __bool__(self) -> bool:
-        return self.run.decide(sp.Ne(self.expr, 0), plain(self) != 0)
+    __slots__ = ()
 
     def __index__(self) -> int:
         # The loop would have another length in each step.
         if t in self.expr.free_symbols or is_of_data(self.expr):
             raise self.run.refuse(f"an index or a number of rounds is {self.expr}")
-        return int(plain(self))
+        return int(self.value)
 
 
-SYMBOLIC = (SymbolicFloat, SymbolicCount)
+numbers.Real.register(SymbolicFloat)
+numbers.Integral.register(SymbolicCount)
+SYMBOLIC = (SymbolicFloat,)
 
 
 def symbolic(value: float, expr: sp.Basic, run: Decider) -> Any:
@@ -91,20 +115,17 @@ def symbolic(value: float, expr: sp.Basic, run: Decider) -> Any:
     if not math.isfinite(value) and (not is_of_data(expr) or expr.has(sp.oo, -sp.oo)):
         return value
     # A bool is an int for arithmetic, as in Python.
-    number: Any = SymbolicCount(value) if isinstance(value, int) else SymbolicFloat(value)
-    number.expr = expr
-    number.run = run
-    return number
+    is_int = isinstance(value, int)
+    return SymbolicCount(int(value), expr, run) if is_int else SymbolicFloat(value, expr, run)
 
 
 def plain(value: UserValue) -> Any:
-    """Returns the value of a number without its expression."""
-    if isinstance(value, SymbolicCount):
-        # Past the methods of the class, which would trace.
-        return int(float.__float__(value))
+    """Returns the value of a number, or numbers in a list, without their expressions."""
+    if isinstance(value, SymbolicFloat):
+        return value.value
     if isinstance(value, np.integer | np.floating):
         return value.item()
-    return float.__float__(value) if isinstance(value, SymbolicFloat) else value
+    return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
 
 
 def expression(value: UserValue) -> sp.Expr:
@@ -142,7 +163,7 @@ def with_rule(
 
 
 def _is_real(value: object) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating)
+    return isinstance(value, int | float | np.integer | np.floating | SymbolicFloat)
 
 
 def _binary(
@@ -171,9 +192,8 @@ def _binary(
     def reflect(self: Any, operand: Any) -> Any:
         return apply(operand, self) if _is_real(operand) else NotImplemented
 
-    for kind in SYMBOLIC:
-        setattr(kind, f"__{name}__", forward)
-        setattr(kind, f"__r{name}__", reflect)
+    setattr(SymbolicFloat, f"__{name}__", forward)
+    setattr(SymbolicFloat, f"__r{name}__", reflect)
 
 
 def _define_comparison(
@@ -189,8 +209,7 @@ def _define_comparison(
         condition = comparison(kind_of, self.expr, expression(right))
         return self.run.decide(condition, holds)
 
-    for kind in SYMBOLIC:
-        setattr(kind, f"__{name}__", compare)
+    setattr(SymbolicFloat, f"__{name}__", compare)
 
 
 _OPERATORS: Mapping[str, tuple[Callable[[Any, Any], Any], Callable[..., sp.Expr], str]] = {
@@ -221,8 +240,7 @@ for _name, (_function, _kind, _) in _COMPARISONS.items():
 
 
 def _unary(name: str, function: Callable[[Any], Any], rule: Callable[[sp.Expr], sp.Expr]) -> None:
-    for kind in SYMBOLIC:
-        setattr(kind, f"__{name}__", lambda self: with_rule(function, rule, self))
+    setattr(SymbolicFloat, f"__{name}__", lambda self: with_rule(function, rule, self))
 
 
 _unary("neg", lambda a: -a, lambda a: -a)
@@ -265,6 +283,9 @@ def _ufunc(self: Any, ufunc: Any, method: str, *args: Any, **options: Any) -> An
 
 
 _REFUSED_METHODS: Mapping[str, str] = {
+    "__float__": "a float in C",
+    "__int__": "an int in C",
+    "__complex__": "a complex number",
     "__round__": "rounding",
     "__trunc__": "rounding",
     "__floor__": "rounding",
@@ -281,11 +302,11 @@ _REFUSED_METHODS: Mapping[str, str] = {
     **{f"__{name}__": "a bit operation" for name in ("and", "or", "xor", "lshift", "rshift")},
     **{f"__r{name}__": "a bit operation" for name in ("and", "or", "xor", "lshift", "rshift")},
 }
-"""Methods of float and int that would take the number without its expression."""
+"""Methods by which functions in C would take the number without its expression."""
 
 _METHODS: Mapping[str, Any] = {
     "__divmod__": _divmod,
-    "__rdivmod__": lambda self, other: _divmod(other, self),
+    "__rdivmod__": lambda self, dividend: _divmod(dividend, self),
     "__array_ufunc__": _ufunc,
     "__hash__": _hash,
     "__str__": _text,
@@ -295,9 +316,8 @@ _METHODS: Mapping[str, Any] = {
     **{name: _refusing(operation) for name, operation in _REFUSED_METHODS.items()},
 }
 
-for _kind_of_number in SYMBOLIC:
-    for _method, _function in _METHODS.items():
-        setattr(_kind_of_number, _method, _function)
+for _method, _function in _METHODS.items():
+    setattr(SymbolicFloat, _method, _function)
 
 
 def _with_symbols(
@@ -382,9 +402,9 @@ def _check_finite(value: Any) -> None:
 
 
 def _truncate(value: Any) -> Any:
-    _check_finite(value)
     if isinstance(value, SymbolicCount):
         return value
+    _check_finite(value)
     run, inner = value.run, value.expr
     # trunc(x) is ceil for x < 0, else floor.
     is_negative = run.decide(sp.Lt(inner, 0), plain(value) < 0)
@@ -402,6 +422,8 @@ def _member(kind: type, name: str) -> Any:
         if args and isinstance(args[0], SYMBOLIC):
             # float.__add__(x, 1) is x + 1 for a symbolic x.
             return getattr(args[0], name)(*args[1:], **options)
+        if any(isinstance(arg, SYMBOLIC) for arg in args):
+            raise run_of(*args).refuse(f"{kind.__name__}.{name} of a number is not traced")
         return member(*args, **options)
 
     return apply
@@ -409,7 +431,8 @@ def _member(kind: type, name: str) -> Any:
 
 class _FloatType(type):
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, float) and not isinstance(instance, SymbolicCount)
+        is_traced = isinstance(instance, SymbolicFloat) and not isinstance(instance, SymbolicCount)
+        return is_traced or isinstance(instance, float)
 
     def __getattr__(cls, name: str) -> Any:
         return _member(float, name)

@@ -49,6 +49,7 @@ from closedform.importers.torch_optimizer.place import exception_place
 from closedform.importers.torch_optimizer.reported import Reported
 from closedform.importers.torch_optimizer.scalars import (
     SYMBOLIC,
+    SymbolicFloat,
     expression,
     plain,
     symbolic,
@@ -725,10 +726,10 @@ class Tracer:
             twin = leaves.get((STATE, 1, *slot.path[2:])) if slot.path[0] == STATE else None
             if isinstance(twin, torch.Tensor):
                 twin_results[name] = algebra.real(algebra.value(twin))
-            elif isinstance(twin, int | float):
+            elif isinstance(twin, int | float | SymbolicFloat):
                 twin_results[name] = Value(expression(twin))
             leaf = leaves.get(slot.path)
-            if not isinstance(leaf, torch.Tensor | int | float):
+            if not isinstance(leaf, torch.Tensor | int | float | SymbolicFloat):
                 continue
             if isinstance(leaf, torch.Tensor):
                 value = algebra.value(leaf)
@@ -759,7 +760,8 @@ class Tracer:
                 is_same = isinstance(after, SYMBOLIC) and after.expr == hyper(name)
                 if isinstance(after, torch.Tensor):
                     is_same = algebra.value(after).expr == hyper(name)
-                if not is_same and isinstance(after, torch.Tensor | int | float):
+                is_numeric = isinstance(after, torch.Tensor | int | float | SymbolicFloat)
+                if not is_same and is_numeric:
                     raise _Changed(path)
         return Outcome(results, initial, advances, twin_results=twin_results)
 

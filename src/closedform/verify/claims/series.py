@@ -128,15 +128,18 @@ def _decide(
 ) -> Verdict:
     units, proofs, lr = effort.left, Proofs(), reading.schedule
     is_sum = name == "sum_diverges"
+    presumed = Claim(name, "", lr, (), has_value(reading), reading.assume)
+    verdict = presumed.judge(effort.portion(units / 8), proofs)
+    if verdict.refuted:
+        return verdict
     for comparison in _comparisons(_Tail.of(reading, 1 if is_sum else 2)):
-        claim = Claim(name, "", lr, comparison.goals, has_value(reading), reading.assume)
-        verdict = claim.judge(effort.portion(units / 8), proofs)
-        if verdict.refuted:
-            return verdict
-        if verdict.proved:
+        claim = replace(presumed, goals=comparison.goals)
+        portion = effort.portion(units / 2)
+        if claim.has_proof(portion, proofs):
             status = Status.PROVED if comparison.diverges == is_sum else Status.REFUTED
             subject = "the value is" if is_sum else "the square is"
-            return Verdict(status, verdict.grounds, reason=f"{subject} {comparison.text}")
+            grounds = claim.judge(effort.portion(units / 2), proofs).grounds
+            return Verdict(status, grounds, reason=f"{subject} {comparison.text}")
     for point in draws(reading) if lr.open else ():
         if not effort.left:
             break

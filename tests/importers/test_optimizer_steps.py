@@ -13,6 +13,7 @@ from torch.optim.optimizer import Optimizer
 
 import closedform as cf
 from closedform.errors import TraceError
+from closedform.language.symbols import GRAD, PARAM, hyper
 from closedform.language.update_rule import UpdateRule
 
 SHAPE = (3, 4)
@@ -139,3 +140,31 @@ def test_the_gradients_and_parameters_stay() -> None:
     assert np.array_equal(before, param.detach().numpy())
     assert param.grad is None
     assert not optimizer.state
+
+
+def test_a_step_that_is_set_again_is_that_of_the_class() -> None:
+    optimizer = torch.optim.SGD([parameter()], lr=0.125)
+    optimizer.step = optimizer.step  # type: ignore[method-assign]
+    rule = cf.from_torch(optimizer)
+    assert isinstance(rule, UpdateRule)
+    assert rule.param == PARAM - hyper("lr") * GRAD
+
+
+class Clipping(Optimizer):
+    """A step that clips by a number of its param group."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {"lr": 0.125, "max_norm": 2.0})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            torch.nn.utils.clip_grad_norm_(group["params"], group["max_norm"])
+            for param in group["params"]:
+                param.add_(param.grad, alpha=-group["lr"])
+
+
+def test_the_norm_of_a_group_is_a_hyperparameter() -> None:
+    rule = cf.from_torch(Clipping([parameter()]))
+    assert isinstance(rule, UpdateRule)
+    assert rule.hyperparameters["max_norm"] == 2

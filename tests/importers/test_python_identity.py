@@ -165,3 +165,33 @@ def test_a_function_of_too_many_names_is_refused() -> None:
     function = function_of(names + "    return (step == 54321) is True\n")
     with pytest.raises(TraceError, match=r"a function with 'is' and 255 names.*use =="):
         cf.from_python(function)
+
+
+class Phase(enum.IntEnum):
+    FIRST = 1
+    SECOND = 2
+
+
+class Flags(enum.Flag):
+    FIRST = 1
+    SECOND = 2
+
+
+def constant_member(step: int, mode: Phase = Phase.FIRST) -> float:
+    return 0.5 * step if mode is Phase.FIRST else 0.25
+
+
+def member_by_step(step: int) -> float:
+    mode = Phase.FIRST if step < 54_321 else Phase.SECOND
+    return 1.0 if mode is Phase.FIRST else 0.5
+
+
+def combined_flags(step: int) -> float:
+    return 0.5 * step if Flags.FIRST in Flags.FIRST | Flags.SECOND else 0.25
+
+
+@pytest.mark.parametrize("function", [constant_member, member_by_step, combined_flags])
+def test_members_of_an_enum_are_single_objects(function: Callable[[int], float]) -> None:
+    schedule = cf.from_python(function)
+    for step in (0, 7, 54_320, 54_321):
+        assert schedule(step) == function(step)

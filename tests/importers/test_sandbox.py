@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sympy as sp
 import torch
@@ -173,3 +174,16 @@ def test_a_change_outside_is_refused_at_its_line(name: str) -> None:
         cf.from_torch(Scaled([torch.nn.Parameter(torch.zeros(2, 3))], function))
     assert message in str(of_step.value)
     assert f"test_sandbox.py:{line}" in str(of_step.value)
+
+
+@pytest.mark.parametrize("values", [np.array([1.0, 2.0]), torch.tensor([1.0, 2.0])])
+def test_an_assignment_beside_an_array_is_refused_at_its_line(values: Any) -> None:
+    count = 0
+
+    def counting(step: int) -> float:
+        nonlocal count
+        count += 1
+        return float(values[0]) * step
+
+    with pytest.raises(TraceError, match=r"assigns 'count', a variable outside of it.*count \+= 1"):
+        cf.from_python(counting)

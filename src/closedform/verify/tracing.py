@@ -122,9 +122,11 @@ class TracingProver:
             return truths
         if part.end - part.first <= _LISTED_STEPS:
             test = _Steps.of(statement)
-            joined_truths = _merge_truths(
-                [(step, step + 1, test.truth(step)) for step in range(part.first, part.end)]
-            )
+            joined_truths: list[Truths] = []
+            for step in range(part.first, part.end):
+                joined_truths = _merge_truths([*joined_truths, (step, step + 1, test.truth(step))])
+                if len(joined_truths) > _MOST_PARTS:
+                    break
             if len(joined_truths) <= _MOST_PARTS:
                 return joined_truths
         for goal, truth in ((statement, True), (negate(statement), False)):

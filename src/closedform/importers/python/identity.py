@@ -12,6 +12,7 @@ import dis
 import numbers
 import types
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -61,10 +62,10 @@ def imported_answer(args: Sequence[Any], refuse: Refuse) -> bool | None:
     if args[:1] not in ((IDENTITY,), (DIFFERENCE,)):
         return None
     right, left = args[3:]
-    return is_one(left, right, refuse) is (args[0] == IDENTITY)
+    return is_same_object(left, right, refuse) is (args[0] == IDENTITY)
 
 
-def is_one(left: UserValue, right: UserValue, refuse: Refuse) -> bool:
+def is_same_object(left: UserValue, right: UserValue, refuse: Refuse) -> bool:
     """Returns whether two values are one object in the user's function.
 
     Raises:
@@ -72,16 +73,18 @@ def is_one(left: UserValue, right: UserValue, refuse: Refuse) -> bool:
     """
     # `step is None` is false for every number.
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
-        if not isinstance(left, bool) and not isinstance(right, bool):
+        if not isinstance(left, _SINGLETONS) and not isinstance(right, _SINGLETONS):
             raise refuse("'is' between two numbers, which Python may store twice", "use ==")
         return left is right
-    return bool(_settled(left) is _settled(right))
+    return bool(_truth_of(left) is _truth_of(right))
 
 
 _NUMBERS = (Number, numbers.Number)
+_SINGLETONS = (bool, Enum)
+"""Numbers of which each is one object: truths, and members of an IntEnum."""
 
 
-def _settled(value: Any) -> Any:
+def _truth_of(value: Any) -> Any:
     """A truth as the object that it is in the function: the run chooses."""
     is_scalar = isinstance(value, Truth) and (
         value.unit is None or isinstance(value.unit, bool | np.bool_)

@@ -18,10 +18,11 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
 from typing import Any
 
 from closedform.importers.python.containers import TracedList, TracedTuple
-from closedform.importers.python.identity import imported_answer, is_one, with_identity
+from closedform.importers.python.identity import imported_answer, is_same_object, with_identity
 from closedform.importers.python.place import Place, UserValue
 from closedform.importers.python.text import Silent
 
@@ -139,7 +140,7 @@ class Sandbox(ABC):
             return special
         if value is operator.is_ or value is operator.is_not:
             is_equal = value is operator.is_
-            return lambda left, right: is_one(left, right, self.refuse) is is_equal
+            return lambda left, right: is_same_object(left, right, self.refuse) is is_equal
         if value is warnings.warn:
             return Silent("warnings.warn", self.note_silence)
         if isinstance(value, CACHED):
@@ -273,7 +274,9 @@ class Sandbox(ABC):
                 raise self.change_error(name)
         for original, cell, name, before in self._cells.values():
             if _content(cell) is not before:
-                functions = [f for f in self._clones if cell in (f.__closure__ or ())]
+                functions = [
+                    f for f in self._clones if any(cell is own for own in f.__closure__ or ())
+                ]
                 raise self._assignment_error(name, functions, original)
         for namespace in self._namespaces.values():
             for name in namespace.changed_names():
@@ -414,7 +417,9 @@ def _content(cell: types.CellType) -> Any:
 def _state_of(owner: Any) -> Any:
     """The part of an object that a run could change."""
     if isinstance(owner, type):
-        return {k: v for k, v in vars(owner).items() if not k.startswith(("__", "_abc"))}
+        # An Enum keeps members that are made by `|` in _value2member_map_.
+        prefixes = ("_",) if issubclass(owner, Enum) else ("__", "_abc")
+        return {k: v for k, v in vars(owner).items() if not k.startswith(prefixes)}
     # torch counts writes in place to each tensor.
     return owner._version if hasattr(type(owner), "_version") else owner
 

@@ -585,10 +585,10 @@ def _modules_of(package: str) -> list[types.ModuleType]:
 
 @contextmanager
 def _torch_modules() -> Iterator[None]:
-    """Gives the modules of torch's own optimizers the functions that carry expressions."""
+    """Gives torch's own optimizers and norms of gradients the functions that carry expressions."""
     previous_values: list[tuple[dict[str, object], str, object]] = []
     try:
-        for module in _modules_of("torch.optim"):
+        for module in (*_modules_of("torch.optim"), torch.nn.utils.clip_grad):
             names = vars(module)
             replacements: dict[str, object] = {
                 name: _REPLACED[id(getattr(builtins, name))]

@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from closedform.code_files import is_standard
 from closedform.errors import TraceError
 from closedform.importers.python.place import UserValue
+from closedform.importers.python.sandbox import HEAP_TYPE
 from closedform.importers.tensors.values import Sizes
 from closedform.importers.torch_optimizer.inputs import Draws, is_mask, random_mask
 from closedform.importers.torch_optimizer.place import TORCH_FILES
@@ -77,10 +78,6 @@ PURE_MODULES = frozenset(
 PACKAGES = frozenset({"closedform", "numpy", "sympy", "torch"})
 """Packages whose functions are known one by one, and not followed."""
 
-# Py_TPFLAGS_HEAPTYPE of CPython's Include/object.h.
-_HEAP_TYPE = 1 << 9
-"""The flag of types that are defined in Python."""
-
 
 def is_member(kind: type) -> bool:
     """Whether a class is what its module has under its name, and not made elsewhere."""
@@ -103,7 +100,7 @@ def is_plain_object(value: UserValue) -> bool:
         return False
     for kind in type(value).__mro__[:-1]:
         # Types of C and slots have state that vars() does not show.
-        if not kind.__flags__ & _HEAP_TYPE or vars(kind).get("__slots__"):
+        if not kind.__flags__ & HEAP_TYPE or vars(kind).get("__slots__"):
             return False
         if is_of_library(kind) and str(kind.__module__) not in PURE_MODULES:
             return False
@@ -251,7 +248,7 @@ def check_step(optimizer: torch.optim.Optimizer) -> None:
                     "step of a subclass",
                 )
     step = vars(optimizer).get("step", kind.step)
-    while step is not kind.step and _function_file(step) in TORCH_FILES:
+    while getattr(step, "__func__", step) is not kind.step and _function_file(step) in TORCH_FILES:
         step = getattr(step, "__wrapped__", None)
     if getattr(step, "__func__", step) is not kind.step:
         raise TraceError(

@@ -151,7 +151,7 @@ def _pow(expr: sp.Expr, domain: Domain) -> Interval:
     powers = interval(exponent, domain)
     if exponent.is_Rational and abs(exponent) == sp.S.Half:
         root = values.monotone(arb.sqrt)
-        # Widening must not make a root negative.
+        # The ball of an end may reach below 0.
         root = Interval(max(root.low, Fraction(0)), root.high, values.is_nonzero)
         return root if exponent > 0 else root.reciprocal()
     if not values.is_positive and powers.low <= 0:
@@ -236,7 +236,7 @@ def _log(expr: sp.Expr, domain: Domain) -> Interval:
         return ALL
     low: Bound = -INFINITY if values.low == 0 else values.monotone(arb.log).low
     high: Bound = -INFINITY if values.high == 0 else values.monotone(arb.log).high
-    # log(1) is 0 exactly, whatever widening says.
+    # log(1) is 0 exactly, whatever its ball says.
     low = max(low, Fraction(0)) if values.low >= 1 else low
     high = min(high, Fraction(0)) if values.high <= 1 else high
     return Interval(low, high)

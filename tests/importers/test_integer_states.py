@@ -138,3 +138,31 @@ def test_long_integers_stay_within_theirs(name: str) -> None:
 def test_the_width_is_that_of_the_dtype(dtype: torch.dtype) -> None:
     limits = torch.iinfo(dtype)
     assert Width.of(str(dtype)) == Width(limits.min, limits.max)
+
+
+class LateCount(torch.optim.Optimizer):
+    """A count that begins 2,000 steps before it wraps; it decides on the sign of the update."""
+
+    def __init__(self, params: Any, step: int) -> None:
+        super().__init__(params, {"lr": 0.125, "increment": step})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for param in group["params"]:
+                state = self.state[param]
+                if not state:
+                    state["count"] = torch.tensor(2**31 - 2000, dtype=torch.int32)
+                state["count"] += group["increment"]
+                sign = torch.where(state["count"] > 0, 1.0, -1.0)
+                param.add_(param.grad * sign, alpha=-group["lr"])
+
+
+@pytest.mark.parametrize("step", [1, 0])
+def test_a_count_that_begins_near_its_end_is_refused(step: int) -> None:
+    optimizer = LateCount([torch.nn.Parameter(torch.ones(3))], step)
+    if not step:  # a number that stays does not wrap
+        assert isinstance(cf.from_torch(optimizer), UpdateRule)
+        return
+    with pytest.raises(TraceError, match=r"'count' may leave the integers.*near 0"):
+        cf.from_torch(optimizer)

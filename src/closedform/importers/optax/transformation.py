@@ -428,7 +428,9 @@ class _Tracer:
         for leaf in (*common, *self.own_leaves):
             name, width = self.names[leaf.path], Width.of(leaf.dtype)
             if width is not None and not width.is_short:
-                check_growth(nexts[name], width, symbols.values(), self.definitions, name)
+                check_growth(
+                    nexts[name], width, symbols.values(), self.definitions, name, self._start(leaf)
+                )
 
     def _first(self, leaf: Leaf) -> sp.Expr:
         expr = self._initial_number(leaf)

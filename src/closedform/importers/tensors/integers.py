@@ -68,6 +68,7 @@ def check_growth(
     symbols: Collection[sp.Symbol],
     definitions: Definitions,
     name: str,
+    start: float | None,
 ) -> None:
     """Refuses a state that may leave the integers of its width within 2**31 steps.
 
@@ -77,14 +78,17 @@ def check_growth(
         symbols: The states that are integers, before the step.
         definitions: Those of the expression.
         name: The name of the state.
+        start: Its first value; None where that is not one number.
 
     Raises:
-        TraceError: From some size on a step may add more than a 2**31st of what the width holds.
+        TraceError: It begins far from 0, or from some size on a step may add more than a 2**31st
+            of what the width holds.
     """
     parts = (expr, *definitions.definitions_of([expr]).values())
     if not any(part.free_symbols & {*symbols} for part in parts):
         return
     growth = max(width.high // _MOST_STEPS, 1)
+    check_start(width, name, start)
     # Counts of one step, such as the elements of a mask, are below 2**31.
     data = Interval(Fraction(-_MOST_STEPS), Fraction(_MOST_STEPS)) if growth > 1 else ALL
     for bound in (2**24 * growth, 2**30 * growth, width.high - growth):
@@ -94,11 +98,25 @@ def check_growth(
         )
         values = _range_of(expr, definitions, domain, data)
         if not max(-bound - growth, width.low) <= values.low <= values.high <= bound + growth:
-            raise TraceError(
-                f"the state {name!r} may leave the integers from {width.low} to {width.high}, "
-                "where it wraps",
-                hint="count in steps of 1, or keep it in a float",
-            )
+            raise _wrap_error(width, name)
+
+
+def check_start(width: Width, name: str, start: float | None) -> None:
+    """Refuses a state of integers that begins near the ends of its width.
+
+    Raises:
+        TraceError: Of 32 bits it begins beyond 2**24, of 64 bits beyond 2**56.
+    """
+    if start is not None and abs(start) > 2**24 * max(width.high // _MOST_STEPS, 1):
+        raise _wrap_error(width, name)
+
+
+def _wrap_error(width: Width, name: str) -> TraceError:
+    return TraceError(
+        f"the state {name!r} may leave the integers from {width.low} to {width.high}, where it "
+        "wraps",
+        hint="count in steps of 1 from a number near 0, or keep it in a float",
+    )
 
 
 def _range_of(expr: sp.Expr, definitions: Definitions, domain: Domain, data: Interval) -> Interval:

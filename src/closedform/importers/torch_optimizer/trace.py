@@ -20,7 +20,7 @@ import torch
 
 from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.python.prover import Prover
-from closedform.importers.tensors.integers import Width, check_growth
+from closedform.importers.tensors.integers import Width, check_growth, check_start
 from closedform.importers.tensors.values import (
     Axes,
     Definitions,
@@ -453,8 +453,12 @@ class Tracer:
         """Refuses a state in integers that may wrap.
 
         Raises:
-                TraceError: One of 32 or 64 bits may; those of fewer bits have a formula that wraps.
+            TraceError: One of 32 or 64 bits may; those of fewer bits have a formula that wraps.
         """
+        for path, first in self.counters.items():
+            width = Width.of(str(getattr(self.leaves[-1][path], "dtype", "")))
+            if width is not None:
+                check_start(width, str(path[-1]), first)
         widths: dict[str, Width] = {}
         for name, slot in self.slots.items():
             leaf = self.leaves[-1][slot.path]
@@ -465,7 +469,8 @@ class Tracer:
         for outcome in outcomes_of(steady):
             for name in widths.keys() & outcome.results.keys():
                 expr = outcome.results[name].expr
-                check_growth(expr, widths[name], symbols, self.definitions, name)
+                start = self._start(self.slots[name])
+                check_growth(expr, widths[name], symbols, self.definitions, name, start)
 
     def _structure(
         self, leaves: Mapping[Path, Any], *, is_same_copy: bool = False

@@ -815,8 +815,8 @@ def _compare(scheduler: Any, schedules: Sequence[Schedule], prover: Prover) -> N
                     where=f"{type(scheduler).__name__}, param group {index}",
                     hint="members of a composite change each other's values"
                     if isinstance(scheduler, _COMPOSITES)
-                    else "a value that the scheduler keeps from update to update is a state: write "
-                    "the schedule as a function of the step, and use closedform.from_python",
+                    else "a value that the scheduler keeps from update to update is a state: "
+                    f"{_BY_A_FUNCTION}",
                 )
         where = f"{type(scheduler).__name__}, param group {index}"
         compare_graph(schedule, steps, functools.partial(prover.value, schedule.bound), where)

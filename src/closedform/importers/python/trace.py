@@ -477,7 +477,7 @@ class Traced:
         cells: Its values on intervals of steps.
         outcomes: What each path returns or raises.
         domain: Conditions on the symbols under which it has a value.
-        used: The variables that symbols took the place of.
+        used_names: The variables that symbols took the place of.
     """
 
     program: TracedProgram

@@ -1,4 +1,4 @@
-"""Integers of a fixed width: those of 8 and 16 bits wrap, longer ones must stay within theirs.
+"""Integers of a fixed width: 8 and 16 bits wrap, longer integers must stay within their range.
 
 The numbers of a rule are real. A short integer is therefore written as the remainder that its width
 leaves of it, unless all of its values fit. Longer ones would hide each formula in remainders: of

@@ -254,7 +254,7 @@ class Environment(Sandbox):
     Args:
         run: The run.
         owners: Which parameter a tensor belongs to.
-        reported: The dtype that the parameters have.
+        precision: The dtype that the parameters have.
     """
 
     subject = "the step"

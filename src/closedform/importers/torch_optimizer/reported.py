@@ -122,7 +122,7 @@ def original_of(function: Any) -> Any:
 
 
 class Shown(TorchFunctionMode):
-    """Shows a plain step tensors of float64 as those of another dtype.
+    """Shows a plain step tensors of float64 as tensors of another dtype.
 
     Args:
         dtype: The dtype, float32 or float64.

@@ -214,7 +214,7 @@ class Subject:
 
 
 def check_step(optimizer: torch.optim.Optimizer) -> None:
-    """Refuses an optimizer whose steps are not those of its class, or not of one gradient.
+    """Refuses an optimizer that does not take the step of its class, or not of one gradient.
 
     Schedulers of torch put a step into the object that counts, and then takes the step of the
     class.
@@ -241,8 +241,8 @@ def check_step(optimizer: torch.optim.Optimizer) -> None:
         for hook in hooks.values():
             if _function_file(hook) not in TORCH_FILES:
                 raise TraceError(
-                    f"the optimizer has the step {moment}-hook {_name_of(hook)}, which is not a "
-                    "part of its step",
+                    f"the optimizer has the step {moment}-hook {_origin(hook)}, which is "
+                    "not a part of its step",
                     where=kind.__name__,
                     hint="remove it, and trace the rule without it; or write what it does into the "
                     "step of a subclass",
@@ -252,20 +252,20 @@ def check_step(optimizer: torch.optim.Optimizer) -> None:
         step = getattr(step, "__wrapped__", None)
     if getattr(step, "__func__", step) is not kind.step:
         raise TraceError(
-            f"the object has a step of its own, {_name_of(step)}, instead of that of its class",
+            f"the object has a step of its own, {_origin(step)}, instead of that of its class",
             where=kind.__name__,
             hint="remove it, and trace the rule without it; or write it as the step of a subclass",
         )
 
 
 def _function_file(function: Any) -> str:
-    """The file of the code of a function, method or partial; "" for one in C."""
+    """The file of the code of a function, method or partial; "" for a function in C."""
     inner = getattr(function, "func", function)
     inner = getattr(inner, "__func__", inner)
     return str(getattr(getattr(inner, "__code__", None), "co_filename", ""))
 
 
-def _name_of(function: Any) -> str:
+def _origin(function: Any) -> str:
     """The name of a function, with the line where it begins."""
     inner = getattr(function, "func", function)  # of functools.partial
     name = getattr(inner, "__qualname__", type(inner).__qualname__)

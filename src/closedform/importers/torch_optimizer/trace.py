@@ -453,24 +453,26 @@ class Tracer:
         """Refuses a state in integers that may wrap.
 
         Raises:
-            TraceError: One of 32 or 64 bits may; those of fewer bits have a formula that wraps.
+            TraceError: One of 32 or 64 bits may; an integer of fewer bits wraps in its formula.
         """
         for path, first in self.counters.items():
-            width = Width.of(str(getattr(self.leaves[-1][path], "dtype", "")))
+            width = self._width(path)
             if width is not None:
                 check_start(width, str(path[-1]), first)
-        widths: dict[str, Width] = {}
-        for name, slot in self.slots.items():
-            leaf = self.leaves[-1][slot.path]
-            width = Width.of(str(getattr(leaf, "dtype", "")))
-            if width is not None and not width.is_short:
-                widths[name] = width
+        widths = {
+            name: width
+            for name, slot in self.slots.items()
+            if (width := self._width(slot.path)) is not None and not width.is_short
+        }
         symbols = [shared(n) if self.slots[n].is_shared else state(n) for n in widths]
         for outcome in outcomes_of(steady):
             for name in widths.keys() & outcome.results.keys():
-                expr = outcome.results[name].expr
-                start = self._start(self.slots[name])
+                expr, start = outcome.results[name].expr, self._start(self.slots[name])
                 check_growth(expr, widths[name], symbols, self.definitions, name, start)
+
+    def _width(self, path: Path) -> Width | None:
+        """The integers that a leaf can hold; None for a leaf of floats, or without a dtype."""
+        return Width.of(str(getattr(self.leaves[-1][path], "dtype", "")))
 
     def _structure(
         self, leaves: Mapping[Path, Any], *, is_same_copy: bool = False

@@ -7,7 +7,7 @@ denominators), so a claim holds the goals that it presumes in addition to its ow
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -246,23 +246,25 @@ class Claim:
         """Returns whether each goal is proved; it ends at the first one that is not."""
         if self.decide is not None:
             return self.decide(effort).proved
+        return all(verdict.proved for _, verdict in self._answers(effort, proofs))
+
+    def _answers(self, effort: Effort, proofs: Proofs) -> Iterator[tuple[Goal, Verdict]]:
+        """Yields each goal, what is presumed first, with its verdict."""
         goals = (*self.presumes, *self.goals)
         covering = Covering()
         proofs.ask_shared(goals, self.assume, effort, covering)
-        return all(proofs.ask(goal, self.assume, effort, covering).proved for goal in goals)
+        for goal in goals:
+            yield goal, proofs.ask(goal, self.assume, effort, covering)
 
     def _judge_goals(self, effort: Effort, proofs: Proofs) -> Verdict:
         if self.decide is not None:
             return self.decide(effort)
         goals = (*self.presumes, *self.goals)
-        covering = Covering()
-        proofs.ask_shared(goals, self.assume, effort, covering)
         verdicts: list[Verdict] = []
         unknown: list[str] = []
         hints: tuple[str, ...] = ()
         run_work = LIMITS.run_work
-        for goal in goals:
-            verdict = proofs.ask(goal, self.assume, effort, covering)
+        for goal, verdict in self._answers(effort, proofs):
             if verdict.refuted and not goal.is_sufficient:
                 search = effort.portion(run_work)
                 refutation = self._refutation(goal, verdict, () if hints else goals, search)

@@ -30,6 +30,14 @@ from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, symbols, wal
 Point = dict[str, fmpq]
 
 
+class _Excluded:
+    """The outcome of a point at which an assumption does not hold for certain."""
+
+
+_EXCLUDED = _Excluded()
+Outcome = bool | Undefined | _Excluded | None
+
+
 @dataclass(frozen=True, slots=True)
 class Counterexample:
     """A point at which all assumptions hold and the goal does not.
@@ -197,6 +205,7 @@ class Sampler:
         self.assumptions = (*declarations(goal, *premises), *premises)
         self._goal = Evaluator(goal)
         self._premises = tuple(Evaluator(assumption) for assumption in self.assumptions)
+        self._outcomes: dict[tuple[fmpq, ...], Outcome] = {}
         self._random = random.Random(seed)
         self._next_step = 0
         self._bounds = linear_bounds(self.assumptions, self._symbols)
@@ -229,9 +238,9 @@ class Sampler:
         for point in points:
             if tally.point_count >= most or effort.left <= 0:
                 break
-            if any(premise.holds(point, (64,)) is not True for premise in self._premises):
+            truth = self._outcome(point)
+            if isinstance(truth, _Excluded):
                 continue
-            truth = self._goal.holds(point)
             if truth is None:
                 tally.undecided += 1
             elif truth is True:
@@ -242,6 +251,14 @@ class Sampler:
                 tally.counterexample = Counterexample(point, reason, is_undefined)
                 break
         return tally
+
+    def _outcome(self, point: Point) -> Outcome:
+        """The goal at a point; ranges of few numbers are drawn from many times."""
+        numbers = tuple(point[name] for name in self._order)
+        if numbers not in self._outcomes:
+            is_admitted = all(premise.holds(point, (64,)) is True for premise in self._premises)
+            self._outcomes[numbers] = self._goal.holds(point) if is_admitted else _EXCLUDED
+        return self._outcomes[numbers]
 
     def _false_segment(self) -> Counterexample | None:
         """The first step of a segment at which a goal of many choices is false, by its term."""

@@ -7,9 +7,10 @@ has a function F with F(t + 1) - F(t) = f(t), so its sum from t = m to n - 1 is 
 - ``a**t``: ``a**t / (a - 1)``,
 - ``cos(w*t + b)``: ``sin(w*t + b - w/2) / (2*sin(w/2))``, as the difference of two sines is.
 
-That F fits f is a goal for all steps of the segment, but for cosines, where it is the
-identity ``sin(x + w/2) - sin(x - w/2) = 2*cos(x)*sin(w/2)``. A cosine that does not depend on t is
-a constant, and w is reduced modulo ``2*pi``, so that ``sin(w/2)`` is 0 for no w.
+That F fits f follows from an equation, which is a goal for all steps of the segment: of a
+polynomial that ``F(t + 1) - F(t) = f(t)``, of a power that ``a**(t + 1) = a * a**t``. Of cosines it
+is the identity ``sin(x + w/2) - sin(x - w/2) = 2*cos(x)*sin(w/2)``. A cosine that does not depend
+on t is a constant, and w is reduced modulo ``2*pi``, so that ``sin(w/2)`` is 0 for no w.
 
 Every divisor is a goal, too: that it is not 0. So is the factor by which both sides of the sum are
 multiplied (``_clear_denominator``), without which 0 = 0 would be a proof.
@@ -59,20 +60,20 @@ def sum_goals(reading: ScheduleReading, steps: int, total: Term) -> list[Goal] |
         text = f"from step {first} on the value is {whole}"
         goals.append(Goal(text, build.equal(value, term(whole)), inside, is_sufficient=True))
         for part in parts:
-            if not part.is_identity:
-                goals += _growth_goals(part, inside)
+            if part.equation is not None:
+                goals += _growth_goals(part, part.equation, inside)
             change = part.dividend.subs(t, end) - part.dividend.subs(t, first)
             ends.setdefault(part.divisor, []).append(change)
     return [*goals, *_total(ends, total)]
 
 
-def _growth_goals(part: _Part, inside: tuple[Term, ...]) -> list[Goal]:
+def _growth_goals(part: _Part, equation: _Equation, inside: tuple[Term, ...]) -> list[Goal]:
     """The goals that an antidifference has a value, and grows by the part from step to step."""
-    antidifference = part.dividend / part.divisor
-    growth = term(antidifference.subs(t, t + 1) - antidifference)
-    text = f"{antidifference} grows by {part.value} a step"
-    goal = Goal(text, build.equal(growth, term(part.value)), inside, is_sufficient=True)
-    return [*defined_goals(growth, inside), goal]
+    left, right = equation
+    goal = Goal(
+        f"{left} is {right}", build.equal(term(left), term(right)), inside, is_sufficient=True
+    )
+    return [*defined_goals(term(part.dividend / part.divisor), inside), goal]
 
 
 def defined_goals(root: Term, inside: tuple[Term, ...] = ()) -> list[Goal]:
@@ -139,6 +140,9 @@ def _segments(reading: ScheduleReading, steps: int) -> list[tuple[int, int, Term
     return segments if len(segments) <= _MOST_SEGMENTS else None
 
 
+_Equation = tuple[sp.Expr, sp.Expr]
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A summand of a value and its antidifference, ``dividend / divisor``.
@@ -147,14 +151,14 @@ class _Part:
         value: The summand.
         dividend: In t.
         divisor: A number.
-        is_identity: Whether the antidifference is that of a trigonometric identity; otherwise it
-            is to be proved.
+        equation: Both sides of the equation, in t, from which it follows that the antidifference
+            grows by the value; None where that is an identity.
     """
 
     value: sp.Expr
     dividend: sp.Expr
     divisor: sp.Expr = sp.S.One
-    is_identity: bool = False
+    equation: _Equation | None = None
 
 
 def _parts(value: sp.Expr) -> list[_Part] | None:
@@ -179,22 +183,22 @@ def _part(value: sp.Expr) -> _Part | None:
         return _Part(value, value * t)
     if isinstance(varying, sp.cos):
         return _of_cosine(value, factor, varying.args[0])
-    antidifference = (
-        _of_polynomial(sp.Poly(varying, t))
-        if varying.is_polynomial(t)
-        else _of_exponential(varying)
-    )
-    return None if antidifference is None else _Part(value, factor * antidifference)
+    if varying.is_polynomial(t):
+        return _of_polynomial(value, factor, varying)
+    return _of_exponential(value, factor, varying)
 
 
-def _of_polynomial(poly: sp.Poly) -> sp.Expr | None:
+def _of_polynomial(value: sp.Expr, factor: sp.Expr, varying: sp.Expr) -> _Part | None:
     """The polynomial of the sums 0, f(0), f(0) + f(1), …, which is one of a degree more."""
+    poly = sp.Poly(varying, t)
     if poly.degree() > _DEGREE:
         return None
     sums = [sp.Integer(0)]
     for step in range(poly.degree() + 1):
         sums.append(sums[-1] + poly.eval(step))
-    return sp.expand(sp.interpolate(list(enumerate(sums)), t))
+    polynomial = sp.expand(sp.interpolate(list(enumerate(sums)), t))
+    equation = polynomial.subs(t, t + 1) - polynomial, varying
+    return _Part(value, factor * polynomial, equation=equation)
 
 
 def _of_cosine(value: sp.Expr, factor: sp.Expr, angle: sp.Expr) -> _Part | None:
@@ -218,14 +222,16 @@ def _of_cosine(value: sp.Expr, factor: sp.Expr, angle: sp.Expr) -> _Part | None:
     # sin(a (t + 1) + b - a/2) - sin(a t + b - a/2) = 2 sin(a/2) cos(a t + b), with sines as
     # cosines.
     dividend = factor * sp.cos(slope * t + start - half - sp.pi / 2)
-    return _Part(value, dividend, 2 * sp.cos(half - sp.pi / 2), is_identity=True)
+    return _Part(value, dividend, 2 * sp.cos(half - sp.pi / 2))
 
 
-def _of_exponential(varying: sp.Expr) -> sp.Expr | None:
+def _of_exponential(value: sp.Expr, factor: sp.Expr, varying: sp.Expr) -> _Part | None:
     if not isinstance(varying, sp.Pow | sp.exp) or varying.as_base_exp()[0].has(t):
         return None
     # The sum of r^t is r^t / (r - 1), for a constant ratio r that is not 1.
-    ratio = sp.simplify(varying.subs(t, t + 1) / varying)
+    following = varying.subs(t, t + 1)
+    ratio = sp.simplify(following / varying)
     if ratio.has(t) or ratio == 1:
         return None
-    return varying / (ratio - 1)
+    equation = following, ratio * varying
+    return _Part(value, factor * varying / (ratio - 1), equation=equation)

@@ -66,7 +66,7 @@ def find_core(
     literals = [literal for truth in truths for literal in literals_in(replay, truth)]
     if has_long_numbers(literal.form for literal in literals):
         return None
-    products = Products(replay, truths, literals, tuple(bases), factors)
+    products: Products | None = None
     with solver.question() as z3_question:
         question = _Question(replay, z3_question, effort)
         for truth in truths:
@@ -76,6 +76,8 @@ def find_core(
             core = question.core()
             if core is not None or question.values is None:
                 return core
+            # Most contradictions need no products, whose list takes longer than the first answer.
+            products = products or Products(replay, truths, literals, tuple(bases), factors)
             violated = products.against(question.values) or _products_of_combination(
                 solver, question.true_literals(), question.values, products.bases, effort
             )

@@ -395,7 +395,13 @@ class Proofs:
 
 
 def _round_units(units: int) -> int:
-    """Units down to three binary digits: goals that come after others meet one another again."""
+    """Units of a goal, the same ones for goals that come after others: these meet again.
+
+    Where the last search of ``prove`` does not grow with the effort, they are one number; elsewhere
+    they are rounded down to three binary digits.
+    """
+    if LIMITS.goal_work <= units <= 10 * LIMITS.search_work:
+        return LIMITS.goal_work
     spare = max(0, units.bit_length() - 3)
     return units >> spare << spare
 

@@ -232,11 +232,15 @@ def invariant(
         >>> invariant(optimizers.adam(), state("exp_avg_sq") >= 0).verify().proved
         True
     """
-    step = step_of(rule, open)
+    return invariant_of(step_of(rule, open), condition, assume)
+
+
+def invariant_of(step: Step, condition: Condition, assume: Iterable[Condition]) -> Claim:
+    """Returns ``invariant`` for a step that has been read."""
     goals, presumes = inductive(step, step.read(condition))
     sentence = f"{value_text(condition)} before every step"
     facts = facts_of(step, assume)
-    return Claim("invariant", sentence, rule, goals, presumes, facts, runs=Runs(step))
+    return Claim("invariant", sentence, step.rule, goals, presumes, facts, runs=Runs(step))
 
 
 def finite_steps(
@@ -254,7 +258,13 @@ def finite_steps(
         open: Hyperparameters that are quantified over all their values.
         assume: Conditions on hyperparameters.
     """
-    step = step_of(rule, open)
+    return finite_steps_of(step_of(rule, open), invariants, assume)
+
+
+def finite_steps_of(
+    step: Step, invariants: Iterable[sp.Basic], assume: Iterable[Condition]
+) -> Claim:
+    """Returns ``finite_steps`` for a step that has been read."""
     conditions = [step.read(condition) for condition in invariants]
     premises = given_by(*conditions)
     goals = list(defined_in("the parameter", (step.param,), premises))
@@ -266,7 +276,7 @@ def finite_steps(
     return Claim(
         "finite",
         sentence,
-        rule,
+        step.rule,
         tuple(goals),
         (*presumes, *preserved_goals),
         facts,

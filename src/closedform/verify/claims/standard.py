@@ -37,7 +37,7 @@ from closedform.verify.claims.invariants import (
 )
 from closedform.verify.claims.reading import Condition, ScheduleReading, read_schedule
 from closedform.verify.claims.report import Finding, Report, check
-from closedform.verify.claims.rule import finite_steps, invariant
+from closedform.verify.claims.rule import finite_steps_of, invariant_of
 from closedform.verify.claims.runs import Runs
 from closedform.verify.claims.step import open_symbols, step_of
 from closedform.verify.claims.values import bounded, ends_at, monotone, non_negative
@@ -248,14 +248,13 @@ def _standard(rule: UpdateRule, subject: str, effort: float, budget: float | Non
     # A run has the values of the schedule; a proof is for any number in its place.
     runs = Runs(step, {name: rule.hyperparameters[name] for name in open_names})
     proofs = Proofs()
-    premises: dict[str, Any] = {"open": open_names, "assume": assume}
 
     def preserve(candidates: Sequence[sp.Basic]) -> list[sp.Basic]:
         share = claim_effort(effort, budget)
         return preserved_conditions(step, candidates, assume, share, proofs)
 
     def is_enough(invariants: Sequence[sp.Basic]) -> bool:
-        claim = finite_steps(rule, invariants=invariants, **premises)
+        claim = finite_steps_of(step, invariants, assume)
         return claim.has_proof(claim_effort(effort, budget), proofs)
 
     invariants = preserve(list(non_negative_states(step)))
@@ -266,7 +265,7 @@ def _standard(rule: UpdateRule, subject: str, effort: float, budget: float | Non
             if len(conditions) > len(invariants) and is_enough(conditions):
                 invariants = conditions
                 break
-    claims = [invariant(rule, sp.And(*invariants), **premises)] if invariants else []
-    claims.append(finite_steps(rule, invariants=invariants, **premises))
+    claims = [invariant_of(step, sp.And(*invariants), assume)] if invariants else []
+    claims.append(finite_steps_of(step, invariants, assume))
     claims = [replace(claim, runs=runs) for claim in claims]
     return check(subject, claims, effort=effort, budget=budget, proofs=proofs)

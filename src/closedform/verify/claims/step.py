@@ -98,15 +98,15 @@ def step_of(rule: UpdateRule, open: Iterable[str]) -> Step:
         for name, value in rule.hyperparameters.items()
         if value is not None and name not in left_open
     }
-    # A definition may use those before it.
+    # A definition may use those before it. Numbers come first: minima of symbols take SymPy longer.
     meanings: dict[sp.Symbol, sp.Expr] = {}
-    for name, expr in rule.definitions.items():
-        meanings[local(name)] = expr.xreplace(meanings)
 
     def with_known(expr: Any) -> Any:
-        whole = expr.xreplace(meanings)
-        names = {s: values[s.name] for s in whole.free_symbols if s.name in values}
-        return whole.xreplace(names)
+        names = {s: values[s.name] for s in expr.free_symbols if s.name in values}
+        return expr.xreplace({**names, **meanings})
+
+    for name, definition in rule.definitions.items():
+        meanings[local(name)] = with_known(definition)
 
     next_states = {name: with_known(spec.next) for name, spec in rule.states.items()}
     initial = {name: spec.initial for name, spec in rule.states.items()}

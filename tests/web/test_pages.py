@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -330,12 +331,27 @@ def test_unsupported_dtypes_are_refused(packages: Path, tmp_path: Path) -> None:
         write_training_page(tmp_path / "f16" / "train.onnx", tmp_path / "site", packages=packages)
 
 
-def test_the_curve_of_a_card_is_computed_by_its_graph(packages: Path, tmp_path: Path) -> None:
-    page = write_gallery(tmp_path / "site", names=["cosine", "wsd"], packages=packages)
-    entries = json.loads((page.parent / "manifest.json").read_text())["entries"]
-    assert [entry["name"] for entry in entries] == ["cosine", "wsd"]
-    for entry in entries:
-        session = open_session(page.parent / entry["file"])
+@dataclass(frozen=True, slots=True)
+class Gallery:
+    """The folder of a page, and the entries of its manifest by name."""
+
+    folder: Path
+    entries: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def gallery(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Gallery:
+    """A page of a few schedules: the verdicts of each take seconds."""
+    names = ["cosine", "wsd", "trapezoidal", "polynomial", "function", "chained"]
+    target = tmp_path_factory.mktemp("gallery") / "site"
+    folder = write_gallery(target, names=names, packages=packages).parent
+    entries = json.loads((folder / "manifest.json").read_text())["entries"]
+    return Gallery(folder, {entry["name"]: entry for entry in entries})
+
+
+def test_the_curve_of_a_card_is_computed_by_its_graph(gallery: Gallery) -> None:
+    for entry in (gallery.entries["cosine"], gallery.entries["wsd"]):
+        session = open_session(gallery.folder / entry["file"])
         steps = np.arange(entry["steps"] + 1)
         feeds = {"step": steps.astype(entry["clock"])}
         for given in entry["inputs"]:
@@ -346,13 +362,12 @@ def test_the_curve_of_a_card_is_computed_by_its_graph(packages: Path, tmp_path: 
         # Inputs keep constants from being folded: a few roundings of values of size 1.
         assert values == pytest.approx(made(steps), abs=1e-14)  # type: ignore[operator]
         assert all(verdict["verdict"] in ("PROVED", "NO") for verdict in entry["verdicts"])
-    assert "torch:CosineAnnealingLR" not in entries[0]["systems"]
-    assert "keras:CosineDecay" in entries[0]["systems"]
+    assert "torch:CosineAnnealingLR" not in gallery.entries["cosine"]["systems"]
+    assert "keras:CosineDecay" in gallery.entries["cosine"]["systems"]
 
 
-def test_verdicts_for_all_values_of_the_sliders(packages: Path, tmp_path: Path) -> None:
-    page = write_gallery(tmp_path / "site", names=["cosine", "trapezoidal"], packages=packages)
-    cosine, trapezoidal = json.loads((page.parent / "manifest.json").read_text())["entries"]
+def test_verdicts_for_all_values_of_the_sliders(gallery: Gallery) -> None:
+    cosine, trapezoidal = gallery.entries["cosine"], gallery.entries["trapezoidal"]
     ranges = {row["name"]: (row["low"], row["high"]) for row in cosine["inputs"]}
     assert ranges == {"end": (0, 0.2), "start": (0, 2), "steps": (1, 300)}
     sentences = {row["claim"]: row["sentence"] for row in cosine["range_verdicts"]}
@@ -367,11 +382,8 @@ def test_verdicts_for_all_values_of_the_sliders(packages: Path, tmp_path: Path) 
     assert not condition["is_strict"]
 
 
-def test_a_verdict_for_the_sliders_differs_where_a_corner_refutes_it(
-    packages: Path, tmp_path: Path
-) -> None:
-    page = write_gallery(tmp_path / "site", names=["polynomial"], packages=packages)
-    (entry,) = json.loads((page.parent / "manifest.json").read_text())["entries"]
+def test_a_verdict_for_the_sliders_differs_where_a_corner_refutes_it(gallery: Gallery) -> None:
+    entry = gallery.entries["polynomial"]
     first = {row["claim"]: row["verdict"] for row in entry["verdicts"]}
     of_range = {row["claim"]: row for row in entry["range_verdicts"]}
     assert first["continuous"] == "PROVED"
@@ -379,10 +391,10 @@ def test_a_verdict_for_the_sliders_differs_where_a_corner_refutes_it(
     assert "power = 0" in of_range["continuous"]["detail"]
 
 
-def test_the_page_of_a_schedule_has_its_code_and_proofs(packages: Path, tmp_path: Path) -> None:
-    names = ["function", "chained"]
-    page = write_gallery(tmp_path / "site", names=names, packages=packages)
-    entries = json.loads((page.parent / "manifest.json").read_text())["entries"]
+def test_the_page_of_a_schedule_has_its_code_and_proofs(
+    gallery: Gallery, packages: Path, tmp_path: Path
+) -> None:
+    entries = gallery.entries["function"], gallery.entries["chained"]
     assert [entry["imports"] for entry in entries] == [
         ["import sympy as sp", "from closedform.schedules import function"],
         ["from closedform.schedules import chained, cosine, step_decay"],
@@ -460,9 +472,8 @@ def test_a_command_without_positional_arguments_takes_options_only() -> None:
         parser.parse(["-o", "y", "z"])
 
 
-def test_arguments_of_an_example_are_by_name(packages: Path, tmp_path: Path) -> None:
-    page = write_gallery(tmp_path / "site", names=["cosine", "chained"], packages=packages)
-    cosine, chained = json.loads((page.parent / "manifest.json").read_text())["entries"]
+def test_arguments_of_an_example_are_by_name(gallery: Gallery) -> None:
+    cosine, chained = gallery.entries["cosine"], gallery.entries["chained"]
     by_name = ", ".join(f"{name}={text}" for name, text in cosine["arguments"])
     called: Any = {"cosine": schedules.cosine}
     exec(f"lr = cosine({by_name})", called)

@@ -17,16 +17,16 @@ returns :class:`Values`, whose attributes are exact numbers: ``values.lr_warmup_
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
-from closedform.errors import ConfigError, DefinitionError, nearest
-from closedform.language import Schedule, exact_number
-from closedform.recipes.defects import Defect, check_documented
+from closedform.errors import ConfigError, nearest
+from closedform.language import exact_number
 from closedform.recipes.document import Document
 from closedform.recipes.documents.values import Unresolved
-from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, parameters
-from closedform.recipes.section import Section, document_section
+from closedform.recipes.entries import REQUIRED
+from closedform.recipes.quantities import Quantity
+from closedform.recipes.raw_section import RawSection, document_section
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +37,37 @@ class Key:
         read: From the section, the name of the key and the default to the value.
         default: The value where the key is absent; ``REQUIRED`` for a key that must be given.
         inner: The keys of the mappings that it holds.
+        quantity: The quantity that its value is.
     """
 
-    read: Callable[[Section, str, Any], Any]
+    read: Callable[[RawSection, str, Any], Any]
     default: object = REQUIRED
-    inner: tuple[Keys, ...] = ()
+    inner: tuple[Declaration, ...] = ()
+    quantity: Quantity | None = None
 
 
-def number(default: object = REQUIRED) -> Key:
+class Declaration(Protocol):
+    """The keys of a section, or its class."""
+
+    def read(self, origin: RawSection) -> Any:
+        """Returns the values of a section."""
+
+    def all_spellings(self) -> set[str]:
+        """Returns the keys as a config spells them, with the keys of inner mappings."""
+
+    def default_of(self, name: str) -> object:
+        """Returns the default of a key."""
+
+
+def read_by(read: Callable[[RawSection, str, Any], Any], default: object = REQUIRED) -> Any:
+    """Returns a key that a function reads."""
+    return Key(read, default)
+
+
+def number(default: object = REQUIRED) -> Any:
     """Returns a key that holds a finite number, read exactly."""
 
-    def read(section: Section, key: str, value: Any) -> Any:
+    def read(section: RawSection, key: str, value: Any) -> Any:
         result = section.number(key, value)
         return result if result is None else exact_number(result)
 
@@ -56,7 +76,7 @@ def number(default: object = REQUIRED) -> Key:
 
 def integer(
     default: object = REQUIRED, *, least: int | None = None, may_be_open: bool = False
-) -> Key:
+) -> Any:
     """Returns a key that holds an integer.
 
     Args:
@@ -66,7 +86,7 @@ def integer(
             reader has a fact for it.
     """
 
-    def read(section: Section, key: str, value: Any) -> Any:
+    def read(section: RawSection, key: str, value: Any) -> Any:
         if may_be_open and isinstance(section.content.get(key), Unresolved):
             return value
         count = section.integer(key, value)
@@ -77,40 +97,40 @@ def integer(
     return Key(read, default)
 
 
-def text(default: object = REQUIRED) -> Key:
+def text(default: object = REQUIRED) -> Any:
     """Returns a key that holds a text."""
-    return Key(Section.text, default)
+    return Key(RawSection.text, default)
 
 
-def flag(default: object = REQUIRED) -> Key:
+def flag(default: object = REQUIRED) -> Any:
     """Returns a key that holds a boolean."""
-    return Key(Section.flag, default)
+    return Key(RawSection.flag, default)
 
 
-def numbers(default: object = REQUIRED) -> Key:
+def numbers(default: object = REQUIRED) -> Any:
     """Returns a key that holds a tuple of finite numbers, read exactly."""
 
-    def read(section: Section, key: str, value: Any) -> Any:
+    def read(section: RawSection, key: str, value: Any) -> Any:
         items = section.numbers(key, value)
         return items if items is None else tuple(exact_number(item) for item in items)
 
     return Key(read, default)
 
 
-def number_or_numbers(default: object = REQUIRED) -> Key:
+def number_or_numbers(default: object = REQUIRED) -> Any:
     """Returns a key that holds a number, or a tuple of them: one for each param group."""
 
-    def read(section: Section, key: str, value: Any) -> Any:
+    def read(section: RawSection, key: str, value: Any) -> Any:
         is_list = isinstance(section.value(key), list | tuple)
         return (numbers() if is_list else number(value)).read(section, key, value)
 
     return Key(read, default)
 
 
-def integers(default: object = REQUIRED) -> Key:
+def integers(default: object = REQUIRED) -> Any:
     """Returns a key that holds a tuple of integers."""
 
-    def read(section: Section, key: str, value: Any) -> Any:
+    def read(section: RawSection, key: str, value: Any) -> Any:
         items = section.numbers(key, value)
         if items is not None and any(item != int(item) for item in items):
             raise section.error(f"{key} must hold integers, got {list(items)!r:.60}", key)
@@ -119,10 +139,10 @@ def integers(default: object = REQUIRED) -> Key:
     return Key(read, default)
 
 
-def choice(*names: str, default: object = REQUIRED) -> Key:
+def choice(*names: str, default: object = REQUIRED) -> Any:
     """Returns a key that holds one of a few names."""
 
-    def read(section: Section, key: str, value: Any) -> Any:
+    def read(section: RawSection, key: str, value: Any) -> Any:
         name = section.text(key, value)
         if name is not None and name not in names:
             raise section.error(f"there is no {key} {name!r:.60}", key, nearest(name, names))
@@ -131,25 +151,25 @@ def choice(*names: str, default: object = REQUIRED) -> Key:
     return Key(read, default)
 
 
-def anything(default: object = None) -> Key:
+def anything(default: object = None) -> Any:
     """Returns a key whose value its user checks."""
-    return Key(Section.value, default)
+    return Key(RawSection.value, default)
 
 
-def irrelevant() -> Key:
+def irrelevant() -> Any:
     """Returns a key that the schedules and the optimizer do not depend on; it is not read."""
     return Key(lambda section, key, default: None, None)
 
 
-def mapping() -> Key:
+def mapping() -> Any:
     """Returns a key that holds a mapping whose entries its user checks, as a section."""
     return Key(lambda outer, key, default: outer.section(key), None)
 
 
-def nullable(key: Key) -> Key:
+def nullable(key: Key) -> Any:
     """Returns a key that is None, not its default, where the config has null."""
 
-    def read(section: Section, name: str, value: Any) -> Any:
+    def read(section: RawSection, name: str, value: Any) -> Any:
         is_null = name in section.content and section.content[name] is None
         return None if is_null else key.read(section, name, value)
 
@@ -161,12 +181,14 @@ def where_needed(key: Key) -> Key:
 
     A value that the file does not determine is refused only by that call.
     """
-    return Key(
-        lambda section, name, default: lambda: key.read(section, name, key.default), None, key.inner
+    return replace(
+        key,
+        read=lambda section, name, default: lambda: key.read(section, name, key.default),
+        default=None,
     )
 
 
-def section(keys: Keys, *, is_optional: bool = False) -> Key:
+def section(keys: Declaration, *, is_optional: bool = False) -> Key:
     """Returns a key that holds a mapping with keys.
 
     Args:
@@ -174,14 +196,14 @@ def section(keys: Keys, *, is_optional: bool = False) -> Key:
         is_optional: Whether an absent or empty mapping is None; otherwise an empty one is read.
     """
 
-    def read(outer: Section, key: str, default: Any) -> Values | None:
+    def read(outer: RawSection, key: str, default: Any) -> Any:
         inner = outer.section(key)
         return None if is_optional and not inner.content else keys.read(inner)
 
     return Key(read, None, (keys,))
 
 
-def sections(keys: Keys) -> Key:
+def sections(keys: Declaration) -> Key:
     """Returns a key that holds a list of mappings with keys; an absent list is an empty one."""
     return Key(
         lambda outer, key, default: tuple(keys.read(entry) for entry in outer.sections(key)),
@@ -190,7 +212,7 @@ def sections(keys: Keys) -> Key:
     )
 
 
-def variants(kinds: Mapping[str, Keys], default: str, by: str = "type") -> Key:
+def variants(kinds: Mapping[str, Declaration], default: str, by: str = "type") -> Any:
     """Returns a key that holds a mapping one of whose entries chooses its keys, or that entry.
 
     Args:
@@ -200,13 +222,15 @@ def variants(kinds: Mapping[str, Keys], default: str, by: str = "type") -> Key:
     """
     # The key that chooses may itself have a default, which differs from the kind of an absent
     # section.
-    absent = kinds[default][by].default
+    absent = kinds[default].default_of(by)
 
-    def read(outer: Section, key: str, value: Any) -> Any:
+    def read(outer: RawSection, key: str, value: Any) -> Any:
         entry = outer.value(key, value)
         is_kind = isinstance(entry, str)
         place = (
-            Section(outer.document, {by: entry}, outer.at(key)) if is_kind else outer.section(key)
+            RawSection(outer.document, {by: entry}, outer.at(key))
+            if is_kind
+            else outer.section(key)
         )
         kind = place.text(by, absent)
         if kind not in kinds:
@@ -229,7 +253,7 @@ class Values:
     """
 
     def __init__(
-        self, origin: Section, entries: Mapping[str, Any], spell: Callable[[str], str] = str
+        self, origin: RawSection, entries: Mapping[str, Any], spell: Callable[[str], str] = str
     ) -> None:
         self.origin = origin
         self._entries = entries
@@ -270,6 +294,8 @@ class Keys(Mapping[str, Key]):
         **keys: The keys by their names.
     """
 
+    prefix = ""
+
     def __init__(self, **keys: Key) -> None:
         self._keys = keys
 
@@ -287,25 +313,28 @@ class Keys(Mapping[str, Key]):
         """Returns the spelling of a key in a config: its name."""
         return name
 
-    @property
+    def default_of(self, name: str) -> object:
+        """Returns the default of a key."""
+        return self[name].default
+
     def spellings(self) -> tuple[str, ...]:
-        """The keys as a config spells them."""
+        """Returns the keys as a config spells them."""
         return tuple(self.spell(name) for name in self)
 
     def all_spellings(self) -> set[str]:
         """Returns the keys as a config spells them, with the keys of inner mappings."""
         inner = (keys.all_spellings() for key in self.values() for keys in key.inner)
-        return set(self.spellings).union(*inner)
+        return set(self.spellings()).union(*inner)
 
-    def check(self, origin: Section) -> None:
+    def check(self, origin: RawSection) -> None:
         """Refuses unknown keys of a section.
 
         Raises:
             ConfigError: A key is unknown.
         """
-        origin.check(self.spellings)
+        origin.check(self.spellings())
 
-    def read(self, origin: Section) -> Values:
+    def read(self, origin: RawSection) -> Values:
         """Returns the values of a section.
 
         Raises:
@@ -332,19 +361,19 @@ class OpenKeys(Keys):
     Only unknown keys whose names concern the optimizer or its schedules are refused.
     """
 
-    def check(self, origin: Section) -> None:
+    def check(self, origin: RawSection) -> None:
         """Refuses unknown keys that concern the optimizer or its schedules.
 
         Raises:
             ConfigError: There is such a key.
         """
-        origin.check_related(self.spellings)
+        origin.check_related(self.spellings())
 
 
 class ClassKeys(Keys):
     """The keys of a section whose other keys are arguments of a class, which checks them."""
 
-    def check(self, origin: Section) -> None:
+    def check(self, origin: RawSection) -> None:
         """Accepts every key."""
 
 
@@ -354,6 +383,8 @@ class ArgumentKeys(OpenKeys):
     In the arguments of ``frameworks.schedule`` they keep their two leading dashes.
     """
 
+    prefix = "--"
+
 
 class FlagKeys(ArgumentKeys):
     """The flags of a command line with dashes where the names of the keys have underscores."""
@@ -362,50 +393,3 @@ class FlagKeys(ArgumentKeys):
     def spell(name: str) -> str:
         """Returns the spelling of a flag, without its first dashes."""
         return name.replace("_", "-")
-
-
-ScheduleOfSections = Callable[..., Schedule]
-"""From the context and the values of the sections to a schedule."""
-
-
-def section_entries(
-    curves: Mapping[str, ScheduleOfSections],
-    layout: Mapping[str, Keys],
-    style: Callable[..., str] | None = None,
-    defects: Mapping[str, Defect] | None = None,
-) -> dict[str, ScheduleEntry]:
-    """Returns the classes of ``frameworks.schedule`` whose arguments are sections of a config.
-
-    Args:
-        curves: The curves by their names.
-        layout: The sections by their names, in the order in which the curves take them; ``""`` is
-            the mapping of all arguments.
-        style: From the values of the sections to the name of the curve that they ask for, where
-            they do.
-        defects: The defects of the framework, where their conditions take the arguments of the
-            curves.
-    """
-
-    def build(arguments: Mapping[str, Any], context: Context) -> Schedule:
-        content = {key.removeprefix("--"): value for key, value in arguments.items()}
-        document, name = Document(content, context.where), context.path[-1]
-        try:
-            root = document_section(document)
-            values = [
-                keys.read(root.section(place) if place else root) for place, keys in layout.items()
-            ]
-            if style is not None and style(*values) != name:
-                raise DefinitionError(
-                    f"the config must ask for {name!r}, got {style(*values)!r}", where=context.where
-                )
-            if not context.as_implemented:
-                check_documented(defects or {}, context.version, context.where, *values)
-            return curves[name](context, *values)
-        except ConfigError as error:
-            raise DefinitionError(error.what, where=error.where, hint=error.hint) from error
-
-    names: dict[str, object] = dict.fromkeys(layout, REQUIRED)
-    if "" in layout:
-        prefix = "--" if isinstance(layout[""], ArgumentKeys) else ""
-        names = {f"{prefix}{spelling}": None for spelling in layout[""].spellings}
-    return {name: ScheduleEntry(name, (), parameters(**names), build) for name in curves}

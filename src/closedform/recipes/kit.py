@@ -5,9 +5,10 @@ where it is defined.
 
 Example:
     >>> from closedform.recipes import kit
-    >>> keys = kit.Keys(lr=kit.number(), warmup_steps=kit.integer(0, least=0))
-    >>> section = kit.document_section(kit.Document({"lr": 3e-4}, "run.yaml"))
-    >>> keys.read(section).warmup_steps
+    >>> class Scheduler(kit.Section):
+    ...     lr: kit.Rate
+    ...     warmup_steps: kit.Steps = 0
+    >>> Scheduler.read_whole(kit.Document({"lr": 3e-4}, "run.yaml")).warmup_steps
     0
 """
 
@@ -88,7 +89,6 @@ from closedform.recipes.keys import FlagKeys as FlagKeys
 from closedform.recipes.keys import Key as Key
 from closedform.recipes.keys import Keys as Keys
 from closedform.recipes.keys import OpenKeys as OpenKeys
-from closedform.recipes.keys import ScheduleOfSections as ScheduleOfSections
 from closedform.recipes.keys import Values as Values
 from closedform.recipes.keys import anything as anything
 from closedform.recipes.keys import choice as choice
@@ -101,8 +101,8 @@ from closedform.recipes.keys import nullable as nullable
 from closedform.recipes.keys import number as number
 from closedform.recipes.keys import number_or_numbers as number_or_numbers
 from closedform.recipes.keys import numbers as numbers
+from closedform.recipes.keys import read_by as read_by
 from closedform.recipes.keys import section as section
-from closedform.recipes.keys import section_entries as section_entries
 from closedform.recipes.keys import sections as sections
 from closedform.recipes.keys import text as text
 from closedform.recipes.keys import variants as variants
@@ -114,6 +114,20 @@ from closedform.recipes.plateau import TORCH_ARGUMENTS as TORCH_ARGUMENTS
 from closedform.recipes.plateau import metric_entry as metric_entry
 from closedform.recipes.plateau import timm_plateau as timm_plateau
 from closedform.recipes.plateau import torch_plateau as torch_plateau
+from closedform.recipes.quantities import BatchSize as BatchSize
+from closedform.recipes.quantities import EndRate as EndRate
+from closedform.recipes.quantities import Epochs as Epochs
+from closedform.recipes.quantities import Norm as Norm
+from closedform.recipes.quantities import Rate as Rate
+from closedform.recipes.quantities import RunRatio as RunRatio
+from closedform.recipes.quantities import SequenceLength as SequenceLength
+from closedform.recipes.quantities import Steps as Steps
+from closedform.recipes.quantities import Tokens as Tokens
+from closedform.recipes.raw_section import RELATED as RELATED
+from closedform.recipes.raw_section import RawSection as RawSection
+from closedform.recipes.raw_section import calls as calls
+from closedform.recipes.raw_section import document_section as document_section
+from closedform.recipes.raw_section import is_open as is_open
 from closedform.recipes.reader import Reader as Reader
 from closedform.recipes.reader import Reading as Reading
 from closedform.recipes.recipe import Clipping as Clipping
@@ -124,11 +138,10 @@ from closedform.recipes.recipe import Recipe as Recipe
 from closedform.recipes.recipe import Role as Role
 from closedform.recipes.recipe import is_constant as is_constant
 from closedform.recipes.rules import plan_optimizer as plan_optimizer
-from closedform.recipes.section import RELATED as RELATED
+from closedform.recipes.section import OpenSection as OpenSection
+from closedform.recipes.section import ScheduleOfSections as ScheduleOfSections
 from closedform.recipes.section import Section as Section
-from closedform.recipes.section import calls as calls
-from closedform.recipes.section import document_section as document_section
-from closedform.recipes.section import is_open as is_open
+from closedform.recipes.section import section_entries as section_entries
 from closedform.recipes.tags import Tags as Tags
 from closedform.recipes.tags import build_member as build_member
 from closedform.recipes.tags import read_tags as read_tags

@@ -19,8 +19,9 @@ from closedform.recipes.document import Document, join_path
 from closedform.recipes.documents.values import ConfigCall
 from closedform.recipes.framework import Framework
 from closedform.recipes.keys import Keys
+from closedform.recipes.raw_section import RELATED
 from closedform.recipes.registry import FRAMEWORKS
-from closedform.recipes.section import RELATED
+from closedform.recipes.section import is_section
 
 LENGTHS = frozenset(
     {"epochs", "num_epochs", "max_epochs", "max_steps", "total_steps", "max_iters", "total_iters"}
@@ -90,7 +91,7 @@ def declared_names(framework: Framework, module: str) -> set[str]:
     for label, loaded_module in sorted(sys.modules.items()):
         if label in modules or label.startswith(f"{module}."):
             for value in vars(loaded_module).values():
-                if isinstance(value, Keys):
+                if isinstance(value, Keys) or is_section(value):
                     names |= value.all_spellings()
     tables = [entry.parameters for entry in framework.schedules.values()]
     tables += [entry.parameters for entry in framework.optimizers.values()]

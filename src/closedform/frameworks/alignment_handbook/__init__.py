@@ -8,7 +8,7 @@ from closedform.recipes import kit
 _OWN = ("dataset_mixer", "dataset_mixture", "preprocessing_num_workers", "chat_template")
 
 
-def _matches(section: kit.Section) -> bool:
+def _matches(section: kit.RawSection) -> bool:
     return any(key in section for key in _OWN)
 
 

@@ -44,7 +44,9 @@ SCHEDULE = kit.Keys(
 )
 
 
-def _schedules(config: kit.Section, key: str, default: Any) -> list[tuple[str, kit.Values | None]]:
+def _schedules(
+    config: kit.RawSection, key: str, default: Any
+) -> list[tuple[str, kit.Values | None]]:
     """The schedules by the patterns of their parameters, empty for all; None for frozen ones."""
     if not isinstance(config.value(key, {}), list | tuple):
         return [("", SCHEDULE.read(config.section(key)))]
@@ -55,7 +57,7 @@ def _schedules(config: kit.Section, key: str, default: Any) -> list[tuple[str, k
     ]
 
 
-def _multipliers(config: kit.Section, key: str, default: Any) -> list[tuple[str, sp.Expr]]:
+def _multipliers(config: kit.RawSection, key: str, default: Any) -> list[tuple[str, sp.Expr]]:
     """The multipliers by the patterns of their parameters."""
     return [
         (pattern, exact_number(inner.number(place)))
@@ -63,7 +65,7 @@ def _multipliers(config: kit.Section, key: str, default: Any) -> list[tuple[str,
     ]
 
 
-def _pairs(config: kit.Section, key: str) -> Iterator[tuple[str, str, kit.Section]]:
+def _pairs(config: kit.RawSection, key: str) -> Iterator[tuple[str, str, kit.RawSection]]:
     """The patterns of a list of pairs, and the place of the second entry in a section."""
     entries = config.value(key, ())
     if not isinstance(entries, list | tuple):
@@ -74,7 +76,7 @@ def _pairs(config: kit.Section, key: str) -> Iterator[tuple[str, str, kit.Sectio
             raise config.error("an entry must be a pair of a pattern and a value", place)
         # A section of one entry: the errors of a nested schedule then name lr_mults[2] and not only
         # its pattern.
-        yield entry[0], place, kit.Section(config.document, {place: entry[1]}, config.path)
+        yield entry[0], place, kit.RawSection(config.document, {place: entry[1]}, config.path)
 
 
 CONFIG = kit.OpenKeys(
@@ -287,10 +289,10 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _config(document: kit.Document) -> kit.Section:
+def _config(document: kit.Document) -> kit.RawSection:
     """The mapping that ``get_config`` returns."""
     module = document.python
-    outer = kit.Section(document, document.content)
+    outer = kit.RawSection(document, document.content)
     body = None
     if module is not None:
         module = replace(module, convert=_known_call)
@@ -300,7 +302,7 @@ def _config(document: kit.Document) -> kit.Section:
     content = body.names.get("return")
     if not isinstance(content, Mapping):
         raise outer.error(f"{_FUNCTION} does not return a config that can be read", _FUNCTION)
-    return kit.Section(document, content, _FUNCTION)
+    return kit.RawSection(document, content, _FUNCTION)
 
 
 def _known_call(value: Any) -> Any:

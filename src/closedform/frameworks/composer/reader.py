@@ -43,7 +43,7 @@ _OPTIMIZERS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def find_class(place: kit.Section, name: str, names: Mapping[str, str]) -> str:
+def find_class(place: kit.RawSection, name: str, names: Mapping[str, str]) -> str:
     """Returns the class of a name of a registry; the name of the class is taken as well.
 
     Raises:
@@ -54,7 +54,7 @@ def find_class(place: kit.Section, name: str, names: Mapping[str, str]) -> str:
     return names.get(name, name)
 
 
-def _entry(config: kit.Section, key: str) -> tuple[str, kit.Section]:
+def _entry(config: kit.RawSection, key: str) -> tuple[str, kit.RawSection]:
     """The name and the arguments of a mapping of a name to its arguments, or with a name in it."""
     entry = config.value(key)
     if isinstance(entry, list | tuple):
@@ -73,7 +73,7 @@ def schedulers(names: Mapping[str, str]) -> kit.Key:
         names: The names of the schedulers; those of their classes are taken as well.
     """
 
-    def read(config: kit.Section, key: str, default: object) -> tuple[kit.Values, ...]:
+    def read(config: kit.RawSection, key: str, default: object) -> tuple[kit.Values, ...]:
         entries = config.value(key, default)
         if isinstance(entries, Mapping):
             entries = (
@@ -87,7 +87,7 @@ def schedulers(names: Mapping[str, str]) -> kit.Key:
     return kit.Key(read, ())
 
 
-def _scheduler(name: str, arguments: kit.Section, names: Mapping[str, str]) -> kit.Values:
+def _scheduler(name: str, arguments: kit.RawSection, names: Mapping[str, str]) -> kit.Values:
     label = find_class(arguments, name, names)
     _, keys = CLASSES[label]
     return keys.read(replace(arguments, content={**arguments.content, "name": label}))
@@ -127,7 +127,7 @@ def open_keys(**keys: kit.Key) -> kit.Keys:
 CONFIG = open_keys(optimizers=kit.anything(), schedulers=schedulers(_NAMES))
 
 
-def decoupled(place: kit.Section) -> Mapping[str, Callable[..., UpdateRule]]:
+def decoupled(place: kit.RawSection) -> Mapping[str, Callable[..., UpdateRule]]:
     """Returns the optimizers whose weight decay follows the schedule, but not the rate."""
     return rules_from(exact_number(place.number("lr", 1e-3), "lr"))
 

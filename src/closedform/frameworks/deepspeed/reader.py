@@ -147,7 +147,7 @@ def _filled(document: kit.Document, facts: kit.Facts) -> kit.Document:
     """The config with facts for "auto"; all missing ones in one error."""
     missing: list[str] = []
 
-    def value(place: kit.Section, key: str) -> Any:
+    def value(place: kit.RawSection, key: str) -> Any:
         written = place.content[key]
         if written != AUTO or key in _DEFAULTS:
             return _DEFAULTS[key] if written == AUTO else written

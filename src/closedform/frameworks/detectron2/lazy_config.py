@@ -137,7 +137,7 @@ def _class_of(value: Mapping[str, Any]) -> str:
 class _Lazy:
     """A part of a LazyConfig that is a call."""
 
-    section: kit.Section
+    section: kit.RawSection
     kind: str
 
 
@@ -148,15 +148,15 @@ def _lazy(document: kit.Document, value: Any, path: str) -> _Lazy:
         raise kit.document_section(document).error(
             f"a scheduler must be a call, got {value!s:.60}", path
         )
-    return _Lazy(kit.Section(document, value, path), _class_of(value))
+    return _Lazy(kit.RawSection(document, value, path), _class_of(value))
 
 
 def read_lazy(reading: kit.Reading) -> kit.Recipe:
     """Returns the recipe of a LazyConfig, as the reader of detectron2 does."""
     document = reading.document
     top = kit.document_section(document)
-    optimizer = kit.Section(document, _root(document, "optimizer"), "optimizer")
-    train = TRAIN.read(kit.Section(document, _root(document, "train"), "train"))
+    optimizer = kit.RawSection(document, _root(document, "optimizer"), "optimizer")
+    train = TRAIN.read(kit.RawSection(document, _root(document, "train"), "train"))
     for name, section in (("optimizer", optimizer), ("lr_multiplier", top)):
         if (name == "lr_multiplier" and name not in top) or not section.content:
             raise top.error(f"{name} is missing", hint=f"the LazyConfig must have {name}")

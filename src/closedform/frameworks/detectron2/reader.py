@@ -53,7 +53,7 @@ def _read_section(reading: kit.Reading) -> kit.Recipe:
     place = top.section("SOLVER")
     SOLVER.check(place)
     silent = {key: v for key, v in reading.facts.defaults.items() if key not in place}
-    solver = SOLVER.read(kit.Section(reading.document, {**place.content, **silent}, place.path))
+    solver = SOLVER.read(kit.RawSection(reading.document, {**place.content, **silent}, place.path))
     solver = at_workers(solver, reading.facts, reading.document.place(place.path))
     plan = _plan(solver)
     base, decay = solver.BASE_LR, solver.WEIGHT_DECAY

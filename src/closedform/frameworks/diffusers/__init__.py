@@ -315,7 +315,7 @@ def _rate(context: kit.Context, arguments: kit.Values, plan: ScriptRun, rate: sp
     }
     origin = arguments.origin
     return schedule_by_name(
-        plan.kind, kit.Section(origin.document, keywords.get(plan.kind, {}), origin.path), run
+        plan.kind, kit.RawSection(origin.document, keywords.get(plan.kind, {}), origin.path), run
     )
 
 

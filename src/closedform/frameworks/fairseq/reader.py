@@ -88,11 +88,11 @@ def read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _named(outer: kit.Section, key: str) -> kit.Section:
+def _named(outer: kit.RawSection, key: str) -> kit.RawSection:
     """A section that may be its name alone."""
     value = outer.value(key)
     if isinstance(value, str):
-        return kit.Section(outer.document, {"_name": value}, outer.at(key))
+        return kit.RawSection(outer.document, {"_name": value}, outer.at(key))
     return outer.section(key)
 
 
@@ -105,8 +105,8 @@ def _horizon(reading: kit.Reading, optimization: kit.Values) -> int | None:
 
 
 def _members(
-    optimizer: kit.Section, scheduler: kit.Section
-) -> list[tuple[str, kit.Section, kit.Section, bool]]:
+    optimizer: kit.RawSection, scheduler: kit.RawSection
+) -> list[tuple[str, kit.RawSection, kit.RawSection, bool]]:
     """The groups of a composite optimizer: label, optimizer, scheduler, and a rate not in use."""
     optimizer.check((*_COMMON, "groups", "dynamic_groups"))
     name = scheduler.text("_name", _PASS_THROUGH)
@@ -126,13 +126,13 @@ def _members(
         has_rate = "lr_float" in group
         if has_rate:
             rate = {"lr": group.number("lr_float")}
-            inner = kit.Section(inner.document, {**inner.content, **rate}, inner.path)
+            inner = kit.RawSection(inner.document, {**inner.content, **rate}, inner.path)
         is_ignored = "lr" in group and not has_rate
         members.append((str(label), inner, _named(group, "lr_scheduler"), is_ignored))
     return members
 
 
-def _scheduler(place: kit.Section) -> kit.Values:
+def _scheduler(place: kit.RawSection) -> kit.Values:
     name = place.text("_name", kit.REQUIRED)
     if name not in CLASSES:
         raise place.error(f"fairseq has no scheduler {name!r}", "_name", nearest(name, CLASSES))
@@ -142,7 +142,7 @@ def _scheduler(place: kit.Section) -> kit.Values:
 def _group(
     reading: kit.Reading,
     optimization: kit.Values,
-    optimizer: kit.Section,
+    optimizer: kit.RawSection,
     scheduler: kit.Values,
     label: str,
 ) -> kit.ParamGroup:
@@ -156,7 +156,7 @@ def _group(
     return kit.ParamGroup(schedules, _plan(optimizer), kit.Role.of(label), label)
 
 
-def _plan(optimizer: kit.Section) -> kit.OptimizerPlan:
+def _plan(optimizer: kit.RawSection) -> kit.OptimizerPlan:
     name = optimizer.text("_name", kit.REQUIRED)
     place = optimizer.document.place(optimizer.path)
     if name not in _OPTIMIZERS:
@@ -199,7 +199,7 @@ def _from_flags(document: kit.Document) -> kit.Document:
     else:
         content["optimizer"]["_name"] = name
     known = {key for keys in sections.values() for key in keys}
-    kit.Section(document, flags).check_related({*known, "lr_scheduler", "optimizer"})
+    kit.RawSection(document, flags).check_related({*known, "lr_scheduler", "optimizer"})
     return kit.Document(content, document.source, document.syntax)
 
 

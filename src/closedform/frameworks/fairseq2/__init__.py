@@ -49,7 +49,7 @@ PARAMETERS: Mapping[str, kit.Keys] = {
 """The parameters of each scheduler."""
 
 
-def _parameters(place: kit.Section, key: str, default: Any) -> kit.Values:
+def _parameters(place: kit.RawSection, key: str, default: Any) -> kit.Values:
     name = place.text("name")
     if name not in PARAMETERS:
         raise place.error(
@@ -363,7 +363,7 @@ def _defaults(defaults: Mapping[str, Any]) -> dict[str, Any]:
     return {"optimizer": {"config": optimizer}, "lr_scheduler": scheduler, "regime": regime}
 
 
-def _config(reading: kit.Reading) -> kit.Section:
+def _config(reading: kit.Reading) -> kit.RawSection:
     """The config over the defaults of its recipe."""
     document, facts = kit.in_sections(reading.document), reading.facts.framework_facts
     recipe = facts.get("recipe", document.content.get("recipe"))
@@ -375,7 +375,7 @@ def _config(reading: kit.Reading) -> kit.Section:
             )
         base = RECIPES[recipe]
     base = _over(base, _defaults(facts["recipe_defaults"])) if "recipe_defaults" in facts else base
-    return kit.Section(document, _over(base, document.content))
+    return kit.RawSection(document, _over(base, document.content))
 
 
 def _matches(document: kit.Document) -> bool:
@@ -442,7 +442,9 @@ def _groups(
         context = context.with_facts(group_lrs=(*rates, default), group_index=len(group_sections))
     groups = [_group(optimizer, config, schedule(context))]
     for index, group in enumerate(group_sections):
-        group_config = kit.Section(config.document, {**config.content, **group.content}, group.path)
+        group_config = kit.RawSection(
+            config.document, {**config.content, **group.content}, group.path
+        )
         patterns = group.value("params", ".*")
         groups.append(
             _group(
@@ -458,7 +460,7 @@ def _groups(
 
 def _group(
     optimizer: kit.Values,
-    config: kit.Section,
+    config: kit.RawSection,
     rate: Schedule,
     name: str = "",
     patterns: tuple[str, ...] = (),

@@ -43,7 +43,7 @@ class RunRatio:
         return int(self.ratio * total)
 
 
-def _length(section: kit.Section, key: str, default: int) -> int | RunRatio:
+def _length(section: kit.RawSection, key: str, default: int) -> int | RunRatio:
     """A number of steps or a ratio, by the types of argparse and of TOML."""
     value = section.value(key, default)
     form = section.document.syntax
@@ -58,7 +58,7 @@ def _length(section: kit.Section, key: str, default: int) -> int | RunRatio:
     raise section.error(f"{key} must be {expected}, got {value!r:.40}", key)
 
 
-def _of_word(section: kit.Section, key: str, word: str) -> int | RunRatio:
+def _of_word(section: kit.RawSection, key: str, word: str) -> int | RunRatio:
     try:
         if word.endswith("%"):
             return RunRatio(float(word[:-1]) / 100)
@@ -69,7 +69,7 @@ def _of_word(section: kit.Section, key: str, word: str) -> int | RunRatio:
         raise section.error(f"{key} must be {expected}, got {word!r:.40}", key) from None
 
 
-def _rates(section: kit.Section, key: str, default: None) -> Any:
+def _rates(section: kit.RawSection, key: str, default: None) -> Any:
     return tuple(exact_number(rate) for rate in section.numbers(key, default) or ())
 
 
@@ -279,7 +279,7 @@ def _rate(context: kit.Context, arguments: kit.Values, rate: sp.Expr) -> Schedul
         # at once.
         stable = total - warmup - decay
         keywords = {**keywords, "num_decay_steps": decay, "num_stable_steps": stable}
-    section = kit.Section(arguments.origin.document, {**keywords, **kwargs}, "lr_scheduler_args")
+    section = kit.RawSection(arguments.origin.document, {**keywords, **kwargs}, "lr_scheduler_args")
     return schedule_by_name(name, section, run)
 
 
@@ -350,7 +350,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     path, defaults = _OPTIMIZERS.get(kind, (arguments.optimizer_type, {}))
     with arguments.origin.locate_errors():
         settings = {"lr": arguments.learning_rate, **defaults, **_optimizer_arguments(arguments)}
-        optimizer = kit.class_optimizer(kit.Section(document, settings, "optimizer_args"), path)
+        optimizer = kit.class_optimizer(kit.RawSection(document, settings, "optimizer_args"), path)
         groups = [
             optimizer.group(_rate(context, arguments, rate), name=name)
             for name, rate in rates.items()

@@ -40,7 +40,7 @@ _SHAPES = {
 def _or_list(key: kit.Key) -> kit.Key:
     """A key that holds a value as ``key`` reads it, or a list of whole numbers."""
 
-    def read(place: kit.Section, name: str, default: Any) -> Any:
+    def read(place: kit.RawSection, name: str, default: Any) -> Any:
         is_list = isinstance(place.value(name), list | tuple)
         return (kit.integers() if is_list else key).read(place, name, default)
 

@@ -63,15 +63,15 @@ def matches(document: kit.Document) -> bool:
     )
 
 
-def _inner(top: kit.Section) -> kit.Section:
+def _inner(top: kit.RawSection) -> kit.RawSection:
     """The arguments of the model, empty where there are none."""
     model = top.content.get("model")
     if not isinstance(model, Mapping):
-        return kit.Section(top.document, {}, "model")
+        return kit.RawSection(top.document, {}, "model")
     arguments = model.get("init_args")
     if isinstance(arguments, Mapping):
-        return kit.Section(top.document, arguments, "model.init_args")
-    return kit.Section(top.document, model, "model")
+        return kit.RawSection(top.document, arguments, "model.init_args")
+    return kit.RawSection(top.document, model, "model")
 
 
 def _updates(reading: kit.Reading, trainer: kit.Values) -> int | None:
@@ -141,19 +141,19 @@ def read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _class(block: kit.Section) -> str:
+def _class(block: kit.RawSection) -> str:
     """The class of a block, without its module."""
     return str(block.text("class_path")).rpartition(".")[2]
 
 
-def _steps_each_update(top: kit.Section, block: kit.Section) -> bool:
+def _steps_each_update(top: kit.RawSection, block: kit.RawSection) -> bool:
     """Whether the model is a module of ModelGenerator."""
     model = top.content.get("model")
     path = model.get("class_path", "") if isinstance(model, Mapping) else ""
     return any(str(name).startswith(_MODULES) for name in (path, block.text("class_path")))
 
 
-def _optimizer(block: kit.Section) -> tuple[kit.OptimizerPlan, Any, Any]:
+def _optimizer(block: kit.RawSection) -> tuple[kit.OptimizerPlan, Any, Any]:
     """The optimizer, its rate and its weight decay, with the defaults of torch."""
     block.check(_BLOCK)
     name = _class(block)
@@ -172,7 +172,7 @@ def _optimizer(block: kit.Section) -> tuple[kit.OptimizerPlan, Any, Any]:
     return kit.plan_optimizer(name, arguments, where=block.document.place(block.path)), rate, decay
 
 
-def _of_torch(reading: kit.Reading, block: kit.Section, base: Any, by_epoch: bool) -> Schedule:
+def _of_torch(reading: kit.Reading, block: kit.RawSection, base: Any, by_epoch: bool) -> Schedule:
     """The rate under one of torch's schedulers, in updates."""
     name, inner = _class(block), block.section("init_args")
     if name == _METRIC:

@@ -68,7 +68,7 @@ DEFECTS = {
 }
 
 
-def _arguments(node: kit.Section) -> dict[str, Any]:
+def _arguments(node: kit.RawSection) -> dict[str, Any]:
     """The arguments of a node that Hydra makes a partial call, which the module completes."""
     if not node.flag("_partial_", False):
         raise node.error(
@@ -80,10 +80,10 @@ def _arguments(node: kit.Section) -> dict[str, Any]:
 
 
 def _plateau(
-    context: kit.Context, node: kit.Section, arguments: Mapping[str, Any], rate: sp.Expr
+    context: kit.Context, node: kit.RawSection, arguments: Mapping[str, Any], rate: sp.Expr
 ) -> Schedule:
     """The rate under a loss that never changes."""
-    params = PLATEAU.read(kit.Section(node.document, arguments, node.path))
+    params = PLATEAU.read(kit.RawSection(node.document, arguments, node.path))
     if context.facts.get("constant_loss") is None:
         raise MissingFactsError(
             "missing facts: constant_loss",
@@ -179,7 +179,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         rate = _learning_rate(reading.context, model)
     node = model.origin.section("optimizer")
     optimizer = kit.class_optimizer(
-        kit.Section(node.document, _arguments(node), node.path), node.text("_target_")
+        kit.RawSection(node.document, _arguments(node), node.path), node.text("_target_")
     )
     facts, horizon = reading.facts, _epochs(trainer, reading.facts)
     # A fork of the template may step its scheduler at updates; the fact interval says so.

@@ -18,7 +18,7 @@ _FURTHER = (
 _SWITCHES = ("use_adam_mini", "use_apollo", "use_badam", "use_galore", "use_muon")
 
 
-def _matches(section: kit.Section) -> bool:
+def _matches(section: kit.RawSection) -> bool:
     # ms-swift has the same switches, such as --use_galore, but reads command lines.
     is_file = section.document.syntax is not kit.Syntax.ARGUMENTS
     return any(key in section for key in (*_OWN, *(_SWITCHES if is_file else ())))

@@ -58,8 +58,8 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     optimizer = _OPTIMIZER.read(config.optimizer)
     path = find_class(config.optimizer, optimizer.name, _OPTIMIZERS)
 
-    def build(place: kit.Section) -> kit.ClassOptimizer:
-        left_out = (*_OPTIMIZER.spellings, *_GROUP.spellings)
+    def build(place: kit.RawSection) -> kit.ClassOptimizer:
+        left_out = (*_OPTIMIZER.spellings(), *_GROUP.spellings())
         return kit.class_optimizer(place, path, left_out, rules=decoupled(place))
 
     optimizers = [("", build(config.optimizer))]

@@ -173,14 +173,14 @@ def _matches(document: kit.Document) -> bool:
     )
 
 
-def _options(reading: kit.Reading) -> kit.Section:
+def _options(reading: kit.Reading) -> kit.RawSection:
     """The options under their present names, over those of the facts."""
     # Words in capitals are variables of a shell.
     content = {
         key: value for key, value in reading.document.content.items() if not str(key).isupper()
     }
     former = {name: content.pop(key) for key, name in _FORMER.items() if key in content}
-    return kit.Section(reading.document, {**reading.facts.defaults, **former, **content})
+    return kit.RawSection(reading.document, {**reading.facts.defaults, **former, **content})
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:

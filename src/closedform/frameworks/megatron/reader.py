@@ -90,20 +90,20 @@ def _normal(content: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _flags(document: kit.Document) -> kit.Section:
+def _flags(document: kit.Document) -> kit.RawSection:
     """The flags of a command line, of ``MODEL_ARGS``, or of the sections of Megatron-Bridge."""
     if document.python is not None:
         return _from_python(document)
     config = kit.document_section(document)
     if ARGUMENTS in config:
         flags = config.section(ARGUMENTS)
-        return kit.Section(document, _normal(flags.content), ARGUMENTS)
+        return kit.RawSection(document, _normal(flags.content), ARGUMENTS)
     if any(isinstance(config.content.get(name), Mapping) for name in _SECTIONS):
         contents: dict[str, Any] = {}
         for name in _SECTIONS:
             contents |= _normal(config.section(name).content)
-        return kit.Section(document, contents)
-    return kit.Section(document, _normal(config.content))
+        return kit.RawSection(document, contents)
+    return kit.RawSection(document, _normal(config.content))
 
 
 def _is_bridge(document: kit.Document) -> bool:
@@ -111,7 +111,7 @@ def _is_bridge(document: kit.Document) -> bool:
     return document.python is not None or isinstance(content.get("scheduler"), Mapping)
 
 
-def _from_python(document: kit.Document) -> kit.Section:
+def _from_python(document: kit.Document) -> kit.RawSection:
     """The fields of Megatron-Bridge's config classes, or of the functions that make two of them."""
     flags: dict[str, Any] = {}
     for call in kit.calls(document.values):
@@ -127,7 +127,7 @@ def _from_python(document: kit.Document) -> kit.Section:
             "the file calls none of Megatron-Bridge's config classes", "", ", ".join(_CONFIGS)
         )
     flags.pop("precision", None)
-    return kit.Section(document, _normal(flags))
+    return kit.RawSection(document, _normal(flags))
 
 
 def _tenth(rate: Any) -> Any:

@@ -63,8 +63,8 @@ OPTIMIZERS: Mapping[str, kit.Keys] = {
 def _ignored_keys(config: kit.Values) -> list[str]:
     """The keys of the optimizer's that the trainer does not read, such as those with hyphens."""
     schedule = config.lr_schedule
-    inner = [] if schedule is None else schedule.origin.unknown_related(SCHEDULE.spellings)
-    return [*config.origin.unknown_related((*CONFIG.spellings, "resume_adapter_file")), *inner]
+    inner = [] if schedule is None else schedule.origin.unknown_related(SCHEDULE.spellings())
+    return [*config.origin.unknown_related((*CONFIG.spellings(), "resume_adapter_file")), *inner]
 
 
 DEFECTS = {

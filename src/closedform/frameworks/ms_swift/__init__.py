@@ -57,18 +57,18 @@ _MEGATRON = kit.OpenKeys(
 _SEVERAL = ("lr", "min_lr", "micro_batch_size", "global_batch_size", "train_iters")
 
 
-def _rate(section: kit.Section, class_name: str = "") -> float:
+def _rate(section: kit.RawSection, class_name: str = "") -> float:
     """The default: lower where all parameters are trained."""
     del class_name
     kind = section.value("tuner_type") or section.value("train_type") or "lora"
     return 1e-5 if kind == "full" else 1e-4
 
 
-def _is_megatron(section: kit.Section) -> bool:
+def _is_megatron(section: kit.RawSection) -> bool:
     return any(key in section for key in _SEVERAL) and "learning_rate" not in section
 
 
-def _own_keys(section: kit.Section) -> bool:
+def _own_keys(section: kit.RawSection) -> bool:
     return any(key in section for key in ("tuner_type", "train_type", "vit_lr", "aligner_lr"))
 
 
@@ -111,7 +111,7 @@ def _read_megatron(reading: kit.Reading) -> kit.Recipe:
     content = {
         key: value for key, value in section.content.items() if not str(key).startswith(_MUON)
     }
-    flags = _MEGATRON.read(kit.Section(section.document, content))
+    flags = _MEGATRON.read(kit.RawSection(section.document, content))
     total = reading.value_or_fact(flags.train_iters, "total_updates")
     lr = exact_number(_rate(section)) if flags.lr is None else flags.lr
     flags = flags.replace(train_iters=total, train_samples=None, lr=lr)

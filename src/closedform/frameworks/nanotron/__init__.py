@@ -187,7 +187,9 @@ def _optimizer(optimizer: kit.Values) -> kit.ClassOptimizer:
         betas = [place.require("adam_beta1"), place.require("adam_beta2")]
         content |= {"betas": betas, "eps": place.require("adam_eps")}
     path = {"adamw": "AdamW", "sgd": "SGD"}[name]
-    return kit.class_optimizer(kit.Section(place.origin.document, content, place.origin.path), path)
+    return kit.class_optimizer(
+        kit.RawSection(place.origin.document, content, place.origin.path), path
+    )
 
 
 _STYLES = {

@@ -41,7 +41,7 @@ _CLASSES: Mapping[str, str] = MappingProxyType(
 """The optimizers of NeMo's registry."""
 
 
-def _plain(section: kit.Section, key: str, default: object) -> int | None:
+def _plain(section: kit.RawSection, key: str, default: object) -> int | None:
     """An integer; None for a value of another type, or one that the file does not determine."""
     value = section.content.get(key, default)
     return value if isinstance(value, int) else None
@@ -188,7 +188,7 @@ def _recipe(
     )
 
 
-def _arguments(outer: kit.Section) -> kit.Section:
+def _arguments(outer: kit.RawSection) -> kit.RawSection:
     """The arguments of a class within ``args``."""
     inner = outer.section("args")
     return inner.section("params") if "params" in inner else inner
@@ -220,7 +220,7 @@ def _total(steps: int | None, trainer: kit.Values, reading: kit.Reading) -> int 
     return epochs * int(length) if epochs and epochs > 0 and length is not None else None
 
 
-def _sched(origin: kit.Section, total: int | None, reading: kit.Reading) -> kit.Values:
+def _sched(origin: kit.RawSection, total: int | None, reading: kit.Reading) -> kit.Values:
     """The values of a section ``sched``, with the length of the run."""
     name = origin.text("name")
     if name == _LOSS:
@@ -259,7 +259,7 @@ def _rate(reading: kit.Reading, sched: kit.Values, rates: list[Any], index: int)
         return rate(context, sched, rates[0])
 
 
-def _lightning(reading: kit.Reading, optim: kit.Section, trainer: kit.Values) -> kit.Recipe:
+def _lightning(reading: kit.Reading, optim: kit.RawSection, trainer: kit.Values) -> kit.Recipe:
     """The modules of ``nemo.lightning``: an optimizer's config and a scheduler, each a target."""
     module = _MODULE.read(optim)
     adam, sched, total = module.config, None, None

@@ -57,13 +57,13 @@ DEFECTS = {
 }
 
 
-def _kwargs(entry: kit.Section) -> Mapping[str, Any]:
+def _kwargs(entry: kit.RawSection) -> Mapping[str, Any]:
     if "kwargs" not in entry.content:
         raise entry.error("kwargs is missing", hint="give the arguments of the class")
     return entry.section("kwargs").content
 
 
-def _list(origin: kit.Section) -> tuple[list[dict[str, Any]], list[Any]]:
+def _list(origin: kit.RawSection) -> tuple[list[dict[str, Any]], list[Any]]:
     """The schedulers of a list, and the milestones of the entry that has no name."""
     members, marks = [], None
     for entry in origin.sections("scheduler"):
@@ -78,11 +78,11 @@ def _list(origin: kit.Section) -> tuple[list[dict[str, Any]], list[Any]]:
     return members, marks
 
 
-def _rate_of_optimizer(policy: kit.Section) -> sp.Expr:
+def _rate_of_optimizer(policy: kit.RawSection) -> sp.Expr:
     return exact_number(policy.section("optimizer").section("kwargs").number("lr", 1e-3))
 
 
-def _of_torch(policy: kit.Section, as_implemented: bool) -> Schedule:
+def _of_torch(policy: kit.RawSection, as_implemented: bool) -> Schedule:
     rate, scheduler = _rate_of_optimizer(policy), policy.value("scheduler")
     if scheduler is None:
         return constant(rate)
@@ -98,7 +98,7 @@ def _of_class(context: kit.Context, policy: kit.Values) -> Schedule:
     return _of_torch(policy.origin, context.as_implemented)
 
 
-def _flags(config: kit.Section, iterations: int) -> tuple[kit.Values, MegatronRun]:
+def _flags(config: kit.RawSection, iterations: int) -> tuple[kit.Values, MegatronRun]:
     """The flags of Megatron-Bridge and the run, in training steps."""
     policy = config.section("policy")
     bridge = policy.section("megatron_cfg")
@@ -114,7 +114,7 @@ def _flags(config: kit.Section, iterations: int) -> tuple[kit.Values, MegatronRu
                 )
             content[str(key).replace("_", "-")] = value
     batch = policy.integer("train_global_batch_size") * (2 if algorithm in PAIRED else 1)
-    flags = FLAGS.read(kit.Section(config.document, content, bridge.path))
+    flags = FLAGS.read(kit.RawSection(config.document, content, bridge.path))
     flags = flags.replace(global_batch_size=batch, train_iters=iterations, train_samples=None)
     part = flags.lr_warmup_fraction
     if part is not None and part >= 1 and not flags.lr_warmup_iters:
@@ -122,11 +122,11 @@ def _flags(config: kit.Section, iterations: int) -> tuple[kit.Values, MegatronRu
     return flags, MegatronRun(batch, (), iterations)
 
 
-def _algorithm(config: kit.Section) -> str:
+def _algorithm(config: kit.RawSection) -> str:
     return next((name for name in ALGORITHMS if name in config), "")
 
 
-def _iterations(config: kit.Section, context: kit.Context) -> int | None:
+def _iterations(config: kit.RawSection, context: kit.Context) -> int | None:
     """The training steps of the run: the fact, or the least of the config's limits."""
     algorithm, facts = config.section(_algorithm(config)), context.numbers
     steps: int | None = algorithm.integer("max_num_steps", None)
@@ -141,7 +141,7 @@ def _iterations(config: kit.Section, context: kit.Context) -> int | None:
     return training_steps if steps is None else min(steps, training_steps)
 
 
-def _require_iterations(config: kit.Section, context: kit.Context) -> int:
+def _require_iterations(config: kit.RawSection, context: kit.Context) -> int:
     iterations = _iterations(config, context)
     if iterations is None:
         raise MissingFactsError(
@@ -159,7 +159,7 @@ def _of_megatron(context: kit.Context, policy: kit.Values) -> Schedule:
     return curve(context, by_bridge(flags, run))
 
 
-def _config(document: kit.Document) -> kit.Section:
+def _config(document: kit.Document) -> kit.RawSection:
     return kit.document_section(kit.interpolate(kit.in_sections(document)))
 
 

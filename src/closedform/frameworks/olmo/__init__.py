@@ -336,7 +336,7 @@ def _optimizer(optimizer: kit.Values) -> kit.ClassOptimizer:
     }
     origin = optimizer.origin
     return kit.class_optimizer(
-        kit.Section(origin.document, content, origin.path), name, (), rules={name: rule}
+        kit.RawSection(origin.document, content, origin.path), name, (), rules={name: rule}
     )
 
 

@@ -462,7 +462,7 @@ CLASSES: Mapping[str, tuple[SegmentBuilder, kit.Keys]] = {
 """The classes by name, with the keys of their section."""
 
 
-def scheduler_values(place: kit.Section) -> kit.Values:
+def scheduler_values(place: kit.RawSection) -> kit.Values:
     """Returns the values of a section ``{"class": name, …}``.
 
     Raises:
@@ -474,7 +474,7 @@ def scheduler_values(place: kit.Section) -> kit.Values:
     return CLASSES[name][1].read(place)
 
 
-def _stages(place: kit.Section, scope: Scope) -> CurveSegments:
+def _stages(place: kit.RawSection, scope: Scope) -> CurveSegments:
     values = scheduler_values(place)
     return CLASSES[getattr(values, "class")][0](values, scope)
 

@@ -20,7 +20,7 @@ SCALERS = ("NONE", "BATCH", "GLOBAL_BATCH", "GRADIENT_ACCUMULATION", "BOTH", "GL
 SCHEDULE_FREE = ("SCHEDULE_FREE_ADAMW", "SCHEDULE_FREE_SGD", "PRODIGY_PLUS_SCHEDULE_FREE")
 
 
-def _optimizer(section: kit.Section, key: str, default: str) -> Mapping[str, Any]:
+def _optimizer(section: kit.RawSection, key: str, default: str) -> Mapping[str, Any]:
     """The optimizer: its name, or a section with it and its arguments."""
     if isinstance(section.content.get(key), Mapping):
         content = dict(section.section(key).content)

@@ -149,7 +149,7 @@ def _build_schedule(
         run = replace(run, total=(total - ratio * warmup) / (1 - ratio))
     origin = arguments.origin
     return schedule_by_name(
-        arguments.lr_scheduler_type, kit.Section(origin.document, {}, origin.path), run
+        arguments.lr_scheduler_type, kit.RawSection(origin.document, {}, origin.path), run
     )
 
 

@@ -153,7 +153,9 @@ def _rate(context: kit.Context, run: kit.Values) -> Schedule:
         as_implemented=context.as_implemented,
     )
     origin = run.origin
-    return schedule_by_name(name, kit.Section(origin.document, kwargs, origin.path), numbers_of_run)
+    return schedule_by_name(
+        name, kit.RawSection(origin.document, kwargs, origin.path), numbers_of_run
+    )
 
 
 def _matches(document: kit.Document) -> bool:
@@ -163,7 +165,7 @@ def _matches(document: kit.Document) -> bool:
     return is_run and document.python is None and any(name.startswith(models) for name in names)
 
 
-def _model(reading: kit.Reading, config: kit.Section) -> tuple[str, kit.Values]:
+def _model(reading: kit.Reading, config: kit.RawSection) -> tuple[str, kit.Values]:
     """The name and the flags of the model that is read: the fact ``role``, or else the actor."""
     role = reading.facts.framework_facts.get("role")
     is_ppo = any(name in config for name in ("actor", "critic", "rollout"))
@@ -216,7 +218,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _with_samples(context: kit.Context, config: kit.Section, model: str) -> kit.Context:
+def _with_samples(context: kit.Context, config: kit.RawSection, model: str) -> kit.Context:
     """The context with the samples that are used, at most those that the flags allow."""
     key = "prompts_len" if model in ("actor", "critic") else "dataset_len"
     size = context.facts.get(key, context.facts.get("dataset_size"))

@@ -162,7 +162,7 @@ def read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _rate_of(place: kit.Section) -> kit.Values:
+def _rate_of(place: kit.RawSection) -> kit.Values:
     """The values of a rate; a section without a name has a constant one."""
     if "name" not in place:
         FIXED.check(place)

@@ -88,7 +88,7 @@ def _rate(context: kit.Context, fit: kit.Values) -> Schedule:
     kit.refuse_unless(name in CURVES, f"there is no scheduler {fit.scheduler!r:.60}", where)
     total = sp.Integer(0 if CURVES[name].startswith("constant") else _updates(context, fit))
     run = ScheduleNumbers(rate, rate, fit.warmup_steps, total, where)
-    return schedule_by_name(CURVES[name], kit.Section(fit.origin.document, {}), run)
+    return schedule_by_name(CURVES[name], kit.RawSection(fit.origin.document, {}), run)
 
 
 def _class_rate(context: kit.Context, fit: kit.Values) -> Schedule:
@@ -120,7 +120,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     origin = (
         kit.document_section(reading.document)
         if call is None
-        else kit.Section(reading.document, call.kwargs, call.name)
+        else kit.RawSection(reading.document, call.kwargs, call.name)
     )
     fit = FIT.read(origin)
     context = reading.context

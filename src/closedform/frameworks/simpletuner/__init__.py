@@ -237,7 +237,9 @@ def _rate(context: kit.Context, arguments: kit.Values) -> Schedule:
     arguments_of_class = (
         {"lr_end": low, "power": arguments.lr_power} if kind == "polynomial" else {}
     )
-    return schedule_by_name(kind, kit.Section(arguments.origin.document, arguments_of_class), run)
+    return schedule_by_name(
+        kind, kit.RawSection(arguments.origin.document, arguments_of_class), run
+    )
 
 
 def _class_rate(context: kit.Context, arguments: kit.Values) -> Schedule:
@@ -282,9 +284,9 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     norm = config.max_grad_norm
     return reading.recipe(
         [
-            kit.class_optimizer(kit.Section(document, arguments_of_class, "optimizer"), path).group(
-                rate
-            )
+            kit.class_optimizer(
+                kit.RawSection(document, arguments_of_class, "optimizer"), path
+            ).group(rate)
         ],
         clock=CLOCK,
         horizon=updates,

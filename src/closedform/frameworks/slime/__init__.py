@@ -123,7 +123,7 @@ def _matches(document: kit.Document) -> bool:
 
 def _read(reading: kit.Reading) -> kit.Recipe:
     content = {str(key).lstrip("-"): value for key, value in reading.document.content.items()}
-    section = kit.Section(reading.document, content)
+    section = kit.RawSection(reading.document, content)
     is_fsdp = content.get("train-backend") == "fsdp"
     flags = _of_run((FSDP if is_fsdp else ARGUMENTS).read(section), reading.context)
     updates = int(flags.train_iters)

@@ -418,7 +418,7 @@ DEFECTS = {
 }
 
 
-def _rate(name: str, arguments: kit.Section, rate: sp.Expr, where: str) -> Schedule:
+def _rate(name: str, arguments: kit.RawSection, rate: sp.Expr, where: str) -> Schedule:
     stages, keys = CLASSES[name]
     values = keys.read(arguments)
     return kit.by_intervals(name, (lambda: rate, 1), *stages(values, rate, where))
@@ -516,14 +516,18 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         raise document.error(f"there is no scheduler of {PACKAGE}", str(key))
     call = schedulers[key]
     name = call.name.rpartition(".")[2]
-    arguments = kit.Section(document, _resolve_references(call.kwargs, document.content), str(key))
+    arguments = kit.RawSection(
+        document, _resolve_references(call.kwargs, document.content), str(key)
+    )
     if name in OF_LOSS:
         raise arguments.error(f"{name} is a function of the loss")
     if name not in CLASSES:
         raise arguments.error(f"there is no scheduler {name!r:.60}")
     calls = _calls(document, "torch.optim.")
     optimizers = {
-        place: kit.Section(document, _resolve_references(optimizer.kwargs, document.content), place)
+        place: kit.RawSection(
+            document, _resolve_references(optimizer.kwargs, document.content), place
+        )
         for place, optimizer in calls.items()
     }
     rates = {place: section.content.get("lr") for place, section in optimizers.items()}

@@ -143,7 +143,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _check_function(config: kit.Section) -> None:
+def _check_function(config: kit.RawSection) -> None:
     """Refuses another function of the rate than T5X's own."""
     for key, value in config.content.items():
         if key.endswith("learning_rate_fn"):
@@ -158,17 +158,17 @@ def _check_function(config: kit.Section) -> None:
             )
 
 
-def _bindings(config: kit.Section) -> kit.Section:
+def _bindings(config: kit.RawSection) -> kit.RawSection:
     """The parameters of the scheduler, from whichever module it is imported."""
     content: dict[str, Any] = {}
     for key, value in config.content.items():
         module, _, parameter = key.rpartition(".")
         if module.rpartition("/")[2].rpartition(".")[2] == NAME:
             content[parameter] = value
-    return kit.Section(config.document, content, NAME)
+    return kit.RawSection(config.document, content, NAME)
 
 
-def _updates(reading: kit.Reading, config: kit.Section) -> int | None:
+def _updates(reading: kit.Reading, config: kit.RawSection) -> int | None:
     """The updates of the run, from the file or the facts; None if neither has them."""
     for key in _TOTALS:
         if key in config and not isinstance(config.content[key], kit.Unresolved):
@@ -176,7 +176,7 @@ def _updates(reading: kit.Reading, config: kit.Section) -> int | None:
     return reading.facts.total_updates
 
 
-def _plan(config: kit.Section) -> kit.OptimizerPlan:
+def _plan(config: kit.RawSection) -> kit.OptimizerPlan:
     """The optimizer, which most files leave to the model that they include."""
     value = config.content.get("OPTIMIZER", config.content.get("train_script.optimizer_def"))
     name = value.name if isinstance(value, kit.ConfigCall | kit.Reference) else ""

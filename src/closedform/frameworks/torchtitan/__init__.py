@@ -294,7 +294,7 @@ def _groups(config: kit.Values) -> list[tuple[kit.ClassOptimizer, dict[str, Any]
         call = call.kwargs["param_groups"]
     if isinstance(call, kit.ConfigCall) and call.name.endswith("default_adamw"):
         arguments = {**({"lr": call.args[0]} if call.args else {}), **call.kwargs}
-        place = kit.Section(config.origin.document, arguments, "optimizer")
+        place = kit.RawSection(config.origin.document, arguments, "optimizer")
         return [(kit.class_optimizer(place, "AdamW", (), ADAM), {})]
     place = config.origin.section("optimizer")
     if "param_groups" not in place:
@@ -312,7 +312,7 @@ def _groups(config: kit.Values) -> list[tuple[kit.ClassOptimizer, dict[str, Any]
     return sorted(optimizers, key=lambda optimizer: optimizer[1]["name"] != "")
 
 
-def _former(place: kit.Section) -> kit.ClassOptimizer:
+def _former(place: kit.RawSection) -> kit.ClassOptimizer:
     """The optimizer by the fields of the time before param groups."""
     optimizer = OPTIMIZER.read(place)
     defaults = {**ADAM, "betas": (optimizer.beta1, optimizer.beta2)}

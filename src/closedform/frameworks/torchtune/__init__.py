@@ -19,7 +19,7 @@ PACKAGES = ("torchtune.training.lr_schedulers", "torchtune.training", "torchtune
 """The modules that have had the schedule; the last one until 2024."""
 
 
-def _component(scheduler: kit.Section, key: str, default: object) -> str:
+def _component(scheduler: kit.RawSection, key: str, default: object) -> str:
     """The schedule, by its dotted path."""
     component = str(scheduler.text(key, default))
     package, _, name = component.rpartition(".")

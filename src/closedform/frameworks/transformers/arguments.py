@@ -36,7 +36,7 @@ NO_DECAY = (
 """The patterns of the Trainer on names of parameters without weight decay; LayerNorms as well."""
 
 
-def _micro_batches(section: kit.Section, key: str, default: int) -> int | None:
+def _micro_batches(section: kit.RawSection, key: str, default: int) -> int | None:
     """The micro-batches of an update, None where they are not determined, such as "auto"."""
     value = section.content.get(key)
     is_determined = not kit.is_open(value) and value != "auto"
@@ -73,9 +73,9 @@ class TrainerProgram:
     """
 
     name: str
-    matches: Callable[[kit.Section], bool]
+    matches: Callable[[kit.RawSection], bool]
     keys: kit.OpenKeys
-    rate: Callable[[kit.Section, str], float | None] = lambda section, class_name: None
+    rate: Callable[[kit.RawSection, str], float | None] = lambda section, class_name: None
     group_rates: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
 
@@ -85,7 +85,7 @@ def keys_with(**changes: kit.Key) -> kit.OpenKeys:
     return kit.OpenKeys(**{**ARGUMENTS, **changes})
 
 
-def is_plain(section: kit.Section) -> bool:
+def is_plain(section: kit.RawSection) -> bool:
     """Returns whether the schedule is the same for each program that takes these arguments.
 
     The programs have defaults of their own: the rate has to be given, and on a command line, which
@@ -123,7 +123,7 @@ def reader_of(program: TrainerProgram, *, is_general: bool = False) -> kit.Reade
     return kit.Reader(lambda reading: read_arguments(reading, program), matches, is_general)
 
 
-def arguments_of(document: kit.Document) -> tuple[kit.Section, str]:
+def arguments_of(document: kit.Document) -> tuple[kit.RawSection, str]:
     """Returns the section with the arguments, and the class that a Python file constructs.
 
     In a Python file it is the call of a class ``…Config`` or ``…Arguments`` with the most
@@ -141,7 +141,7 @@ def arguments_of(document: kit.Document) -> tuple[kit.Section, str]:
     if not constructions:
         return kit.document_section(document), ""
     best = max(constructions, key=lambda call: len(ARGUMENTS.keys() & call.kwargs.keys()))
-    return kit.Section(document, best.kwargs, best.name), best.name.rpartition(".")[2]
+    return kit.RawSection(document, best.kwargs, best.name), best.name.rpartition(".")[2]
 
 
 def read_arguments(reading: kit.Reading, program: TrainerProgram) -> kit.Recipe:
@@ -220,7 +220,7 @@ def base_rate(arguments: kit.Values, facts: kit.Facts, default: float | None) ->
 
 
 def horizon(
-    section: kit.Section,
+    section: kit.RawSection,
     facts: kit.Facts,
     steps: int | None,
     epochs: Callable[[], sp.Expr],

@@ -336,7 +336,7 @@ DEFECTS = {
 
 
 def schedule_by_name(
-    name: str, kwargs: kit.Section, run: ScheduleNumbers, version: str = ""
+    name: str, kwargs: kit.RawSection, run: ScheduleNumbers, version: str = ""
 ) -> Schedule:
     """Returns the schedule of ``get_scheduler``.
 
@@ -346,7 +346,7 @@ def schedule_by_name(
     """
     curve, keys = CURVES[name]
     if run.as_implemented and version == V4 and name == "inverse_sqrt":
-        kwargs = kit.Section(kwargs.document, {}, kwargs.path)
+        kwargs = kit.RawSection(kwargs.document, {}, kwargs.path)
     return curve(run, keys.read(kwargs))
 
 

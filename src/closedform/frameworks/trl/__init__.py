@@ -34,12 +34,12 @@ RATES: Mapping[str, float] = {
 _OWN = ("trl", "beta1", "beta2", "use_peft", "loss_type", "num_generations", "model_name_or_path")
 
 
-def _rate(section: kit.Section, class_name: str) -> float | None:
+def _rate(section: kit.RawSection, class_name: str) -> float | None:
     del section
     return RATES.get(class_name.removeprefix("RF"))
 
 
-def _matches(section: kit.Section) -> bool:
+def _matches(section: kit.RawSection) -> bool:
     document = section.document
     if document.syntax is kit.Syntax.PYTHON:
         return section.path.rpartition(".")[2].removeprefix("RF") in RATES

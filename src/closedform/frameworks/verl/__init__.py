@@ -292,7 +292,7 @@ def _of_trainer(context: kit.Context, optim: kit.Values, trainer: kit.Values) ->
     return _of_sft(context, optim, VerlRun("sft", length, trainer.total_training_steps))
 
 
-def _sections(document: kit.Document) -> kit.Section:
+def _sections(document: kit.Document) -> kit.RawSection:
     return kit.document_section(kit.interpolate(kit.in_sections(document)))
 
 
@@ -315,7 +315,7 @@ def _matches(document: kit.Document) -> bool:
     )
 
 
-def _place(reading: kit.Reading, config: kit.Section) -> tuple[str, kit.Section]:
+def _place(reading: kit.Reading, config: kit.RawSection) -> tuple[str, kit.RawSection]:
     """The part that is read, and the section of its worker, with ``optim``."""
     part = reading.facts.framework_facts.get("part")
     actor = config.section("actor_rollout_ref").section("actor")
@@ -347,7 +347,7 @@ def _place(reading: kit.Reading, config: kit.Section) -> tuple[str, kit.Section]
 _RATES = {"actor": 1e-6, "critic": 1e-5, "megatron": 1e-6}
 
 
-def _length(reading: kit.Reading, part: str, config: kit.Section) -> VerlRun:
+def _length(reading: kit.Reading, part: str, config: kit.RawSection) -> VerlRun:
     facts, trainer = reading.facts, TRAINER.read(config.section("trainer"))
     total = facts.framework_facts.get("total_training_steps")
     if total is None and facts.total_updates is not None:
@@ -408,13 +408,13 @@ def _optimizer(part: str, optim: kit.Values) -> kit.ClassOptimizer:
         # Its betas do not come to Megatron's optimizer.
         rules = {"adam": kit.fused_adam}
         return kit.class_optimizer(
-            kit.Section(further.document, content, further.path), optim.optimizer, rules=rules
+            kit.RawSection(further.document, content, further.path), optim.optimizer, rules=rules
         )
     if "adam" in optim.optimizer.lower():
         content["betas"] = list(optim.betas)
     path = f"{optim.optimizer_impl}.{optim.optimizer}"
     content |= further.content
-    return kit.class_optimizer(kit.Section(further.document, content, further.path), path)
+    return kit.class_optimizer(kit.RawSection(further.document, content, further.path), path)
 
 
 FRAMEWORK = kit.Framework(

@@ -29,7 +29,7 @@ CAPS = {
     "modules": 1236,
     "optimizers": 3682,
     "plotting": 734,
-    "recipes": 6740,
+    "recipes": 6790,
     "referee": 2660,
     "runtime": 2444,
     "scaling": 555,

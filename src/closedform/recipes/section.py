@@ -2,7 +2,7 @@
 
 A key is an attribute: its annotation is the type, and names the quantity; its value the default::
 
-    class Scheduler(Section, irrelevant=("last_epoch",)):
+    class Scheduler(Section, irrelevant="last_epoch verbose"):
         learning_rate: Rate
         lr_warmup_steps: Steps = 0
         lr_decay_style: Literal["linear", "cosine"] = "linear"
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import inspect
 import keyword
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType, NoneType, UnionType
 from typing import (
@@ -69,7 +69,8 @@ class Section:
     that is a keyword of Python has one underscore more at its end.
 
     Args:
-        irrelevant: Keys that the schedules and the optimizer do not depend on, which are not read.
+        irrelevant: Keys that the schedules and the optimizer do not depend on, with spaces between
+            them; they are not read.
 
     Attributes:
         origin: The section of the config, for errors with the place.
@@ -81,14 +82,15 @@ class Section:
     keys: ClassVar[Mapping[str, Key]] = MappingProxyType({})
     prefix: ClassVar[str] = ""
 
-    def __init_subclass__(cls, *, irrelevant: Collection[str] = ()) -> None:
-        inherited = [base.keys for base in cls.__bases__ if issubclass(base, Section)]
+    def __init_subclass__(cls, *, irrelevant: str = "") -> None:
+        # As in Python, the first base that has a key decides.
+        inherited = [base.keys for base in reversed(cls.__bases__) if issubclass(base, Section)]
         hints = inspect.get_annotations(cls, eval_str=True)
         cls.keys = MappingProxyType(
             {
                 **{name: key for table in inherited for name, key in table.items()},
                 **{name: _key(hints[name], cls.__dict__.get(name, REQUIRED)) for name in hints},
-                **dict.fromkeys(irrelevant, keys.irrelevant()),
+                **dict.fromkeys(irrelevant.split(), keys.irrelevant()),
             }
         )
 

@@ -17,7 +17,7 @@ CLOCK = kit.Clock(kit.Unit.UPDATE)
 KINDS = ("constant", "linear", "inv_sqrt", "cosine", "wsd")
 
 
-class Optim(kit.Section, irrelevant=("annealing_step",)):
+class Optim(kit.Section, irrelevant="annealing_step"):
     lr: kit.Rate = 3e-4
     weight_decay: kit.WeightDecay = 0.1
     epsilon: kit.Epsilon = 1e-8

@@ -29,9 +29,7 @@ def _warmup_steps(train: kit.RawSection, key: str, default: Any) -> Any:
     return 0 if is_null else train.integer(key, default)
 
 
-class Train(
-    kit.Section, irrelevant=("save_interval", "log_interval", "max_time", "tie_embeddings")
-):
+class Train(kit.Section, irrelevant="save_interval log_interval max_time tie_embeddings"):
     """``TrainArgs`` with the defaults of finetuning."""
 
     global_batch_size: kit.BatchSize | None = kit.integer(None, least=1)
@@ -68,7 +66,7 @@ class Component(kit.Section):
     init_args: kit.RawSection
 
 
-class Optimizer(kit.OpenSection, irrelevant=("betas", "momentum", "weight_decay", "eps")):
+class Optimizer(kit.OpenSection, irrelevant="betas momentum weight_decay eps"):
     lr: kit.Rate
 
 

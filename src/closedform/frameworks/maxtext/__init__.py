@@ -13,32 +13,21 @@ from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
-_NOT_READ = (
-    "beta_fast",
-    "beta_slow",
-    "decay_end_step",
-    "diloco_outer_lr",
-    "diloco_outer_momentum",
-    "distill_alpha_schedule",
-    "distill_beta",
-    "distill_beta_end",
-    "distill_beta_schedule",
-    "distill_temperature_schedule",
-    "enable_model_warmup",
-    "local_use_splash_scheduler",
-    "muon_consistent_rms",
-    "optimizer_memory_host_offload",
-    "shard_optimizer_over_data",
-    "skip_step_interval",
-    "skip_step_scaling_factor",
-    "use_batch_split_schedule",
+
+
+class Config(
+    kit.OpenSection,
+    irrelevant="beta_fast beta_slow decay_end_step diloco_outer_lr diloco_outer_momentum "
+    "distill_alpha_schedule distill_beta distill_beta_end distill_beta_schedule "
+    "distill_temperature_schedule enable_model_warmup local_use_splash_scheduler "
+    "muon_consistent_rms optimizer_memory_host_offload shard_optimizer_over_data "
+    "skip_step_interval skip_step_scaling_factor use_batch_split_schedule "
     "use_splash_scheduler",
-)
-"""Options of ``base.yml`` whose names are like those of an optimizer."""
+):
+    """The options, with the values of ``base.yml``.
 
-
-class Config(kit.OpenSection, irrelevant=_NOT_READ):
-    """The options, with the values of ``base.yml``."""
+    The names of those that are not read are like those of an optimizer.
+    """
 
     learning_rate: kit.Rate = 3e-5
     lr_schedule_type: Literal["cosine", "wsd"] = "cosine"

@@ -9,7 +9,7 @@ from closedform.schedules.blends import along_cosine
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
 
-class Config(kit.Section, irrelevant=("max_iters",)):
+class Config(kit.Section, irrelevant="max_iters"):
     learning_rate: kit.Rate = 6e-4
     warmup_iters: kit.RealSteps = 2000
     lr_decay_iters: kit.RealSteps = 600_000

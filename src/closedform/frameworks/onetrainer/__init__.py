@@ -28,7 +28,7 @@ def _optimizer(section: kit.RawSection, key: str, default: str) -> Mapping[str, 
     return {"optimizer": section.text(key, default)}
 
 
-class Config(kit.OpenSection, irrelevant=("optimizer_defaults", "ema_decay")):
+class Config(kit.OpenSection, irrelevant="optimizer_defaults ema_decay"):
     learning_rate: kit.Rate = 3e-6
     learning_rate_scheduler: str = "CONSTANT"
     learning_rate_warmup_steps: kit.RealSteps = 200

@@ -11,9 +11,8 @@ import pytest
 
 from closedform import frameworks
 from closedform.recipes import kit
-from closedform.recipes.keys import Key
 from closedform.recipes.registry import _MODULES
-from closedform.recipes.section import is_section
+from closedform.recipes.section import Key, is_section
 from tests.support.pages import ROOT
 
 SOURCE = ROOT / "src" / "closedform"

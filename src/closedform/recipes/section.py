@@ -18,8 +18,8 @@ from __future__ import annotations
 import inspect
 import keyword
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from types import MappingProxyType, NoneType, UnionType
+from dataclasses import dataclass, replace
+from types import MappingProxyType, NoneType
 from typing import (
     Annotated,
     Any,
@@ -27,7 +27,6 @@ from typing import (
     Literal,
     Self,
     TypeGuard,
-    Union,
     cast,
     dataclass_transform,
     get_args,
@@ -36,26 +35,204 @@ from typing import (
 
 import sympy as sp
 
-from closedform.errors import ConfigError, DefinitionError
-from closedform.language import Schedule
-from closedform.recipes import keys
+from closedform.errors import ConfigError, DefinitionError, nearest
+from closedform.language import Schedule, exact_number
 from closedform.recipes.defects import Defect, check_documented
 from closedform.recipes.document import Document
+from closedform.recipes.documents.values import Unresolved
 from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, parameters
-from closedform.recipes.keys import Key, Keys
+from closedform.recipes.quantities import Quantity
 from closedform.recipes.raw_section import RawSection, document_section
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a section.
+
+    Attributes:
+        read: From the section, the name of the key and the default to the value.
+        default: The value where the key is absent; ``REQUIRED`` for a key that must be given.
+        inner: The sections that it holds.
+        quantity: The quantity that its value is.
+    """
+
+    read: Callable[[RawSection, str, Any], Any]
+    default: object = REQUIRED
+    inner: tuple[type[Section], ...] = ()
+    quantity: Quantity | None = None
+
+
+def read_by(read: Callable[[RawSection, str, Any], Any], default: object = REQUIRED) -> Any:
+    """Returns a key that a function reads."""
+    return Key(read, default)
+
+
+def number(default: object = REQUIRED) -> Any:
+    """Returns a key that holds a finite number, read exactly."""
+
+    def read(section: RawSection, key: str, value: Any) -> Any:
+        result = section.number(key, value)
+        return result if result is None else exact_number(result)
+
+    return Key(read, default)
+
+
+def integer(
+    default: object = REQUIRED, *, least: int | None = None, may_be_open: bool = False
+) -> Any:
+    """Returns a key that holds an integer.
+
+    Args:
+        default: Its value where the key is absent.
+        least: Its smallest value.
+        may_be_open: Whether a value that the file does not determine counts as absent, because the
+            reader has a fact for it.
+    """
+
+    def read(section: RawSection, key: str, value: Any) -> Any:
+        if may_be_open and isinstance(section.content.get(key), Unresolved):
+            return value
+        count = section.integer(key, value)
+        if least is not None and count is not None and count < least:
+            raise section.error(f"{key} must be at least {least}, got {count}", key)
+        return count
+
+    return Key(read, default)
+
+
+def numbers(default: object = REQUIRED) -> Any:
+    """Returns a key that holds a tuple of finite numbers, read exactly."""
+
+    def read(section: RawSection, key: str, value: Any) -> Any:
+        items = section.numbers(key, value)
+        return items if items is None else tuple(exact_number(item) for item in items)
+
+    return Key(read, default)
+
+
+def number_or_numbers(default: object = REQUIRED) -> Any:
+    """Returns a key that holds a number, or a tuple of them: one for each param group."""
+
+    def read(section: RawSection, key: str, value: Any) -> Any:
+        is_list = isinstance(section.value(key), list | tuple)
+        return (numbers() if is_list else number(value)).read(section, key, value)
+
+    return Key(read, default)
+
+
+def integers(default: object = REQUIRED) -> Any:
+    """Returns a key that holds a tuple of integers."""
+
+    def read(section: RawSection, key: str, value: Any) -> Any:
+        items = section.numbers(key, value)
+        if items is not None and any(item != int(item) for item in items):
+            raise section.error(f"{key} must hold integers, got {list(items)!r:.60}", key)
+        return items if items is None else tuple(int(item) for item in items)
+
+    return Key(read, default)
+
+
+def choice(*names: str, default: object = REQUIRED) -> Any:
+    """Returns a key that holds one of a few names."""
+
+    def read(section: RawSection, key: str, value: Any) -> Any:
+        name = section.text(key, value)
+        if name is not None and name not in names:
+            raise section.error(f"there is no {key} {name!r:.60}", key, nearest(name, names))
+        return name
+
+    return Key(read, default)
+
+
+def nullable(key: Key) -> Any:
+    """Returns a key that is None, not its default, where the config has null."""
+
+    def read(section: RawSection, name: str, value: Any) -> Any:
+        is_null = name in section.content and section.content[name] is None
+        return None if is_null else key.read(section, name, value)
+
+    return Key(read, key.default, key.inner)
+
+
+def where_needed(key: Key) -> Key:
+    """Returns a key whose value is a function without arguments, which reads it when called.
+
+    A value that the file does not determine is refused only by that call.
+    """
+    return replace(
+        key,
+        read=lambda section, name, default: lambda: key.read(section, name, key.default),
+        default=None,
+    )
+
+
+def section(kind: type[Section], *, is_optional: bool = False) -> Key:
+    """Returns a key that holds a section.
+
+    Args:
+        kind: The class of the section.
+        is_optional: Whether an absent or empty mapping is None; otherwise an empty one is read.
+    """
+
+    def read(outer: RawSection, key: str, default: Any) -> Any:
+        inner = outer.section(key)
+        return None if is_optional and not inner.content else kind.read(inner)
+
+    return Key(read, None, (kind,))
+
+
+def sections(kind: type[Section]) -> Key:
+    """Returns a key that holds a list of sections; an absent list is an empty one."""
+    return Key(
+        lambda outer, key, default: tuple(kind.read(entry) for entry in outer.sections(key)),
+        None,
+        (kind,),
+    )
+
+
+def variants(kinds: Mapping[str, type[Section]], default: str, by: str = "type") -> Any:
+    """Returns a key that holds a mapping one of whose entries chooses its class, or that entry.
+
+    Args:
+        kinds: The class of each kind, which declares the entry that chooses as well.
+        default: The kind of an absent mapping.
+        by: The name of the entry that chooses.
+    """
+    # The key that chooses may itself have a default, which differs from the kind of an absent
+    # section.
+    absent = kinds[default].keys[by].default
+
+    def read(outer: RawSection, key: str, value: Any) -> Any:
+        entry = outer.value(key, value)
+        is_kind = isinstance(entry, str)
+        place = (
+            RawSection(outer.document, {by: entry}, outer.at(key))
+            if is_kind
+            else outer.section(key)
+        )
+        kind = place.text(by, absent)
+        if kind not in kinds:
+            message = f"there is no {key} {kind!r:.60}"
+            raise outer.error(message, key, nearest(kind, kinds))
+        return kinds[kind].read(place)
+
+    return Key(read, default, tuple(kinds.values()))
+
+
+IRRELEVANT = Key(lambda section, key, default: None, None)
+"""A key that the schedules and the optimizer do not depend on; it is not read."""
 
 _READERS: Mapping[Any, Callable[[Any], Key]] = MappingProxyType(
     {
-        sp.Expr: keys.number,
-        sp.Expr | tuple[sp.Expr, ...]: keys.number_or_numbers,
-        int: keys.integer,
-        str: keys.text,
-        bool: keys.flag,
-        Any: keys.anything,
-        tuple[sp.Expr, ...]: keys.numbers,
-        tuple[int, ...]: keys.integers,
-        RawSection: lambda default: keys.mapping(),
+        sp.Expr: number,
+        sp.Expr | tuple[sp.Expr, ...]: number_or_numbers,
+        int: integer,
+        str: lambda default: Key(RawSection.text, default),
+        bool: lambda default: Key(RawSection.flag, default),
+        Any: lambda default: Key(RawSection.value, default),
+        tuple[sp.Expr, ...]: numbers,
+        tuple[int, ...]: integers,
+        RawSection: lambda default: Key(lambda outer, key, default: outer.section(key), None),
     }
 )
 """From the type of a key to its reader."""
@@ -90,7 +267,7 @@ class Section:
             {
                 **{name: key for table in inherited for name, key in table.items()},
                 **{name: _key(hints[name], cls.__dict__.get(name, REQUIRED)) for name in hints},
-                **dict.fromkeys(irrelevant.split(), keys.irrelevant()),
+                **dict.fromkeys(irrelevant.split(), IRRELEVANT),
             }
         )
 
@@ -108,7 +285,7 @@ class Section:
         values = {
             name: key.read(origin, cls.spell(name), key.default) for name, key in cls.keys.items()
         }
-        return cls._of(origin, values)
+        return cls.of(origin, values)
 
     @classmethod
     def read_whole(cls, document: Document) -> Self:
@@ -120,7 +297,8 @@ class Section:
         return cls.read(document_section(document))
 
     @classmethod
-    def _of(cls, origin: RawSection, values: Mapping[str, Any]) -> Self:
+    def of(cls, origin: RawSection, values: Mapping[str, Any]) -> Self:
+        """Returns the section of values that are checked."""
         section = cls.__new__(cls)
         section.__dict__.update(values, origin=origin)
         return section
@@ -133,7 +311,7 @@ class Section:
         """
         for name in values.keys() - self.keys.keys():
             raise AttributeError(f"the section has no key {name!r}")
-        return self._of(self.origin, {**self.__dict__, **values})
+        return self.of(self.origin, {**self.__dict__, **values})
 
     def require(self, name: str) -> Any:
         """Returns a value that must be given here.
@@ -157,11 +335,6 @@ class Section:
     def spellings(cls) -> tuple[str, ...]:
         """Returns the keys as a config spells them."""
         return tuple(cls.spell(name) for name in cls.keys)
-
-    @classmethod
-    def default_of(cls, name: str) -> object:
-        """Returns the default of a key."""
-        return cls.keys[name].default
 
     @classmethod
     def all_spellings(cls) -> set[str]:
@@ -223,26 +396,26 @@ class FlagSection(ArgumentSection):
 
 def _key(hint: Any, default: Any) -> Key:
     """Returns the key of an annotation and its default, which may be a key already."""
-    is_union = get_origin(hint) in (Union, UnionType)
-    options = get_args(hint) if is_union else (hint,)
-    kind, quantity = next(option for option in options if option is not NoneType), None
+    is_optional = NoneType in get_args(hint)
+    # Of a union of other types, the default is the key.
+    kind, quantity = get_args(hint)[0] if is_optional else hint, None
     if get_origin(kind) is Annotated:
         kind, quantity = get_args(kind)
     if get_origin(kind) is Callable:
-        return keys.where_needed(_key(get_args(kind)[1], default))
-    key = default if isinstance(default, Key) else _reader(kind, default, NoneType in options)
+        return where_needed(_key(get_args(kind)[1], default))
+    key = default if isinstance(default, Key) else _reader(kind, default, is_optional)
     return replace(key, quantity=quantity)
 
 
 def _reader(kind: Any, default: Any, is_optional: bool) -> Key:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Literal:
-        return cast(Key, keys.choice(*arguments, default=default))
+        return cast(Key, choice(*arguments, default=default))
     if origin is tuple and is_section(arguments[0]):
-        return keys.sections(arguments[0])
-    return (
-        keys.section(kind, is_optional=is_optional) if is_section(kind) else _READERS[kind](default)
-    )
+        return sections(arguments[0])
+    if is_section(kind):
+        return section(kind, is_optional=is_optional)
+    return _READERS[kind](default)
 
 
 def is_section(kind: Any) -> TypeGuard[type[Section]]:
@@ -256,7 +429,7 @@ ScheduleOfSections = Callable[..., Schedule]
 
 def section_entries(
     curves: Mapping[str, ScheduleOfSections],
-    layout: Mapping[str, Keys | type[Section]],
+    layout: Mapping[str, type[Section]],
     style: Callable[..., str] | None = None,
     defects: Mapping[str, Defect] | None = None,
 ) -> dict[str, ScheduleEntry]:
@@ -278,7 +451,7 @@ def section_entries(
         try:
             root = document_section(document)
             values = [
-                keys.read(root.section(place) if place else root) for place, keys in layout.items()
+                kind.read(root.section(place) if place else root) for place, kind in layout.items()
             ]
             if style is not None and style(*values) != name:
                 raise DefinitionError(

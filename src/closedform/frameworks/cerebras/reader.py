@@ -22,8 +22,14 @@ from closedform.recipes import kit
 from closedform.schedules import constant
 
 _SCHEDULED = {"LR": "lr", "WD": "weight_decay"}
-_LOOP = kit.ClassKeys(max_steps=kit.integer(None, least=1))
-_INIT = kit.ClassKeys(loop=kit.section(_LOOP))
+
+
+class _Loop(kit.ClassSection):
+    max_steps: kit.Steps | None = kit.integer(None, least=1)
+
+
+class _Init(kit.ClassSection):
+    loop: _Loop
 
 
 def matches(document: kit.Document) -> bool:
@@ -49,7 +55,7 @@ def read(reading: kit.Reading) -> kit.Recipe:
             "the form is trainer: init: {optimizer, schedulers, loop}",
         )
     init = trainer.section("init")
-    values = _INIT.read(init)
+    values = _Init.read(init)
     context = replace(reading.context, entries=SCHEDULES)
     specs = _schedulers(init, context)
     name, place = _optimizer(init)

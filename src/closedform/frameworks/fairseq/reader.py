@@ -13,7 +13,7 @@ from typing import Any
 
 from closedform import optimizers
 from closedform.errors import nearest
-from closedform.frameworks.fairseq.schedules import CLASSES, CLOCK, OPTIMIZATION
+from closedform.frameworks.fairseq.schedules import CLASSES, CLOCK, Optimization, Scheduler
 from closedform.recipes import kit
 from closedform.schedules import constant
 
@@ -66,7 +66,7 @@ def read(reading: kit.Reading) -> kit.Recipe:
             raise top.error(
                 f"{key} is missing", hint="merge the defaults of Hydra into the file first"
             )
-    optimization = OPTIMIZATION.read(top.section("optimization"))
+    optimization = Optimization.read(top.section("optimization"))
     optimizer, scheduler = _named(top, "optimizer"), _named(top, "lr_scheduler")
     if optimizer.text("_name", "") == "composite":
         members = _members(optimizer, scheduler)
@@ -96,7 +96,7 @@ def _named(outer: kit.RawSection, key: str) -> kit.RawSection:
     return outer.section(key)
 
 
-def _horizon(reading: kit.Reading, optimization: kit.Values) -> int | None:
+def _horizon(reading: kit.Reading, optimization: Optimization) -> int | None:
     updates, epochs = optimization.max_update, optimization.max_epoch
     length = reading.facts.updates_per_epoch
     ends = [int(updates)] if updates else []
@@ -132,7 +132,7 @@ def _members(
     return members
 
 
-def _scheduler(place: kit.RawSection) -> kit.Values:
+def _scheduler(place: kit.RawSection) -> Scheduler:
     name = place.text("_name", kit.REQUIRED)
     if name not in CLASSES:
         raise place.error(f"fairseq has no scheduler {name!r}", "_name", nearest(name, CLASSES))
@@ -141,9 +141,9 @@ def _scheduler(place: kit.RawSection) -> kit.Values:
 
 def _group(
     reading: kit.Reading,
-    optimization: kit.Values,
+    optimization: Optimization,
     optimizer: kit.RawSection,
-    scheduler: kit.Values,
+    scheduler: Scheduler,
     label: str,
 ) -> kit.ParamGroup:
     # The rates of a group are those of its optimizer, and by default those of all.
@@ -185,9 +185,9 @@ def _from_flags(document: kit.Document) -> kit.Document:
     scheduler = flags.get("lr_scheduler", "fixed")
     name = flags.get("optimizer")
     sections = {
-        "optimization": tuple(OPTIMIZATION),
+        "optimization": tuple(Optimization.keys),
         "optimizer": (*_OPTIMIZERS.get(str(name), ()), "weight_decay"),
-        "lr_scheduler": () if scheduler not in CLASSES else tuple(CLASSES[scheduler][1]),
+        "lr_scheduler": () if scheduler not in CLASSES else tuple(CLASSES[scheduler][1].keys),
     }
     content: dict[str, Any] = {
         section: {key: flags[key] for key in keys if key in flags}

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from closedform.errors import nearest
 from closedform.frameworks import torch
-from closedform.frameworks.lightning_cli.schedules import ARGUMENTS, CURVES, rate, warmup_updates
+from closedform.frameworks.lightning_cli.schedules import CURVES, Arguments, rate, warmup_updates
 from closedform.language import Schedule
 from closedform.recipes import kit
 from closedform.schedules import constant
@@ -23,13 +23,16 @@ _BLOCK = ("class_path", "init_args", "dict_kwargs")
 _MODULES = "modelgenerator."
 """The package whose modules step their schedulers after every update."""
 _METRIC = "ReduceLROnPlateau"
-TRAINER = kit.OpenKeys(
-    accumulate_grad_batches=kit.integer(1),
-    gradient_clip_val=kit.number(0),
-    gradient_clip_algorithm=kit.choice("norm", "value", default="norm"),
-    max_steps=kit.integer(-1),
-    max_epochs=kit.integer(-1),
-)
+
+
+class Trainer(kit.OpenSection):
+    accumulate_grad_batches: kit.Accumulation = 1
+    gradient_clip_val: kit.Norm = 0
+    gradient_clip_algorithm: Literal["norm", "value"] = "norm"
+    max_steps: kit.Steps = -1
+    max_epochs: kit.Epochs = -1
+
+
 CLOCKS = {"update": kit.Clock(kit.Unit.UPDATE), "epoch": kit.Clock(kit.Unit.EPOCH)}
 """The clocks of a scheduler within the model, and of one next to it."""
 
@@ -74,7 +77,7 @@ def _inner(top: kit.RawSection) -> kit.RawSection:
     return kit.RawSection(top.document, model, "model")
 
 
-def _updates(reading: kit.Reading, trainer: kit.Values) -> int | None:
+def _updates(reading: kit.Reading, trainer: Trainer) -> int | None:
     """The updates of the run."""
     steps, epochs = trainer.max_steps, trainer.max_epochs
     length = reading.facts.updates_per_epoch
@@ -92,7 +95,7 @@ def read(reading: kit.Reading) -> kit.Recipe:
         ArgumentError: A fact is missing.
     """
     top = kit.document_section(kit.interpolate(reading.document))
-    trainer, outer = TRAINER.read(top.section("trainer")), top
+    trainer, outer = Trainer.read(top.section("trainer")), top
     is_within = "optimizer" not in top
     if is_within:
         outer = _inner(top)
@@ -117,7 +120,7 @@ def read(reading: kit.Reading) -> kit.Recipe:
         clock, name = CLOCKS["epoch" if by_epoch else "update"], _class(block)
         if name in CURVES:
             total = reading.value_or_fact(total, "total_updates")
-            values = ARGUMENTS.read(block.section("init_args"))
+            values = Arguments.read(block.section("init_args"))
             config_facts["warmup_updates"] = warmup_updates(values, total)
             context = reading.context.with_facts(total_updates=total)
             with block.locate_errors():

@@ -9,7 +9,13 @@ from types import MappingProxyType
 from typing import Any
 
 from closedform.errors import nearest
-from closedform.frameworks.olmo_core.schedules import CLASSES, CLOCKS, rate, scheduler_values
+from closedform.frameworks.olmo_core.schedules import (
+    CLASSES,
+    CLOCKS,
+    Scheduler,
+    rate,
+    scheduler_values,
+)
 from closedform.language import exact_number
 from closedform.recipes import kit
 
@@ -174,7 +180,7 @@ def _total(duration: kit.RawSection, tokens: Any, reading: kit.Reading) -> int |
 
 
 def _context(
-    scheduler: kit.Values,
+    scheduler: Scheduler,
     config: kit.RawSection,
     total: int | None,
     tokens: Any,
@@ -191,7 +197,7 @@ def _context(
         duration = config.section("trainer").section("max_duration")
         is_exact = duration.value("unit") == "tokens"
         facts["max_tokens"] = duration.integer("value") if is_exact else int(total or 0) * tokens
-    return replace(reading.context, path=(getattr(scheduler, "class"),)).with_facts(**facts)
+    return replace(reading.context, path=(scheduler.class_,)).with_facts(**facts)
 
 
 READER = kit.Reader(read, _matches)

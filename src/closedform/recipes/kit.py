@@ -5,9 +5,10 @@ where it is defined.
 
 Example:
     >>> from closedform.recipes import kit
-    >>> keys = kit.Keys(lr=kit.number(), warmup_steps=kit.integer(0, least=0))
-    >>> section = kit.document_section(kit.Document({"lr": 3e-4}, "run.yaml"))
-    >>> keys.read(section).warmup_steps
+    >>> class Scheduler(kit.Section):
+    ...     lr: kit.Rate
+    ...     warmup_steps: kit.Steps = 0
+    >>> Scheduler.read_whole(kit.Document({"lr": 3e-4}, "run.yaml")).warmup_steps
     0
 """
 
@@ -82,31 +83,6 @@ from closedform.recipes.intervals import first_after as first_after
 from closedform.recipes.intervals import first_from as first_from
 from closedform.recipes.intervals import power_quotient as power_quotient
 from closedform.recipes.intervals import quotient as quotient
-from closedform.recipes.keys import ArgumentKeys as ArgumentKeys
-from closedform.recipes.keys import ClassKeys as ClassKeys
-from closedform.recipes.keys import FlagKeys as FlagKeys
-from closedform.recipes.keys import Key as Key
-from closedform.recipes.keys import Keys as Keys
-from closedform.recipes.keys import OpenKeys as OpenKeys
-from closedform.recipes.keys import ScheduleOfSections as ScheduleOfSections
-from closedform.recipes.keys import Values as Values
-from closedform.recipes.keys import anything as anything
-from closedform.recipes.keys import choice as choice
-from closedform.recipes.keys import flag as flag
-from closedform.recipes.keys import integer as integer
-from closedform.recipes.keys import integers as integers
-from closedform.recipes.keys import irrelevant as irrelevant
-from closedform.recipes.keys import mapping as mapping
-from closedform.recipes.keys import nullable as nullable
-from closedform.recipes.keys import number as number
-from closedform.recipes.keys import number_or_numbers as number_or_numbers
-from closedform.recipes.keys import numbers as numbers
-from closedform.recipes.keys import section as section
-from closedform.recipes.keys import section_entries as section_entries
-from closedform.recipes.keys import sections as sections
-from closedform.recipes.keys import text as text
-from closedform.recipes.keys import variants as variants
-from closedform.recipes.keys import where_needed as where_needed
 from closedform.recipes.optimizer_classes import ClassOptimizer as ClassOptimizer
 from closedform.recipes.optimizer_classes import class_optimizer as class_optimizer
 from closedform.recipes.optimizer_classes import fused_adam as fused_adam
@@ -114,6 +90,37 @@ from closedform.recipes.plateau import TORCH_ARGUMENTS as TORCH_ARGUMENTS
 from closedform.recipes.plateau import metric_entry as metric_entry
 from closedform.recipes.plateau import timm_plateau as timm_plateau
 from closedform.recipes.plateau import torch_plateau as torch_plateau
+from closedform.recipes.quantities import Accumulation as Accumulation
+from closedform.recipes.quantities import BatchSize as BatchSize
+from closedform.recipes.quantities import EndRate as EndRate
+from closedform.recipes.quantities import Epochs as Epochs
+from closedform.recipes.quantities import Epsilon as Epsilon
+from closedform.recipes.quantities import Momenta as Momenta
+from closedform.recipes.quantities import Momentum as Momentum
+from closedform.recipes.quantities import Norm as Norm
+from closedform.recipes.quantities import Number as Number
+from closedform.recipes.quantities import Numbers as Numbers
+from closedform.recipes.quantities import Power as Power
+from closedform.recipes.quantities import Rate as Rate
+from closedform.recipes.quantities import RateOrRates as RateOrRates
+from closedform.recipes.quantities import RateRatio as RateRatio
+from closedform.recipes.quantities import Rates as Rates
+from closedform.recipes.quantities import RealEpochs as RealEpochs
+from closedform.recipes.quantities import RealSamples as RealSamples
+from closedform.recipes.quantities import RealSteps as RealSteps
+from closedform.recipes.quantities import RunRatio as RunRatio
+from closedform.recipes.quantities import Samples as Samples
+from closedform.recipes.quantities import SequenceLength as SequenceLength
+from closedform.recipes.quantities import StartRate as StartRate
+from closedform.recipes.quantities import Steps as Steps
+from closedform.recipes.quantities import Tokens as Tokens
+from closedform.recipes.quantities import WeightDecay as WeightDecay
+from closedform.recipes.quantities import WhereNeeded as WhereNeeded
+from closedform.recipes.raw_section import RELATED as RELATED
+from closedform.recipes.raw_section import RawSection as RawSection
+from closedform.recipes.raw_section import calls as calls
+from closedform.recipes.raw_section import document_section as document_section
+from closedform.recipes.raw_section import is_open as is_open
 from closedform.recipes.reader import Reader as Reader
 from closedform.recipes.reader import Reading as Reading
 from closedform.recipes.recipe import Clipping as Clipping
@@ -124,11 +131,22 @@ from closedform.recipes.recipe import Recipe as Recipe
 from closedform.recipes.recipe import Role as Role
 from closedform.recipes.recipe import is_constant as is_constant
 from closedform.recipes.rules import plan_optimizer as plan_optimizer
-from closedform.recipes.section import RELATED as RELATED
+from closedform.recipes.section import ArgumentSection as ArgumentSection
+from closedform.recipes.section import ClassSection as ClassSection
+from closedform.recipes.section import FlagSection as FlagSection
+from closedform.recipes.section import Key as Key
+from closedform.recipes.section import OpenSection as OpenSection
+from closedform.recipes.section import ScheduleOfSections as ScheduleOfSections
 from closedform.recipes.section import Section as Section
-from closedform.recipes.section import calls as calls
-from closedform.recipes.section import document_section as document_section
-from closedform.recipes.section import is_open as is_open
+from closedform.recipes.section import choice as choice
+from closedform.recipes.section import integer as integer
+from closedform.recipes.section import integers as integers
+from closedform.recipes.section import nullable as nullable
+from closedform.recipes.section import number as number
+from closedform.recipes.section import numbers as numbers
+from closedform.recipes.section import read_by as read_by
+from closedform.recipes.section import section_entries as section_entries
+from closedform.recipes.section import variants as variants
 from closedform.recipes.tags import Tags as Tags
 from closedform.recipes.tags import build_member as build_member
 from closedform.recipes.tags import read_tags as read_tags

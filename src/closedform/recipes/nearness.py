@@ -1,8 +1,7 @@
 """The frameworks that come near a config that no framework recognizes, by their declared keys.
 
-A framework takes part by its declarations: the :class:`~closedform.recipes.keys.Keys` of its
-modules, and the arguments of its classes. A key that few frameworks have says more than one that
-many have.
+A framework takes part by its declarations: the sections of its modules, and the arguments of its
+classes. A key that few frameworks have says more than one that many have.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from closedform.errors import ConfigError
 from closedform.recipes.document import Document, join_path
 from closedform.recipes.documents.values import ConfigCall
 from closedform.recipes.framework import Framework
-from closedform.recipes.keys import Keys
+from closedform.recipes.raw_section import RELATED
 from closedform.recipes.registry import FRAMEWORKS
-from closedform.recipes.section import RELATED
+from closedform.recipes.section import is_section
 
 LENGTHS = frozenset(
     {"epochs", "num_epochs", "max_epochs", "max_steps", "total_steps", "max_iters", "total_iters"}
@@ -90,7 +89,7 @@ def declared_names(framework: Framework, module: str) -> set[str]:
     for label, loaded_module in sorted(sys.modules.items()):
         if label in modules or label.startswith(f"{module}."):
             for value in vars(loaded_module).values():
-                if isinstance(value, Keys):
+                if is_section(value):
                     names |= value.all_spellings()
     tables = [entry.parameters for entry in framework.schedules.values()]
     tables += [entry.parameters for entry in framework.optimizers.values()]

@@ -11,9 +11,9 @@ from typing import Any
 from closedform.errors import nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.optimizers import adam, adamw
+from closedform.recipes.raw_section import RawSection
 from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Role
 from closedform.recipes.rules import plan_optimizer, rule_of_class
-from closedform.recipes.section import Section
 from closedform.schedules import constant
 
 EXECUTION = frozenset(
@@ -133,7 +133,7 @@ class ClassOptimizer:
 
 
 def class_optimizer(
-    section: Section,
+    section: RawSection,
     path: str,
     leave_out: Collection[str] = (),
     defaults: Mapping[str, Any] = MappingProxyType({}),

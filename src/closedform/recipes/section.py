@@ -1,313 +1,470 @@
-"""Sections of a config with their places: typed access, and errors for keys that are unknown."""
+"""Sections of a config as annotated classes, declared once and read by both entrances.
+
+A key is an attribute: its annotation is the type, and names the quantity; its value the default::
+
+    class Scheduler(Section, irrelevant="last_epoch verbose"):
+        learning_rate: Rate
+        lr_warmup_steps: Steps = 0
+        lr_decay_style: Literal["linear", "cosine"] = "linear"
+        lr_decay_steps: Steps | None = integer(None, least=1)
+
+``Scheduler.read(section)`` refuses unknown keys, checks the types, fills in the defaults and
+returns a ``Scheduler``, whose attributes are exact numbers. ``load_recipe`` and
+``frameworks.schedule`` read the same class, the latter by :func:`section_entries`.
+"""
 
 from __future__ import annotations
 
-import difflib
-import json
-import math
-import re
-import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+import inspect
+import keyword
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType, NoneType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    TypeGuard,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
 
 import sympy as sp
 
-from closedform.errors import ClosedFormError, ConfigError, MissingFactsError, nearest
-from closedform.magnitude import number_text
-from closedform.recipes.document import Document, join_path
-from closedform.recipes.documents.scalars import integer, real
-from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
-from closedform.recipes.entries import REQUIRED, Required
-
-RELATED = re.compile(
-    r"(^|[_.\-/])(lr|lrs|learning_?rate|warm_?up|optim|optimizer|optimiser|schedule|scheduler"
-    r"|lr_scheduler|weight_?decay|wd|beta|betas|beta1|beta2|adam|adamw|momentum|anneal|annealing"
-    r"|decay|cooldown)([_.\-/0-9]|$)",
-    re.IGNORECASE,
-)
-"""Names of keys that concern the optimizer or its schedules."""
-
-MISSPELLED = 0.87
-"""The similarity of a misspelled name: one letter in eight left out, added or exchanged."""
-
-
-_LARGEST = sys.float_info.max
-"""The largest number of a config: that of float64, in which its framework has it."""
-_LARGEST_INTEGER = 2**63 - 1
-"""The largest integer of a config: no run counts further, neither updates nor tokens."""
+from closedform.errors import ConfigError, DefinitionError, nearest
+from closedform.language import Schedule, exact_number
+from closedform.recipes.defects import Defect, check_documented
+from closedform.recipes.document import Document
+from closedform.recipes.documents.values import Unresolved
+from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, parameters
+from closedform.recipes.quantities import Quantity
+from closedform.recipes.raw_section import RawSection, document_section
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """A mapping within a config.
-
-    A key that is None counts as absent: it has its default.
+class Key:
+    """A key of a section.
 
     Attributes:
-        document: The config.
-        content: The entries.
-        path: The place of the mapping in the config.
+        read: From the section, the name of the key and the default to the value.
+        default: The value where the key is absent; ``REQUIRED`` for a key that must be given.
+        inner: The sections that it holds.
+        quantity: The quantity that its value is.
     """
 
-    document: Document
-    content: Mapping[str, Any]
-    path: str = ""
+    read: Callable[[RawSection, str, Any], Any]
+    default: object = REQUIRED
+    inner: tuple[type[Section], ...] = ()
+    quantity: Quantity | None = None
 
-    def __contains__(self, key: object) -> bool:
-        return self.content.get(key) is not None  # type: ignore[call-overload]
+
+def read_by(read: Callable[[RawSection, str, Any], Any], default: object = REQUIRED) -> Any:
+    """Returns a key that a function reads."""
+    return Key(read, default)
+
+
+def number(default: object = REQUIRED) -> Any:
+    """Returns a key that holds a finite number, read exactly."""
+
+    def read(section: RawSection, key: str, value: Any) -> Any:
+        result = section.number(key, value)
+        return result if result is None else exact_number(result)
+
+    return Key(read, default)
+
+
+def integer(
+    default: object = REQUIRED, *, least: int | None = None, may_be_open: bool = False
+) -> Any:
+    """Returns a key that holds an integer.
+
+    Args:
+        default: Its value where the key is absent.
+        least: Its smallest value.
+        may_be_open: Whether a value that the file does not determine counts as absent, because the
+            reader has a fact for it.
+    """
+
+    def read(section: RawSection, key: str, value: Any) -> Any:
+        if may_be_open and isinstance(section.content.get(key), Unresolved):
+            return value
+        count = section.integer(key, value)
+        if least is not None and count is not None and count < least:
+            raise section.error(f"{key} must be at least {least}, got {count}", key)
+        return count
+
+    return Key(read, default)
+
+
+def numbers(default: object = REQUIRED) -> Any:
+    """Returns a key that holds a tuple of finite numbers, read exactly."""
+
+    def read(section: RawSection, key: str, value: Any) -> Any:
+        items = section.numbers(key, value)
+        return items if items is None else tuple(exact_number(item) for item in items)
+
+    return Key(read, default)
+
+
+def number_or_numbers(default: object = REQUIRED) -> Any:
+    """Returns a key that holds a number, or a tuple of them: one for each param group."""
+
+    def read(section: RawSection, key: str, value: Any) -> Any:
+        is_list = isinstance(section.value(key), list | tuple)
+        return (numbers() if is_list else number(value)).read(section, key, value)
+
+    return Key(read, default)
+
+
+def integers(default: object = REQUIRED) -> Any:
+    """Returns a key that holds a tuple of integers."""
+
+    def read(section: RawSection, key: str, value: Any) -> Any:
+        items = section.numbers(key, value)
+        if items is not None and any(item != int(item) for item in items):
+            raise section.error(f"{key} must hold integers, got {list(items)!r:.60}", key)
+        return items if items is None else tuple(int(item) for item in items)
+
+    return Key(read, default)
+
+
+def choice(*names: str, default: object = REQUIRED) -> Any:
+    """Returns a key that holds one of a few names."""
+
+    def read(section: RawSection, key: str, value: Any) -> Any:
+        name = section.text(key, value)
+        if name is not None and name not in names:
+            raise section.error(f"there is no {key} {name!r:.60}", key, nearest(name, names))
+        return name
+
+    return Key(read, default)
+
+
+def nullable(key: Key) -> Any:
+    """Returns a key that is None, not its default, where the config has null."""
+
+    def read(section: RawSection, name: str, value: Any) -> Any:
+        is_null = name in section.content and section.content[name] is None
+        return None if is_null else key.read(section, name, value)
+
+    return Key(read, key.default, key.inner)
+
+
+def where_needed(key: Key) -> Key:
+    """Returns a key whose value is a function without arguments, which reads it when called.
+
+    A value that the file does not determine is refused only by that call.
+    """
+    return replace(
+        key,
+        read=lambda section, name, default: lambda: key.read(section, name, key.default),
+        default=None,
+    )
+
+
+def section(kind: type[Section], *, is_optional: bool = False) -> Key:
+    """Returns a key that holds a section.
+
+    Args:
+        kind: The class of the section.
+        is_optional: Whether an absent or empty mapping is None; otherwise an empty one is read.
+    """
+
+    def read(outer: RawSection, key: str, default: Any) -> Any:
+        inner = outer.section(key)
+        return None if is_optional and not inner.content else kind.read(inner)
+
+    return Key(read, None, (kind,))
+
+
+def sections(kind: type[Section]) -> Key:
+    """Returns a key that holds a list of sections; an absent list is an empty one."""
+    return Key(
+        lambda outer, key, default: tuple(kind.read(entry) for entry in outer.sections(key)),
+        None,
+        (kind,),
+    )
+
+
+def variants(kinds: Mapping[str, type[Section]], default: str, by: str = "type") -> Any:
+    """Returns a key that holds a mapping one of whose entries chooses its class, or that entry.
+
+    Args:
+        kinds: The class of each kind, which declares the entry that chooses as well.
+        default: The kind of an absent mapping.
+        by: The name of the entry that chooses.
+    """
+    # The key that chooses may itself have a default, which differs from the kind of an absent
+    # section.
+    absent = kinds[default].keys[by].default
+
+    def read(outer: RawSection, key: str, value: Any) -> Any:
+        entry = outer.value(key, value)
+        is_kind = isinstance(entry, str)
+        place = (
+            RawSection(outer.document, {by: entry}, outer.at(key))
+            if is_kind
+            else outer.section(key)
+        )
+        kind = place.text(by, absent)
+        if kind not in kinds:
+            message = f"there is no {key} {kind!r:.60}"
+            raise outer.error(message, key, nearest(kind, kinds))
+        return kinds[kind].read(place)
+
+    return Key(read, default, tuple(kinds.values()))
+
+
+IRRELEVANT = Key(lambda section, key, default: None, None)
+"""A key that the schedules and the optimizer do not depend on; it is not read."""
+
+_READERS: Mapping[Any, Callable[[Any], Key]] = MappingProxyType(
+    {
+        sp.Expr: number,
+        sp.Expr | tuple[sp.Expr, ...]: number_or_numbers,
+        int: integer,
+        str: lambda default: Key(RawSection.text, default),
+        bool: lambda default: Key(RawSection.flag, default),
+        Any: lambda default: Key(RawSection.value, default),
+        tuple[sp.Expr, ...]: numbers,
+        tuple[int, ...]: integers,
+        RawSection: lambda default: Key(lambda outer, key, default: outer.section(key), None),
+    }
+)
+"""From the type of a key to its reader."""
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Section:
+    """A section of a config; a subclass declares its keys.
+
+    ``"lr" in section`` is whether the config gives the key, and not as null. The attribute of a key
+    that is a keyword of Python has one underscore more at its end.
+
+    Args:
+        irrelevant: Keys that the schedules and the optimizer do not depend on, with spaces between
+            them; they are not read.
+
+    Attributes:
+        origin: The section of the config, for errors with the place.
+        keys: The keys by the names of their attributes.
+        prefix: The beginning of a key in the arguments of ``frameworks.schedule``.
+    """
+
+    origin: RawSection
+    keys: ClassVar[Mapping[str, Key]] = MappingProxyType({})
+    prefix: ClassVar[str] = ""
+
+    def __init_subclass__(cls, *, irrelevant: str = "") -> None:
+        # As in Python, the first base that has a key decides.
+        inherited = [base.keys for base in reversed(cls.__bases__) if issubclass(base, Section)]
+        hints = inspect.get_annotations(cls, eval_str=True)
+        cls.keys = MappingProxyType(
+            {
+                **{name: key for table in inherited for name, key in table.items()},
+                **{name: _key(hints[name], cls.__dict__.get(name, REQUIRED)) for name in hints},
+                **dict.fromkeys(irrelevant.split(), IRRELEVANT),
+            }
+        )
+
+    def __contains__(self, name: str) -> bool:
+        return self.spell(name) in self.origin
+
+    @classmethod
+    def read(cls, origin: RawSection) -> Self:
+        """Returns the values of a section.
+
+        Raises:
+            ConfigError: A key is unknown or missing, or a value has another type.
+        """
+        cls.check(origin)
+        values = {
+            name: key.read(origin, cls.spell(name), key.default) for name, key in cls.keys.items()
+        }
+        return cls.of(origin, values)
+
+    @classmethod
+    def read_whole(cls, document: Document) -> Self:
+        """Returns the values of a whole config.
+
+        Raises:
+            ConfigError: As ``read``.
+        """
+        return cls.read(document_section(document))
+
+    @classmethod
+    def of(cls, origin: RawSection, values: Mapping[str, Any]) -> Self:
+        """Returns the section of values that are checked."""
+        section = cls.__new__(cls)
+        section.__dict__.update(values, origin=origin)
+        return section
+
+    def replace(self, **values: Any) -> Self:
+        """Returns the section with some values replaced.
+
+        Raises:
+            AttributeError: It has no such key.
+        """
+        for name in values.keys() - self.keys.keys():
+            raise AttributeError(f"the section has no key {name!r}")
+        return self.of(self.origin, {**self.__dict__, **values})
+
+    def require(self, name: str) -> Any:
+        """Returns a value that must be given here.
+
+        Raises:
+            ConfigError: It is missing.
+        """
+        self.origin.value(self.spell(name), REQUIRED)
+        return self.__dict__[name]
 
     def error(self, message: str, key: str | None = None, hint: str | None = None) -> ConfigError:
         """Returns the error of an entry, with its place; without a key, of the section."""
-        return self.document.error(message, self.at(key), hint)
+        return self.origin.error(message, None if key is None else self.spell(key), hint)
 
-    def at(self, key: str | None) -> str:
-        """Returns the path of an entry."""
-        return self.path if key is None else join_path(self.path, key)
+    @staticmethod
+    def spell(name: str) -> str:
+        """Returns the spelling of a key in a config."""
+        return name[:-1] if keyword.iskeyword(name[:-1]) else name
 
-    def value(self, key: str, default: object = None) -> Any:
-        """Returns an entry of any type.
+    @classmethod
+    def spellings(cls) -> tuple[str, ...]:
+        """Returns the keys as a config spells them."""
+        return tuple(cls.spell(name) for name in cls.keys)
 
-        Raises:
-            ConfigError: It is missing and has no default, or the file does not determine it.
-        """
-        value = self.content.get(key)
-        if value is None:
-            if isinstance(default, Required):
-                raise self.error(f"{key} is missing", hint=f"give {self.at(key)}")
-            return default
-        if isinstance(value, Unresolved):
-            raise self.error(
-                f"{key} is needed, but the file does not determine it: {value.text!r}",
-                key,
-                hint="write its value into the file",
-            )
-        return value
+    @classmethod
+    def all_spellings(cls) -> set[str]:
+        """Returns the keys as a config spells them, with the keys of inner mappings."""
+        inner = (kind.all_spellings() for key in cls.keys.values() for kind in key.inner)
+        return set(cls.spellings()).union(*inner)
 
-    def number(self, key: str, default: object = REQUIRED) -> Any:
-        """Returns a finite number; strings that denote one are converted.
+    @classmethod
+    def check(cls, origin: RawSection) -> None:
+        """Refuses unknown keys of a section.
 
         Raises:
-            ConfigError: It is not one, or missing without a default.
+            ConfigError: A key is unknown.
         """
-        if key not in self and not isinstance(default, Required):
-            return default
-        value = self.value(key, REQUIRED)
-        if isinstance(value, str):
-            value = _number_of(value)
-        # bool is an int in Python, but true is not a number in a config.
-        is_number = isinstance(value, int | float | sp.Rational) and not isinstance(value, bool)
-        if not is_number or value != value or abs(value) == math.inf:
-            raise self.error(f"{key} must be a finite number, got {self.content[key]!r:.60}", key)
-        # Compared, not converted: float() of a long integer raises an OverflowError.
-        if abs(value) > _LARGEST:
-            raise self.error(
-                f"{key} must be at most {_LARGEST:.2g}, got {number_text(value)}",
-                key,
-                hint="a framework has it in a float64",
-            )
-        return value
-
-    def integer(self, key: str, default: object = REQUIRED) -> Any:
-        """Returns an integer; floats such as 3.0 and strings that denote one are converted.
-
-        Raises:
-            ConfigError: It is not one, or missing without a default.
-        """
-        if key not in self and not isinstance(default, Required):
-            return default
-        value = self.number(key)
-        if value != int(value):
-            raise self.error(f"{key} must be an integer, got {value!r}", key)
-        if abs(value) > _LARGEST_INTEGER:
-            raise self.error(
-                f"{key} must be at most 2**63 - 1, got {number_text(int(value))}",
-                key,
-                hint="no run counts further",
-            )
-        return int(value)
-
-    def text(self, key: str, default: object = REQUIRED) -> Any:
-        """Returns a string.
-
-        Raises:
-            ConfigError: It is not one, or missing without a default.
-        """
-        value = self.value(key, default)
-        if key in self and not isinstance(value, str):
-            raise self.error(f"{key} must be a string, got {value!r:.60}", key)
-        return value
-
-    def flag(self, key: str, default: object = REQUIRED) -> Any:
-        """Returns a boolean; the strings true and false are converted.
-
-        Raises:
-            ConfigError: It is not one, or missing without a default.
-        """
-        value = self.value(key, default)
-        if isinstance(value, str):
-            value = {"true": True, "false": False}.get(value.lower(), value)
-        if key in self and value not in (True, False):
-            raise self.error(f"{key} must be true or false, got {value!r:.60}", key)
-        return bool(value) if key in self else value
-
-    def numbers(self, key: str, default: object = REQUIRED) -> Any:
-        """Returns a tuple of numbers; one number and strings like ``(0.9, 0.98)`` are converted.
-
-        Raises:
-            ConfigError: It is not such a list, or missing without a default.
-        """
-        if key not in self and not isinstance(default, Required):
-            return default
-        value = self.value(key, REQUIRED)
-        if isinstance(value, str):
-            value = [part for part in re.split(r"[\s,]+", value.strip("()[] ")) if part]
-        inner = self.entries(key, value if isinstance(value, list | tuple) else [value])
-        return tuple(inner.number(entry) for entry in inner.content)
-
-    def section(self, key: str) -> Section:
-        """Returns a mapping below this one, an empty one where there is none.
-
-        A :class:`~closedform.recipes.documents.values.ConfigCall` is the mapping of its keyword
-        arguments; a string of JSON, as on a command line, is parsed.
-
-        Raises:
-            ConfigError: It is not a mapping.
-        """
-        content = self.value(key, {})
-        if isinstance(content, ConfigCall):
-            content = content.kwargs
-        if isinstance(content, str) and content.lstrip().startswith("{"):
-            try:
-                content = json.loads(content)
-            except (ValueError, RecursionError) as error:
-                raise self.error(f"{key} is not valid JSON: {error}", key) from error
-        if not isinstance(content, Mapping):
-            raise self.error(f"{key} must be a mapping, got {type(content).__name__}", key)
-        return Section(self.document, content, self.at(key))
-
-    def sections(self, key: str) -> list[Section]:
-        """Returns the mappings of a list below this one, an empty one where there is none.
-
-        Raises:
-            ConfigError: It is not a list of mappings.
-        """
-        items = self.value(key, [])
-        if not isinstance(items, list | tuple):
-            raise self.error(f"{key} must be a list, got {type(items).__name__}", key)
-        inner = self.entries(key, items)
-        return [inner.section(entry) for entry in inner.content]
-
-    def entries(self, key: str, items: Sequence[object]) -> Section:
-        """Returns the items of a list as a section, whose keys are ``key[0]`` and so on."""
-        content = {f"{key}[{index}]": item for index, item in enumerate(items)}
-        return Section(self.document, content, self.path)
-
-    def name_and_arguments(self, key: str) -> tuple[str, Section]:
-        """Returns the name and the arguments of a mapping of one name to its arguments.
-
-        Raises:
-            ConfigError: It is not such a mapping.
-        """
-        entry = self.value(key)
-        if not isinstance(entry, Mapping) or len(entry) != 1:
-            got = list(entry) if isinstance(entry, Mapping) else type(entry).__name__
-            raise self.error(
-                f"{key} must be a mapping of one name to its arguments, got {got!r:.60}", key
-            )
-        (name,) = entry
-        if not isinstance(name, str):
-            raise self.error(f"a name must be a string, got {name!r:.60}", key)
-        return name, self.section(key).section(name)
-
-    def check(self, known_keys: Collection[str]) -> None:
-        """Refuses unknown keys, in a section that concerns only the optimizer and its schedules.
-
-        Raises:
-            ConfigError: A key is not in ``known_keys``.
-        """
-        for key in self.content:
-            if key not in known_keys:
-                raise self.error(f"unknown key {key!r}", hint=nearest(str(key), known_keys))
-
-    def unknown_related(self, known_keys: Collection[str]) -> list[str]:
-        """Returns the unknown keys whose names concern the optimizer or its schedules.
-
-        A misspelled name is one that is close to a known name of concern.
-        """
-        concern = [key for key in known_keys if RELATED.search(key)]
-        return [
-            key
-            for key in self.content
-            # YAML keys may be numbers, which concern nothing.
-            if (name := str(key)) not in known_keys
-            and (RELATED.search(name) or difflib.get_close_matches(name, concern, 1, MISSPELLED))
-        ]
-
-    def check_related(self, known_keys: Collection[str]) -> None:
-        """Refuses each unknown key whose name concerns the optimizer or its schedules.
-
-        For a section with the keys of the whole training, most of which affect neither.
-
-        Raises:
-            ConfigError: A key that :data:`RELATED` matches, or a misspelled one, is not in
-                ``known_keys``.
-        """
-        for key in self.unknown_related(known_keys):
-            raise self.error(f"unknown key {key!r}", hint=nearest(str(key), known_keys))
-
-    @contextmanager
-    def locate_errors(self, key: str | None = None) -> Iterator[None]:
-        """Adds the place in the config to the errors of a builder.
-
-        Raises:
-            ConfigError: Every error of the library that is raised within, except errors of
-                configs, which have their place, and missing facts.
-        """
-        try:
-            yield
-        except (ConfigError, MissingFactsError):
-            raise
-        except ClosedFormError as error:
-            inner = f"; {error.where}" if error.where else ""
-            where = f"{self.document.place(self.at(key))}{inner}"
-            raise ConfigError(error.what, where=where, hint=error.hint) from error
+        origin.check(cls.spellings())
 
 
-def document_section(document: Document) -> Section:
-    """Returns the section that is the whole config."""
-    return Section(document, document.content)
+class OpenSection(Section):
+    """A section that holds options of the whole training as well.
 
-
-def calls(value: object, name: str | None = None) -> Iterator[ConfigCall]:
-    """Yields the calls within a value, outermost first; if a name is given, only its calls.
-
-    The name is compared with the last part of the dotted one.
+    Only unknown keys whose names concern the optimizer or its schedules are refused.
     """
-    if isinstance(value, ConfigCall):
-        if name is None or value.name.rpartition(".")[2] == name:
-            yield value
-        for part in (*value.args, *value.kwargs.values()):
-            yield from calls(part, name)
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from calls(part, name)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from calls(part, name)
+
+    @classmethod
+    def check(cls, origin: RawSection) -> None:
+        """Refuses unknown keys that concern the optimizer or its schedules.
+
+        Raises:
+            ConfigError: There is such a key.
+        """
+        origin.check_related(cls.spellings())
 
 
-def is_open(value: object) -> bool:
-    """Returns whether a value is not plain data."""
-    return isinstance(value, Unresolved | ConfigCall | Reference)
+class ClassSection(Section):
+    """A section whose other keys are arguments of a class, which checks them."""
+
+    @classmethod
+    def check(cls, origin: RawSection) -> None:
+        """Accepts every key."""
 
 
-def _number_of(text: str) -> Any:
-    # Integers first: 10 must stay an int, 1e3 is a float.
-    for kind in (integer, real):
+class ArgumentSection(OpenSection):
+    """The flags of a command line, which are spelled as the names of the keys.
+
+    In the arguments of ``frameworks.schedule`` they keep their two leading dashes.
+    """
+
+    prefix = "--"
+
+
+class FlagSection(ArgumentSection):
+    """The flags of a command line with dashes where the names of the keys have underscores."""
+
+    @staticmethod
+    def spell(name: str) -> str:
+        """Returns the spelling of a flag, without its first dashes."""
+        return name.replace("_", "-")
+
+
+def _key(hint: Any, default: Any) -> Key:
+    """Returns the key of an annotation and its default, which may be a key already."""
+    is_optional = NoneType in get_args(hint)
+    # Of a union of other types, the default is the key.
+    kind, quantity = get_args(hint)[0] if is_optional else hint, None
+    if get_origin(kind) is Annotated:
+        kind, quantity = get_args(kind)
+    if get_origin(kind) is Callable:
+        return where_needed(_key(get_args(kind)[1], default))
+    key = default if isinstance(default, Key) else _reader(kind, default, is_optional)
+    return replace(key, quantity=quantity)
+
+
+def _reader(kind: Any, default: Any, is_optional: bool) -> Key:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return cast(Key, choice(*arguments, default=default))
+    if origin is tuple and is_section(arguments[0]):
+        return sections(arguments[0])
+    if is_section(kind):
+        return section(kind, is_optional=is_optional)
+    return _READERS[kind](default)
+
+
+def is_section(kind: Any) -> TypeGuard[type[Section]]:
+    """Returns whether a value is the class of a section."""
+    return isinstance(kind, type) and issubclass(kind, Section)
+
+
+ScheduleOfSections = Callable[..., Schedule]
+"""From the context and the values of the sections to a schedule."""
+
+
+def section_entries(
+    curves: Mapping[str, ScheduleOfSections],
+    layout: Mapping[str, type[Section]],
+    style: Callable[..., str] | None = None,
+    defects: Mapping[str, Defect] | None = None,
+) -> dict[str, ScheduleEntry]:
+    """Returns the classes of ``frameworks.schedule`` whose arguments are sections of a config.
+
+    Args:
+        curves: The curves by their names.
+        layout: The sections by their names, in the order in which the curves take them; ``""`` is
+            the mapping of all arguments.
+        style: From the values of the sections to the name of the curve that they ask for, where
+            they do.
+        defects: The defects of the framework, where their conditions take the arguments of the
+            curves.
+    """
+
+    def build(arguments: Mapping[str, Any], context: Context) -> Schedule:
+        content = {key.removeprefix("--"): value for key, value in arguments.items()}
+        document, name = Document(content, context.where), context.path[-1]
         try:
-            return kind(text.strip())
-        except ValueError:
-            continue
-    return text
+            root = document_section(document)
+            values = [
+                kind.read(root.section(place) if place else root) for place, kind in layout.items()
+            ]
+            if style is not None and style(*values) != name:
+                raise DefinitionError(
+                    f"the config must ask for {name!r}, got {style(*values)!r}", where=context.where
+                )
+            if not context.as_implemented:
+                check_documented(defects or {}, context.version, context.where, *values)
+            return curves[name](context, *values)
+        except ConfigError as error:
+            raise DefinitionError(error.what, where=error.where, hint=error.hint) from error
+
+    names: dict[str, object] = dict.fromkeys(layout, REQUIRED)
+    if "" in layout:
+        kind = layout[""]
+        names = {f"{kind.prefix}{spelling}": None for spelling in kind.spellings()}
+    return {name: ScheduleEntry(name, (), parameters(**names), build) for name in curves}

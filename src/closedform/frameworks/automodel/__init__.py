@@ -34,43 +34,66 @@ _CLASSES = {
 _LEAST_WARMUP: Mapping[str, int] = {"dspark": 20}
 """A part of the name of a recipe, and the least warmup of its draft model."""
 
-_DRAFT = {"warmup_ratio": kit.number(0.05), "min_lr_ratio": kit.number(0.1)}
-_OVERRIDE = kit.Keys(pattern=kit.text(), lr_mult=kit.number(1), wd_mult=kit.number(1))
-OPTIMIZER = kit.ClassKeys(
-    _target_=kit.text("torch.optim.AdamW"),
-    lr=kit.number(None),
-    weight_decay=kit.number(None),
-    param_group_overrides=kit.sections(_OVERRIDE),
-    **_DRAFT,
-)
-DRAFT = kit.Keys(lr=kit.number(), **_DRAFT)
-SCHEDULER = kit.Keys(
-    lr_decay_style=kit.choice(*STYLES, default="cosine"),
-    lr_warmup_steps=kit.number(None),
-    lr_decay_steps=kit.number(None),
-    min_lr=kit.number(None),
-    max_lr=kit.number(None),
-    init_lr=kit.number(None),
-    wsd_decay_steps=kit.number(None),
-    lr_wsd_decay_style=kit.text(None),
-    wd_incr_style=kit.choice(*WEIGHT_DECAY_STYLES, default="constant"),
-    wd_incr_steps=kit.number(None),
-    start_wd=kit.number(None),
-    end_wd=kit.number(None),
-    use_checkpoint_opt_param_scheduler=kit.irrelevant(),
-    override_opt_param_scheduler=kit.irrelevant(),
-)
-CONFIG = kit.OpenKeys(
-    optimizer=kit.section(OPTIMIZER),
-    lr_scheduler=kit.section(SCHEDULER),
-    step_scheduler=kit.section(
-        kit.OpenKeys(max_steps=kit.integer(None), num_epochs=kit.integer(10))
-    ),
-    recipe=kit.anything(""),
-    recipe_args=kit.section(kit.ClassKeys(max_grad_norm=kit.number(1))),
-    clip_grad_norm=kit.section(kit.ClassKeys(max_norm=kit.number(1))),
-    dp_replicate_optimizer=kit.irrelevant(),
-)
+
+class _Draft(kit.Section):
+    warmup_ratio: kit.RunRatio = 0.05
+    min_lr_ratio: kit.RateRatio = 0.1
+
+
+class _Override(kit.Section):
+    pattern: str
+    lr_mult: kit.RateRatio = 1
+    wd_mult: kit.RateRatio = 1
+
+
+class Optimizer(_Draft, kit.ClassSection):
+    _target_: str = "torch.optim.AdamW"
+    lr: kit.Rate | None = None
+    weight_decay: kit.WeightDecay | None = None
+    param_group_overrides: tuple[_Override, ...]
+
+
+class Draft(_Draft):
+    lr: kit.Rate
+
+
+class Scheduler(
+    kit.Section, irrelevant="use_checkpoint_opt_param_scheduler override_opt_param_scheduler"
+):
+    lr_decay_style: str = kit.choice(*STYLES, default="cosine")
+    lr_warmup_steps: kit.RealSteps | None = None
+    lr_decay_steps: kit.RealSteps | None = None
+    min_lr: kit.EndRate | None = None
+    max_lr: kit.Rate | None = None
+    init_lr: kit.StartRate | None = None
+    wsd_decay_steps: kit.RealSteps | None = None
+    lr_wsd_decay_style: str | None = None
+    wd_incr_style: str = kit.choice(*WEIGHT_DECAY_STYLES, default="constant")
+    wd_incr_steps: kit.WeightDecay | None = None
+    start_wd: kit.WeightDecay | None = None
+    end_wd: kit.WeightDecay | None = None
+
+
+class StepScheduler(kit.OpenSection):
+    max_steps: kit.Steps | None = None
+    num_epochs: kit.Epochs = 10
+
+
+class RecipeArgs(kit.ClassSection):
+    max_grad_norm: kit.Norm = 1
+
+
+class ClipGradNorm(kit.ClassSection):
+    max_norm: kit.Norm = 1
+
+
+class Config(kit.OpenSection, irrelevant="dp_replicate_optimizer"):
+    optimizer: Optimizer
+    lr_scheduler: Scheduler
+    step_scheduler: StepScheduler
+    recipe: Any = ""
+    recipe_args: RecipeArgs
+    clip_grad_norm: ClipGradNorm
 
 
 def _first(*values: Any) -> Any:
@@ -92,7 +115,7 @@ def _updates(context: kit.Context) -> sp.Expr:
     return exact_number(run if most is None else min(run, most))
 
 
-def _rate(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) -> Schedule:
+def _rate(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
     total, warmup = _updates(context), scheduler.lr_warmup_steps
     if warmup is not None and not warmup.is_Integer:
         raise scheduler.error(
@@ -105,8 +128,8 @@ def _rate(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) ->
     plan = MegatronNumbers(
         scheduler.lr_decay_style,
         _first(scheduler.max_lr, optimizer.lr),
-        _first(scheduler.min_lr, optimizer.lr / 100),
-        _first(scheduler.init_lr, optimizer.lr / 10),
+        _first(scheduler.min_lr, (optimizer.lr or 0) / 100),
+        _first(scheduler.init_lr, (optimizer.lr or 0) / 10),
         _first(warmup, sp.Integer(min(1000, int(total) // 10))),
         _first(scheduler.lr_decay_steps, total),
         scheduler.wsd_decay_steps,
@@ -117,7 +140,7 @@ def _rate(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) ->
     return learning_rate(plan)
 
 
-def _weight_decay(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) -> Schedule:
+def _weight_decay(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
     first, last = (
         _first(end, optimizer.weight_decay, sp.S.Zero)
         for end in (scheduler.start_wd, scheduler.end_wd)
@@ -132,9 +155,8 @@ def _weight_decay(context: kit.Context, optimizer: kit.Values, scheduler: kit.Va
     return weight_decay(scheduler.wd_incr_style, first, last, total, sp.S.One)
 
 
-def _speculative(context: kit.Context, config: kit.Values) -> Schedule:
+def _speculative(context: kit.Context, optimizer: Optimizer | Draft, least: int) -> Schedule:
     """The rate of the recipes that train a draft model: a warmup from its first step, a cosine."""
-    optimizer, least = config.optimizer, config.least_warmup
     total = int(context.fact("total_updates"))
     # int() of a product of floats, and at least the least warmup of the recipe.
     part = optimizer.warmup_ratio
@@ -190,7 +212,7 @@ DEFECTS = {
         "nemo_automodel/recipes/llm/train_dflash.py:373",
         lambda config: (
             not config.lr_scheduler.origin.content
-            and any(key in config.optimizer for key in _DRAFT)
+            and any(key in config.optimizer for key in _Draft.keys)
             and "recipe_args" not in config
         ),
         kind=kit.DefectKind.CONVENTION,
@@ -208,7 +230,7 @@ DEFECTS = {
 }
 
 
-def _has_default(config: kit.Values, key: str) -> bool:
+def _has_default(config: Config, key: str) -> bool:
     return bool(config.lr_scheduler.origin.content) and key not in config.lr_scheduler
 
 
@@ -223,7 +245,7 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = CONFIG.read_whole(kit.interpolate(reading.document))
+    config = Config.read_whole(kit.interpolate(reading.document))
     optimizer = _optimizer(config.optimizer)
     total = _total(config.step_scheduler, reading)
     schedules = _schedules(config, optimizer, total, reading)
@@ -242,15 +264,15 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _optimizer(optimizer: kit.Values) -> kit.ClassOptimizer:
+def _optimizer(optimizer: Optimizer) -> kit.ClassOptimizer:
     name = optimizer._target_
     # Without _target_ the class is AdamW with these arguments; with it, torch's defaults count.
     defaults = {} if "_target_" in optimizer else {"betas": (0.9, 0.95), "weight_decay": 0.0}
-    left_out = ("_target_", "param_group_overrides", *_DRAFT)
+    left_out = ("_target_", "param_group_overrides", *_Draft.keys)
     return kit.class_optimizer(optimizer.origin, _CLASSES.get(name, name), left_out, defaults)
 
 
-def _total(steps: kit.Values, reading: kit.Reading) -> int | None:
+def _total(steps: StepScheduler, reading: kit.Reading) -> int | None:
     """The updates of the run: its epochs, at most ``max_steps``."""
     if reading.facts.total_updates is not None:
         return int(reading.facts.total_updates)
@@ -265,10 +287,10 @@ def _total(steps: kit.Values, reading: kit.Reading) -> int | None:
 
 
 def _schedules(
-    config: kit.Values, optimizer: kit.ClassOptimizer, total: int | None, reading: kit.Reading
+    config: Config, optimizer: kit.ClassOptimizer, total: int | None, reading: kit.Reading
 ) -> dict[str, Schedule]:
     scheduler = config.lr_scheduler
-    is_draft = "recipe_args" in config and any(key in config.optimizer for key in _DRAFT)
+    is_draft = "recipe_args" in config and any(key in config.optimizer for key in _Draft.keys)
     if not scheduler.origin.content and not is_draft:
         return {}
     if total is None:
@@ -288,11 +310,10 @@ def _schedules(
     name = str(config.recipe).lower()
     least = next((steps for part, steps in _LEAST_WARMUP.items() if part in name), 1)
     with config.optimizer.origin.locate_errors():
-        draft = kit.Values(config.origin, {"optimizer": rates, "least_warmup": least})
-        return {"lr": _speculative(context, draft)}
+        return {"lr": _speculative(context, rates, least)}
 
 
-def _override_group(override: kit.Values, default: kit.ParamGroup) -> kit.ParamGroup:
+def _override_group(override: _Override, default: kit.ParamGroup) -> kit.ParamGroup:
     """The group of an entry of ``param_group_overrides``: default schedules times multipliers."""
     schedules = {
         key: schedule.scale(override.lr_mult if key == "lr" else override.wd_mult)
@@ -347,7 +368,14 @@ def _configs(
     yield config
 
 
-_LAYOUT = {"optimizer": OPTIMIZER, "lr_scheduler": SCHEDULER}
+_LAYOUT = {"optimizer": Optimizer, "lr_scheduler": Scheduler}
+
+
+class Arguments(kit.Section):
+    optimizer: Draft
+    least_warmup: int = 1
+
+
 FRAMEWORK = kit.Framework(
     "automodel",
     {
@@ -362,8 +390,12 @@ FRAMEWORK = kit.Framework(
             lambda optimizer, scheduler: f"wd-{scheduler.wd_incr_style}",
         ),
         **kit.section_entries(
-            {"speculative": _speculative},
-            {"": kit.Keys(optimizer=kit.section(DRAFT), least_warmup=kit.integer(1))},
+            {
+                "speculative": lambda context, config: _speculative(
+                    context, config.optimizer, config.least_warmup
+                )
+            },
+            {"": Arguments},
         ),
     },
     versions=("36044ad3d139",),

@@ -11,7 +11,7 @@ import sympy as sp
 
 from closedform.frameworks import torch
 from closedform.frameworks.transformers.arguments import NO_DECAY, base_rate, horizon
-from closedform.frameworks.transformers.optimizers import OPTIMIZER, optimizer_plan
+from closedform.frameworks.transformers.optimizers import Adam, optimizer_plan
 from closedform.frameworks.transformers.schedules import (
     CURVES,
     OF_LOSS,
@@ -30,59 +30,54 @@ from closedform.schedules.restarts import jagged_factor
 CLOCK, AHEAD, LATE = (kit.Clock(kit.Unit.UPDATE, offset) for offset in (0, 1, -1))
 """The clocks of transformers' schedulers, of rex and restarts, and of the interpolation."""
 
-SCHEDULER = kit.Keys(
-    learning_rate=kit.number(),
-    lr_scheduler=kit.choice(*CURVES, "rex", "one_cycle", *OF_LOSS, default="cosine"),
-    lr_scheduler_kwargs=kit.section(kit.ClassKeys()),
-    warmup_steps=kit.number(None),
-    warmup_ratio=kit.number(None),
-    lr_quadratic_warmup=kit.flag(False),
-    cosine_min_lr_ratio=kit.number(None),
-    cosine_constant_lr_ratio=kit.number(None),
-    jagged_restart_steps=kit.number(None),
-    jagged_restart_warmup_steps=kit.number(None),
-    jagged_restart_anneal_steps=kit.number(None),
-)
-INTERPOLATION = kit.Keys(num_steps=kit.number(), min_lr=kit.number(), max_lr=kit.number())
-_FURTHER = (
-    "adam_beta3",
-    "adam_epsilon2",
-    "beta",
-    "dion_lr",
-    "dion_momentum",
-    "dpo_beta",
-    "embedding_lr_scale",
-    "flash_optimum",
-    "loraplus_lr_embedding",
-    "loraplus_lr_ratio",
-    "lr_div_factor",
-    "optim_args",
-    "optim_target_modules",
-    "relora_warmup_steps",
-    "rl_beta",
-)
-CONFIG = kit.OpenKeys(
-    **{
-        **SCHEDULER,
-        **{name: key for name, key in OPTIMIZER.items() if name != "optim"},
-        "learning_rate": kit.number(None),
-        "optimizer": kit.text("adamw_torch"),
-        "embedding_lr": kit.number(None),
-        "lr_groups": kit.sections(
-            kit.Keys(name=kit.text(), modules=kit.anything(()), lr=kit.number())
-        ),
-        "max_grad_norm": kit.number(1),
-        "max_steps": kit.integer(None),
-        "num_epochs": kit.where_needed(kit.number(1)),
-        "micro_batch_size": kit.integer(1),
-        "gradient_accumulation_steps": kit.integer(None),
-        "batch_size": kit.where_needed(kit.integer(None)),
-        **dict.fromkeys(_FURTHER, kit.irrelevant()),
-    }
-)
+
+class Scheduler(kit.Section):
+    learning_rate: kit.Rate
+    lr_scheduler: str = kit.choice(*CURVES, "rex", "one_cycle", *OF_LOSS, default="cosine")
+    lr_scheduler_kwargs: kit.ClassSection
+    warmup_steps: kit.RealSteps | None = None
+    warmup_ratio: kit.RunRatio | None = None
+    lr_quadratic_warmup: bool = False
+    cosine_min_lr_ratio: kit.RateRatio | None = None
+    cosine_constant_lr_ratio: kit.RateRatio | None = None
+    jagged_restart_steps: kit.RealSteps | None = None
+    jagged_restart_warmup_steps: kit.RealSteps | None = None
+    jagged_restart_anneal_steps: kit.RealSteps | None = None
 
 
-def _length_of_warmup(config: kit.Values, total: int) -> int:
+class Interpolation(kit.Section):
+    num_steps: kit.RealSteps
+    min_lr: kit.EndRate
+    max_lr: kit.Rate
+
+
+class LrGroups(kit.Section):
+    name: str
+    modules: Any = ()
+    lr: kit.Rate
+
+
+class Config(
+    Scheduler,
+    Adam,
+    kit.OpenSection,
+    irrelevant="adam_beta3 adam_epsilon2 beta dion_lr dion_momentum dpo_beta "
+    "embedding_lr_scale flash_optimum loraplus_lr_embedding loraplus_lr_ratio "
+    "lr_div_factor optim_args optim_target_modules relora_warmup_steps rl_beta",
+):
+    learning_rate: kit.Rate | None = None
+    optimizer: str = "adamw_torch"
+    embedding_lr: kit.Rate | None = None
+    lr_groups: tuple[LrGroups, ...]
+    max_grad_norm: kit.Norm = 1
+    max_steps: kit.Steps | None = None
+    num_epochs: kit.WhereNeeded[kit.RealEpochs] = kit.number(1)
+    micro_batch_size: kit.BatchSize = 1
+    gradient_accumulation_steps: kit.Accumulation | None = None
+    batch_size: kit.WhereNeeded[kit.BatchSize | None] = kit.integer(None)
+
+
+def _length_of_warmup(config: Config, total: int) -> int:
     """The updates of the warmup that the config asks for: steps, else a ratio, else 3 % or 100."""
     steps, ratio = config.warmup_steps, config.warmup_ratio
     if steps is not None:
@@ -101,13 +96,13 @@ def _length_of_warmup(config: kit.Values, total: int) -> int:
     return int(float(ratio) * total)
 
 
-def _warmup(config: kit.Values, total: int, as_implemented: bool) -> int:
+def _warmup(config: Config, total: int, as_implemented: bool) -> int:
     updates = _length_of_warmup(config, total)
     # base.py of axolotl turns 1 into 2.
     return 2 if updates == 1 and as_implemented else updates
 
 
-def _low(config: kit.Values, default: float = 0.0) -> sp.Expr:
+def _low(config: Config, default: float = 0.0) -> sp.Expr:
     """The minimum as a part of the rate."""
     low = config.cosine_min_lr_ratio or exact_number(default)
     if not 0 <= low <= 1:
@@ -116,7 +111,7 @@ def _low(config: kit.Values, default: float = 0.0) -> sp.Expr:
     return low
 
 
-def _rex(config: kit.Values, run: ScheduleNumbers) -> Schedule:
+def _rex(config: Config, run: ScheduleNumbers) -> Schedule:
     low, length, count = _low(config), run.total - run.warmup, AHEAD.count(kit.Facts())
     kit.refuse_unless(
         length >= 0,
@@ -137,7 +132,7 @@ def _rex(config: kit.Values, run: ScheduleNumbers) -> Schedule:
     )
 
 
-def _quadratic(config: kit.Values, run: ScheduleNumbers) -> Schedule:
+def _quadratic(config: Config, run: ScheduleNumbers) -> Schedule:
     # The quadratic warmup's cosine ends at 0: the minimum is not passed to it (DEFECTS).
     low = sp.S.Zero if run.as_implemented else _low(config)
     rise = run.base * (run.count.n / max(sp.S.One, run.warmup)) ** 2
@@ -149,17 +144,17 @@ def _quadratic(config: kit.Values, run: ScheduleNumbers) -> Schedule:
     )
 
 
-def _to_minimum(config: kit.Values, run: ScheduleNumbers) -> Schedule:
+def _to_minimum(config: Config, run: ScheduleNumbers) -> Schedule:
     wave = cosine_wave(sp.S.Half, run.progress)
     value = run.base * along_line(_low(config), sp.S.One, wave)
     return kit.by_intervals("cosine_min_lr", run.rise(), (lambda: value, None))
 
 
-def _to_constant(config: kit.Values, run: ScheduleNumbers) -> Schedule:
+def _to_constant(config: Config, run: ScheduleNumbers) -> Schedule:
     # int(total · ratio) in floats, as upstream.
     low, end = (
         _low(config),
-        sp.Integer(int(int(run.total) * float(config.cosine_constant_lr_ratio))),
+        sp.Integer(int(int(run.total) * float(config.cosine_constant_lr_ratio or 0))),
     )
     length = max(sp.S.One, end - run.warmup)
 
@@ -175,7 +170,7 @@ def _to_constant(config: kit.Values, run: ScheduleNumbers) -> Schedule:
     )
 
 
-def _one_cycle(config: kit.Values, run: ScheduleNumbers) -> Schedule:
+def _one_cycle(config: Config, run: ScheduleNumbers) -> Schedule:
     kit.refuse_unless(
         run.warmup <= run.total,
         f"the warmup must be at most {run.total} updates, got {run.warmup}",
@@ -199,7 +194,7 @@ def _one_cycle(config: kit.Values, run: ScheduleNumbers) -> Schedule:
     )
 
 
-def _jagged(config: kit.Values, run: ScheduleNumbers) -> Schedule:
+def _jagged(config: Config, run: ScheduleNumbers) -> Schedule:
     """The inner schedule times a factor that falls at the end of each period and rises after."""
     # Defaults of the class: a warmup of 10 updates, an anneal of 1, down to 0.001 of the rate.
     rise = config.jagged_restart_warmup_steps or sp.Integer(10)
@@ -214,13 +209,13 @@ def _jagged(config: kit.Values, run: ScheduleNumbers) -> Schedule:
     return Schedule(value * factor, name="jagged_restart")
 
 
-def _plain(config: kit.Values, run: ScheduleNumbers) -> Schedule:
+def _plain(config: Config, run: ScheduleNumbers) -> Schedule:
     name = config.lr_scheduler
     kit.refuse_unless(name in CURVES, f"{name} is a function of the loss", run.where)
     return schedule_by_name(name, config.lr_scheduler_kwargs.origin, run)
 
 
-KINDS: Mapping[str, Callable[[kit.Values, ScheduleNumbers], Schedule]] = {
+KINDS: Mapping[str, Callable[[Config, ScheduleNumbers], Schedule]] = {
     "rex": _rex,
     "cosine_quadratic_warmup": _quadratic,
     "cosine_min_lr": _to_minimum,
@@ -231,7 +226,7 @@ KINDS: Mapping[str, Callable[[kit.Values, ScheduleNumbers], Schedule]] = {
 }
 
 
-def _kind(config: kit.Values) -> str:
+def _kind(config: Config) -> str:
     """The kind of schedule that the config asks for."""
     name: str = config.lr_scheduler
     if config.jagged_restart_steps is not None:
@@ -247,7 +242,7 @@ def _kind(config: kit.Values) -> str:
     return "default"
 
 
-def _rate(context: kit.Context, config: kit.Values) -> Schedule:
+def _rate(context: kit.Context, config: Config) -> Schedule:
     total, rate = int(context.fact("num_training_steps")), config.learning_rate
     warmup = _warmup(config, total, context.as_implemented)
     run = ScheduleNumbers(
@@ -262,7 +257,7 @@ def _rate(context: kit.Context, config: kit.Values) -> Schedule:
     return KINDS[_kind(config)](config, run)
 
 
-def _interpolated(context: kit.Context, keys: kit.Values) -> Schedule:
+def _interpolated(context: kit.Context, keys: Interpolation) -> Schedule:
     low, high, last = keys.min_lr, keys.max_lr, keys.num_steps - 1
     kit.refuse_unless(last != 0, "num_steps is 1: division by zero", context.where)
     count = LATE.count(kit.Facts())
@@ -344,8 +339,8 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = CONFIG.read_whole(reading.document)
-    rate = base_rate(config, reading.facts, None)
+    config = Config.read_whole(reading.document)
+    rate = base_rate(config, config.learning_rate, reading.facts, None)
     accumulation = _accumulation(config)
     total = horizon(
         config.origin,
@@ -383,7 +378,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _accumulation(config: kit.Values) -> int:
+def _accumulation(config: Config) -> int:
     """The micro-batches of an update: given, or those of the batch."""
     size, accumulation = config.micro_batch_size, config.gradient_accumulation_steps
     if size < 1:
@@ -393,7 +388,7 @@ def _accumulation(config: kit.Values) -> int:
     return int(accumulation)
 
 
-def _rates(config: kit.Values) -> list[tuple[str, Any, tuple[str, ...]]]:
+def _rates(config: Config) -> list[tuple[str, Any, tuple[str, ...]]]:
     """The groups with a rate of their own: name, rate, modules."""
     rates: list[tuple[str, Any, tuple[str, ...]]] = [
         (group.name, group.lr, tuple(map(str, group.modules))) for group in config.lr_groups
@@ -456,12 +451,12 @@ def _schedulers(form: kit.WarmupDecayForm, warmup: int) -> Iterator[dict[str, An
         yield scheduler
 
 
-_RATES = kit.section_entries(dict.fromkeys(KINDS, _rate), {"": SCHEDULER})
+_RATES = kit.section_entries(dict.fromkeys(KINDS, _rate), {"": Scheduler})
 FRAMEWORK = kit.Framework(
     "axolotl",
     {
         **_RATES,
-        **kit.section_entries({"InterpolatingLogScheduler": _interpolated}, {"": INTERPOLATION}),
+        **kit.section_entries({"InterpolatingLogScheduler": _interpolated}, {"": Interpolation}),
     },
     versions=("067b021c8b87",),
     repository="https://github.com/axolotl-ai-cloud/axolotl",

@@ -10,7 +10,7 @@ import ast
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import sympy as sp
 
@@ -24,38 +24,46 @@ CLOCK = kit.Clock(kit.Unit.UPDATE)
 
 # The suffixes of big_vision/utils.py: steps(), which accepts one of them for a duration.
 _UNITS = ("steps", "examples", "epochs", "percent")
-SCHEDULE = kit.Keys(
+
+
+class Curve(kit.Section):
     # stair is the default of create_learning_rate_schedule: without steps it is a constant.
-    decay_type=kit.choice("linear", "polynomial", "cosine", "rsqrt", "stair", default="stair"),
-    mult=kit.number(1),
-    scale_with_batchsize=kit.flag(False),
-    linear_end=kit.number(0),
-    end=kit.number(None),
-    power=kit.number(1),
-    timescale=kit.number(10_000),
-    shift=kit.number(0),
-    steps=kit.numbers(()),
-    mults=kit.numbers(()),
-    **{
-        f"{name}_{unit}": kit.number(None)
-        for name in ("warmup", "cooldown", "timescale")
-        for unit in _UNITS
-    },
-)
+    decay_type: Literal["linear", "polynomial", "cosine", "rsqrt", "stair"] = "stair"
+    mult: kit.Number = 1
+    scale_with_batchsize: bool = False
+    linear_end: kit.Number = 0
+    end: kit.Number | None = None
+    power: kit.Power = 1
+    timescale: kit.RealSteps = 10_000
+    shift: kit.RealSteps = 0
+    steps: kit.Numbers = ()
+    mults: kit.Numbers = ()
+    warmup_steps: kit.RealSteps | None = None
+    warmup_examples: kit.RealSamples | None = None
+    warmup_epochs: kit.RealEpochs | None = None
+    warmup_percent: kit.RunRatio | None = None
+    cooldown_steps: kit.RealSteps | None = None
+    cooldown_examples: kit.RealSamples | None = None
+    cooldown_epochs: kit.RealEpochs | None = None
+    cooldown_percent: kit.RunRatio | None = None
+    timescale_steps: kit.RealSteps | None = None
+    timescale_examples: kit.RealSamples | None = None
+    timescale_epochs: kit.RealEpochs | None = None
+    timescale_percent: kit.RunRatio | None = None
 
 
-def _schedules(config: kit.Section, key: str, default: Any) -> list[tuple[str, kit.Values | None]]:
+def _schedules(config: kit.RawSection, key: str, default: Any) -> list[tuple[str, Curve | None]]:
     """The schedules by the patterns of their parameters, empty for all; None for frozen ones."""
     if not isinstance(config.value(key, {}), list | tuple):
-        return [("", SCHEDULE.read(config.section(key)))]
+        return [("", Curve.read(config.section(key)))]
     # None in place of a schedule freezes the parameters (big_vision/optax.py: make).
     return [
-        (pattern, SCHEDULE.read(inner.section(place)) if place in inner else None)
+        (pattern, Curve.read(inner.section(place)) if place in inner else None)
         for pattern, place, inner in _pairs(config, key)
     ]
 
 
-def _multipliers(config: kit.Section, key: str, default: Any) -> list[tuple[str, sp.Expr]]:
+def _multipliers(config: kit.RawSection, key: str, default: Any) -> list[tuple[str, sp.Expr]]:
     """The multipliers by the patterns of their parameters."""
     return [
         (pattern, exact_number(inner.number(place)))
@@ -63,7 +71,7 @@ def _multipliers(config: kit.Section, key: str, default: Any) -> list[tuple[str,
     ]
 
 
-def _pairs(config: kit.Section, key: str) -> Iterator[tuple[str, str, kit.Section]]:
+def _pairs(config: kit.RawSection, key: str) -> Iterator[tuple[str, str, kit.RawSection]]:
     """The patterns of a list of pairs, and the place of the second entry in a section."""
     entries = config.value(key, ())
     if not isinstance(entries, list | tuple):
@@ -74,33 +82,35 @@ def _pairs(config: kit.Section, key: str) -> Iterator[tuple[str, str, kit.Sectio
             raise config.error("an entry must be a pair of a pattern and a value", place)
         # A section of one entry: the errors of a nested schedule then name lr_mults[2] and not only
         # its pattern.
-        yield entry[0], place, kit.Section(config.document, {place: entry[1]}, config.path)
+        yield entry[0], place, kit.RawSection(config.document, {place: entry[1]}, config.path)
 
 
-CONFIG = kit.OpenKeys(
-    lr=kit.number(),
-    wd=kit.number(0),
-    schedule=kit.Key(_schedules, None),
-    lr_mults=kit.Key(_multipliers, None),
-    wd_mults=kit.Key(_multipliers, None),
-    optax=kit.mapping(),
-    optax_name=kit.text(),
-    grad_clip_norm=kit.number(None),
-    input=kit.section(kit.OpenKeys(batch_size=kit.integer(None))),
-    batch_size=kit.integer(None),
-    total_steps=kit.integer(None),
-    total_examples=kit.number(None),
-    total_epochs=kit.number(None),
+class Input(kit.OpenSection):
+    batch_size: kit.BatchSize | None = None
+
+
+class Config(
+    kit.OpenSection,
     # Options of losses, and arguments of some files, with names that an optimizer could have.
-    **dict.fromkeys(
-        ("beta", "beta_percept", "ema_decay", "optim_name", "grad_clip_per_example"),
-        kit.irrelevant(),
-    ),
-    **dict.fromkeys(("total_percent", "warmup_steps", "weight_decay_decouple"), kit.irrelevant()),
-)
+    irrelevant="beta beta_percept ema_decay optim_name grad_clip_per_example total_percent "
+    "warmup_steps weight_decay_decouple",
+):
+    lr: kit.Rate
+    wd: kit.WeightDecay = 0
+    schedule: list[tuple[str, Curve | None]] = kit.read_by(_schedules, None)
+    lr_mults: list[tuple[str, sp.Expr]] = kit.read_by(_multipliers, None)
+    wd_mults: list[tuple[str, sp.Expr]] = kit.read_by(_multipliers, None)
+    optax: kit.RawSection
+    optax_name: str
+    grad_clip_norm: kit.Norm | None = None
+    input: Input
+    batch_size: kit.BatchSize | None = None
+    total_steps: kit.Steps | None = None
+    total_examples: kit.RealSamples | None = None
+    total_epochs: kit.RealEpochs | None = None
 
 
-def _duration(schedule: kit.Values, name: str, context: kit.Context) -> sp.Expr | None:
+def _duration(schedule: kit.Section, name: str, context: kit.Context) -> sp.Expr | None:
     """A length in updates, at least 1 unless it is 0; None where there is none."""
     # steps() of big_vision/utils.py asserts that one suffix is used.
     amounts = {unit: getattr(schedule, f"{name}_{unit}") for unit in _UNITS}
@@ -135,13 +145,13 @@ def _duration(schedule: kit.Values, name: str, context: kit.Context) -> sp.Expr 
     return sp.Integer(max(1, round(updates)) if updates else 0)
 
 
-def _line(schedule: kit.Values, base: sp.Expr, rest: sp.Expr, context: kit.Context) -> sp.Expr:
+def _line(schedule: Curve, base: sp.Expr, rest: sp.Expr, context: kit.Context) -> sp.Expr:
     end = schedule.linear_end if schedule.end is None else schedule.end
     # The position is clipped before it is raised: a power of a negative number has no value.
     return along_line(end, base, rest**schedule.power)
 
 
-def _root(schedule: kit.Values, base: sp.Expr, rest: sp.Expr, context: kit.Context) -> sp.Expr:
+def _root(schedule: Curve, base: sp.Expr, rest: sp.Expr, context: kit.Context) -> sp.Expr:
     """The inverse root, from the end of the warmup on."""
     # timescale without a suffix is a number of updates already.
     scale = _duration(schedule, "timescale", context) or schedule.timescale
@@ -150,7 +160,7 @@ def _root(schedule: kit.Values, base: sp.Expr, rest: sp.Expr, context: kit.Conte
     return along_inverse_root(base, sp.S.Zero, position, scale)
 
 
-def _stair(schedule: kit.Values, base: sp.Expr, rest: sp.Expr, context: kit.Context) -> sp.Expr:
+def _stair(schedule: Curve, base: sp.Expr, rest: sp.Expr, context: kit.Context) -> sp.Expr:
     """The multipliers by the number of entries of ``steps`` that have passed."""
     steps, mults = schedule.steps, schedule.mults
     if len(steps) != len(mults):
@@ -162,7 +172,7 @@ def _stair(schedule: kit.Values, base: sp.Expr, rest: sp.Expr, context: kit.Cont
     return stepwise(values, [sp.Integer(kit.first_from(step)) for step in steps])
 
 
-_CURVES: Mapping[str, Callable[[kit.Values, sp.Expr, sp.Expr, kit.Context], sp.Expr]] = {
+_CURVES: Mapping[str, Callable[[Curve, sp.Expr, sp.Expr, kit.Context], sp.Expr]] = {
     "linear": _line,
     "polynomial": _line,
     "cosine": lambda schedule, base, rest, context: along_cosine(base, sp.S.Zero, 1 - rest),
@@ -171,7 +181,7 @@ _CURVES: Mapping[str, Callable[[kit.Values, sp.Expr, sp.Expr, kit.Context], sp.E
 }
 
 
-def _factor(context: kit.Context, schedule: kit.Values) -> Schedule:
+def _factor(context: kit.Context, schedule: Curve) -> Schedule:
     (total,) = context.numbers.require("total_updates", where=context.where)
     warmup = _duration(schedule, "warmup", context) or sp.S.Zero
     cooldown = _duration(schedule, "cooldown", context) or sp.S.Zero
@@ -247,7 +257,7 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = CONFIG.read(_config(reading.document))
+    config = Config.read(_config(reading.document))
     batch = config.input.batch_size or config.batch_size or reading.facts.global_batch_size
     total = _total(reading, config, batch)
     context = reading.context.with_facts(total_updates=total, global_batch_size=batch)
@@ -287,10 +297,10 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _config(document: kit.Document) -> kit.Section:
+def _config(document: kit.Document) -> kit.RawSection:
     """The mapping that ``get_config`` returns."""
     module = document.python
-    outer = kit.Section(document, document.content)
+    outer = kit.RawSection(document, document.content)
     body = None
     if module is not None:
         module = replace(module, convert=_known_call)
@@ -300,7 +310,7 @@ def _config(document: kit.Document) -> kit.Section:
     content = body.names.get("return")
     if not isinstance(content, Mapping):
         raise outer.error(f"{_FUNCTION} does not return a config that can be read", _FUNCTION)
-    return kit.Section(document, content, _FUNCTION)
+    return kit.RawSection(document, content, _FUNCTION)
 
 
 def _known_call(value: Any) -> Any:
@@ -351,7 +361,7 @@ def _convert(text: str, default: Any) -> Any:
         return kit.Unresolved(text)
 
 
-def _total(reading: kit.Reading, config: kit.Values, batch: int | None) -> int:
+def _total(reading: kit.Reading, config: Config, batch: int | None) -> int:
     """The updates of the run."""
     if config.total_steps is not None:
         return int(config.total_steps)
@@ -369,7 +379,7 @@ def _total(reading: kit.Reading, config: kit.Values, batch: int | None) -> int:
     return max(1, round(amount)) if amount else 0
 
 
-def _plan(config: kit.Values) -> kit.OptimizerPlan:
+def _plan(config: Config) -> kit.OptimizerPlan:
     name = config.optax_name
     arguments = {_ARGUMENTS.get(key, key): value for key, value in config.optax.content.items()}
     place = config.origin.document.place(config.origin.at("optax_name"))
@@ -487,7 +497,7 @@ FRAMEWORK = kit.Framework(
     "big_vision",
     kit.section_entries(
         dict.fromkeys(_CURVES, _factor),
-        {"schedule": SCHEDULE},
+        {"schedule": Curve},
         style=lambda schedule: str(schedule.decay_type),
     ),
     versions=("0127fb6b337e",),

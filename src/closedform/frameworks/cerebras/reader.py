@@ -22,8 +22,14 @@ from closedform.recipes import kit
 from closedform.schedules import constant
 
 _SCHEDULED = {"LR": "lr", "WD": "weight_decay"}
-_LOOP = kit.ClassKeys(max_steps=kit.integer(None, least=1))
-_INIT = kit.ClassKeys(loop=kit.section(_LOOP))
+
+
+class _Loop(kit.ClassSection):
+    max_steps: kit.Steps | None = kit.integer(None, least=1)
+
+
+class _Init(kit.ClassSection):
+    loop: _Loop
 
 
 def matches(document: kit.Document) -> bool:
@@ -49,7 +55,7 @@ def read(reading: kit.Reading) -> kit.Recipe:
             "the form is trainer: init: {optimizer, schedulers, loop}",
         )
     init = trainer.section("init")
-    values = _INIT.read(init)
+    values = _Init.read(init)
     context = replace(reading.context, entries=SCHEDULES)
     specs = _schedulers(init, context)
     name, place = _optimizer(init)
@@ -131,7 +137,7 @@ class _Driven:
     content: Mapping[str, Any]
 
 
-def _schedulers(init: kit.Section, context: kit.Context) -> list[_Driven]:
+def _schedulers(init: kit.RawSection, context: kit.Context) -> list[_Driven]:
     result: list[_Driven] = []
     content = init.content.get("schedulers")
     if content is None:
@@ -169,7 +175,7 @@ def _key(name: str) -> str:
     return _SCHEDULED.get(name[-2:], "lr")
 
 
-def _members(place: kit.Section, items: object) -> kit.Section:
+def _members(place: kit.RawSection, items: object) -> kit.RawSection:
     """The list ``schedulers`` of a section, as one whose entries are its items."""
     if not isinstance(items, list):
         got = type(items).__name__
@@ -179,7 +185,12 @@ def _members(place: kit.Section, items: object) -> kit.Section:
 
 
 def _scheduler(
-    outer: kit.Section, key: str, context: kit.Context, tags: Any = None, *, is_shown: bool = True
+    outer: kit.RawSection,
+    key: str,
+    context: kit.Context,
+    tags: Any = None,
+    *,
+    is_shown: bool = True,
 ) -> tuple[str, dict[str, Any]]:
     """Class name and arguments in the framework's form; every leaf is built once to check it.
 
@@ -210,7 +221,7 @@ def _scheduler(
     return name, arguments
 
 
-def _composite(place: kit.Section, context: kit.Context, name: str, tags: Any) -> dict[str, Any]:
+def _composite(place: kit.RawSection, context: kit.Context, name: str, tags: Any) -> dict[str, Any]:
     """The members of a composite; one of a sequence begins when the lengths before have passed."""
     entries = _members(place, place.content.get("schedulers"))
     if not entries.content:
@@ -250,22 +261,22 @@ def _length(entry: Any) -> Any:
 
 
 def _built(
-    place: kit.Section, name: str, arguments: Mapping[str, Any], context: kit.Context
+    place: kit.RawSection, name: str, arguments: Mapping[str, Any], context: kit.Context
 ) -> Schedule:
     with place.locate_errors():
         return kit.build_schedule(name, arguments, replace(context, key=_key(name)))
 
 
-def _optimizer(init: kit.Section) -> tuple[str, kit.Section]:
+def _optimizer(init: kit.RawSection) -> tuple[str, kit.RawSection]:
     """Class name and section of the optimizer; an empty name if there is none."""
     if "optimizer" not in init.content:
-        return "", kit.Section(init.document, {}, init.path)
+        return "", kit.RawSection(init.document, {}, init.path)
     label, place = init.name_and_arguments("optimizer")
     return _class_name(label, OPTIMIZERS) or label, place
 
 
 def _plan(
-    place: kit.Section,
+    place: kit.RawSection,
     name: str,
     arguments: Mapping[str, Any],
     schedules: Mapping[str, Schedule],
@@ -298,7 +309,10 @@ def _plan(
 
 
 def _arguments(
-    place: kit.Section, name: str, arguments: Mapping[str, Any], schedules: Mapping[str, Schedule]
+    place: kit.RawSection,
+    name: str,
+    arguments: Mapping[str, Any],
+    schedules: Mapping[str, Schedule],
 ) -> dict[str, Any]:
     kwargs = dict(arguments)
     for key, value in kwargs.items():
@@ -325,7 +339,7 @@ def _arguments(
     return kwargs
 
 
-def _factors(place: kit.Section) -> dict[str, sp.Expr]:
+def _factors(place: kit.RawSection) -> dict[str, sp.Expr]:
     """The factors of the learning rate by layer type."""
     factors = place.section("adjust_learning_rate")
     with factors.locate_errors():

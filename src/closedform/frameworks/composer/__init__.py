@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from closedform.frameworks.composer.optimizers import OPTIMIZERS
-from closedform.frameworks.composer.reader import ARGUMENTS, READER
-from closedform.frameworks.composer.schedules import CLASSES, CLOCK, DEFECTS, rate, style
+from closedform.frameworks.composer.reader import READER, Arguments, class_rate
+from closedform.frameworks.composer.schedules import CLASSES, CLOCK, DEFECTS, style
 from closedform.frameworks.composer.writer import WRITER
 from closedform.recipes import kit
 
 ENTRIES = kit.section_entries(
-    dict.fromkeys(
-        (*CLASSES, "list"), lambda context, config: rate(context, config, config.optimizer.lr)
-    ),
-    {"": ARGUMENTS},
-    style,
+    dict.fromkeys((*CLASSES, "list"), class_rate),
+    {"": Arguments},
+    lambda config: style(config.schedulers),
     DEFECTS,
 )
 """The classes, which llm-foundry has as well."""

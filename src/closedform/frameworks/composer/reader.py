@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any, Literal
 
 from closedform.errors import nearest
 from closedform.frameworks.composer.optimizers import rules_from
 from closedform.frameworks.composer.schedules import CLASSES, CLOCK, rate
-from closedform.frameworks.composer.times import trainer
-from closedform.language import UpdateRule, exact_number
+from closedform.frameworks.composer.times import Duration, trainer
+from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.recipes import kit
 
 _NAMES: Mapping[str, str] = MappingProxyType(
@@ -43,7 +44,7 @@ _OPTIMIZERS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def find_class(place: kit.Section, name: str, names: Mapping[str, str]) -> str:
+def find_class(place: kit.RawSection, name: str, names: Mapping[str, str]) -> str:
     """Returns the class of a name of a registry; the name of the class is taken as well.
 
     Raises:
@@ -54,7 +55,7 @@ def find_class(place: kit.Section, name: str, names: Mapping[str, str]) -> str:
     return names.get(name, name)
 
 
-def _entry(config: kit.Section, key: str) -> tuple[str, kit.Section]:
+def _entry(config: kit.RawSection, key: str) -> tuple[str, kit.RawSection]:
     """The name and the arguments of a mapping of a name to its arguments, or with a name in it."""
     entry = config.value(key)
     if isinstance(entry, list | tuple):
@@ -66,14 +67,14 @@ def _entry(config: kit.Section, key: str) -> tuple[str, kit.Section]:
     return config.name_and_arguments(key)
 
 
-def schedulers(names: Mapping[str, str]) -> kit.Key:
+def schedulers(names: Mapping[str, str]) -> Any:
     """Returns a key that holds a scheduler, or several as a list or a mapping.
 
     Args:
         names: The names of the schedulers; those of their classes are taken as well.
     """
 
-    def read(config: kit.Section, key: str, default: object) -> tuple[kit.Values, ...]:
+    def read(config: kit.RawSection, key: str, default: object) -> tuple[kit.Section, ...]:
         entries = config.value(key, default)
         if isinstance(entries, Mapping):
             entries = (
@@ -84,50 +85,58 @@ def schedulers(names: Mapping[str, str]) -> kit.Key:
         place = config.entries(key, entries)
         return tuple(_scheduler(*_entry(place, entry), names) for entry in place.content)
 
-    return kit.Key(read, ())
+    return kit.read_by(read, ())
 
 
-def _scheduler(name: str, arguments: kit.Section, names: Mapping[str, str]) -> kit.Values:
+def _scheduler(name: str, arguments: kit.RawSection, names: Mapping[str, str]) -> kit.Section:
     label = find_class(arguments, name, names)
     _, keys = CLASSES[label]
     return keys.read(replace(arguments, content={**arguments.content, "name": label}))
 
 
-_RATIO = {"scale_schedule_ratio": kit.number(1)}
-_CLIPPING = kit.Keys(clipping_type=kit.choice("norm", "value"), clipping_threshold=kit.number())
-_TRAINER = {
-    "max_duration": kit.anything(),
-    "ssr": kit.number(None),
-    **_RATIO,
-    "train_batch_size": kit.integer(None, may_be_open=True),
-    "global_train_batch_size": kit.integer(None, may_be_open=True),
-    "max_seq_len": kit.integer(None, may_be_open=True),
-    "algorithms": kit.section(
-        kit.ClassKeys(gradient_clipping=kit.section(_CLIPPING, is_optional=True))
-    ),
-    "grad_clip_norm": kit.number(0),
-    "grad_accum": kit.anything(),
-}
-"""The keys of the trainer, which the configs of llm-foundry have as well."""
-
-ARGUMENTS = kit.Keys(
-    optimizer=kit.section(kit.Keys(lr=kit.number())),
-    schedulers=schedulers({name: name for name in CLASSES}),
-    max_duration=kit.anything(),
-    **_RATIO,
-)
-"""The arguments of ``frameworks.schedule``."""
+class _Clipping(kit.Section):
+    clipping_type: Literal["norm", "value"]
+    clipping_threshold: kit.Norm
 
 
-def open_keys(**keys: kit.Key) -> kit.Keys:
-    """Returns the keys of a config, with those of the trainer."""
-    return kit.OpenKeys(**keys, **_TRAINER)
+class Algorithms(kit.ClassSection):
+    gradient_clipping: _Clipping | None
 
 
-CONFIG = open_keys(optimizers=kit.anything(), schedulers=schedulers(_NAMES))
+class Config(Duration, kit.OpenSection):
+    """The keys of the trainer, which the configs of llm-foundry have as well."""
+
+    ssr: kit.Number | None = None
+    train_batch_size: kit.BatchSize | None = kit.integer(None, may_be_open=True)
+    global_train_batch_size: kit.BatchSize | None = kit.integer(None, may_be_open=True)
+    max_seq_len: kit.SequenceLength | None = kit.integer(None, may_be_open=True)
+    algorithms: Algorithms
+    grad_clip_norm: kit.Norm = 0
+    grad_accum: Any = None
 
 
-def decoupled(place: kit.Section) -> Mapping[str, Callable[..., UpdateRule]]:
+class Optimizer(kit.Section):
+    lr: kit.Rate
+
+
+class Arguments(Duration):
+    """The arguments of ``frameworks.schedule``."""
+
+    optimizer: Optimizer
+    schedulers: tuple[Any, ...] = schedulers({name: name for name in CLASSES})
+
+
+def class_rate(context: kit.Context, arguments: Arguments) -> Schedule:
+    """Returns the schedule of the arguments of ``frameworks.schedule``."""
+    return rate(context, arguments, arguments.schedulers, arguments.optimizer.lr)
+
+
+class _Config(Config):
+    optimizers: Any = None
+    schedulers: tuple[Any, ...] = schedulers(_NAMES)
+
+
+def decoupled(place: kit.RawSection) -> Mapping[str, Callable[..., UpdateRule]]:
     """Returns the optimizers whose weight decay follows the schedule, but not the rate."""
     return rules_from(exact_number(place.number("lr", 1e-3), "lr"))
 
@@ -137,20 +146,25 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = CONFIG.read_whole(kit.interpolate(reading.document))
+    config = _Config.read_whole(kit.interpolate(reading.document))
     name, place = _entry(config.origin, "optimizers")
     path = find_class(place, name, _OPTIMIZERS)
-    return recipe(reading, config, [("", kit.class_optimizer(place, path, rules=decoupled(place)))])
+    optimizer = kit.class_optimizer(place, path, rules=decoupled(place))
+    return recipe(reading, config, config.schedulers, [("", optimizer)])
 
 
 def recipe(
-    reading: kit.Reading, config: kit.Values, optimizers: Sequence[tuple[str, kit.ClassOptimizer]]
+    reading: kit.Reading,
+    config: Config,
+    members: Sequence[Any],
+    optimizers: Sequence[tuple[str, kit.ClassOptimizer]],
 ) -> kit.Recipe:
     """Returns the recipe of a config.
 
     Args:
         reading: The config and its facts.
-        config: The values of the trainer and of ``schedulers``.
+        config: The values of the trainer.
+        members: The values of the schedulers.
         optimizers: The param groups, by the patterns of their parameters, and their optimizers.
     """
     if config.ssr is not None and "scale_schedule_ratio" not in config:
@@ -170,7 +184,7 @@ def recipe(
     for name, optimizer in optimizers:
         with config.origin.locate_errors("schedulers"):
             base = exact_number(optimizer.lr)
-            schedule = rate(context, config, base) if config.schedulers else None
+            schedule = rate(context, config, members, base) if members else None
         groups.append(optimizer.group(schedule, name=name, patterns=(name,) if name else ()))
     return reading.recipe(
         groups,
@@ -182,7 +196,7 @@ def recipe(
     )
 
 
-def _clipping(config: kit.Values) -> kit.Clipping | None:
+def _clipping(config: Config) -> kit.Clipping | None:
     clipping = config.algorithms.gradient_clipping
     if clipping is not None:
         return kit.Clipping(clipping.clipping_threshold, kit.ClippingKind(clipping.clipping_type))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import sympy as sp
 
 from closedform.errors import DefinitionError
-from closedform.frameworks.composer.times import Time, Trainer, trainer
+from closedform.frameworks.composer.times import Duration, Time, Trainer, trainer
 from closedform.language import Schedule, floor_div, product
 from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_inverse_root, along_line
@@ -16,7 +17,7 @@ CLOCK = kit.Clock(kit.Unit.UPDATE)
 """The schedulers are stepped every batch; their times may have other units."""
 
 Stage = tuple[Callable[[], sp.Expr], int | None]
-Factor = Callable[[kit.Values, Trainer], tuple[Stage, ...]]
+Factor = Callable[..., tuple[Stage, ...]]
 MAX_PERIODS = 1000
 """The most restarts that are written out."""
 
@@ -26,13 +27,13 @@ def _part(run: Trainer, time: Time, begin: sp.Expr = sp.S.Zero) -> sp.Expr:
     return kit.quotient(run.now(time.unit) - begin, time.exact - begin)
 
 
-def _step(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
+def _step(given: StepScheduler, run: Trainer) -> tuple[Stage, ...]:
     gamma, size = given.gamma, run.time(given, "step_size")
     # floor_div(·, 1): gamma to whole steps of a time in any unit.
     return ((lambda: gamma ** floor_div(_part(run, size), 1), None),)
 
 
-def _milestones(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
+def _milestones(given: _Steps, run: Trainer) -> tuple[Stage, ...]:
     gamma = given.gamma
     marks = sorted(run.first_from(run.convert(mark, "milestones")) for mark in given.milestones)
     stages: list[Stage] = [(_fixed(gamma**index), mark) for index, mark in enumerate(marks)]
@@ -43,14 +44,14 @@ def _fixed(value: sp.Expr) -> Callable[[], sp.Expr]:
     return lambda: value
 
 
-def _constant(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
+def _constant(given: ConstantScheduler, run: Trainer) -> tuple[Stage, ...]:
     alpha = given.alpha
     end = run.first_from(run.time(given, "t_max"))
     # After t_max the factor is 1, not alpha.
     return (_fixed(alpha), end), (_fixed(sp.S.One), None)
 
 
-def _exponential(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
+def _exponential(given: ExponentialScheduler, run: Trainer) -> tuple[Stage, ...]:
     gamma = given.gamma
     period = run.time(given, "decay_period")
     return ((lambda: gamma ** _part(run, period), None),)
@@ -59,21 +60,21 @@ def _exponential(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
 Fall = Callable[[sp.Expr, sp.Expr], sp.Expr]
 """From the time that is over and the whole one to the factor."""
 
-FallShape = Callable[[kit.Values], tuple[Fall, sp.Expr]]
+FallShape = Callable[..., tuple[Fall, sp.Expr]]
 """From the arguments to the curve and its end."""
 
 
-def _line(given: kit.Values) -> tuple[Fall, sp.Expr]:
+def _line(given: _Line) -> tuple[Fall, sp.Expr]:
     first, last = given.alpha_i, given.alpha_f
     return (lambda done, length: along_line(first, last, kit.quotient(done, length))), last
 
 
-def _cosine(given: kit.Values) -> tuple[Fall, sp.Expr]:
+def _cosine(given: _Last) -> tuple[Fall, sp.Expr]:
     last = given.alpha_f
     return (lambda done, length: along_cosine(sp.S.One, last, kit.quotient(done, length))), last
 
 
-def _power(given: kit.Values) -> tuple[Fall, sp.Expr]:
+def _power(given: PolynomialScheduler) -> tuple[Fall, sp.Expr]:
     last, power = given.alpha_f, given.power
 
     def curve(done: sp.Expr, length: sp.Expr) -> sp.Expr:
@@ -82,14 +83,14 @@ def _power(given: kit.Values) -> tuple[Fall, sp.Expr]:
     return curve, last
 
 
-def _flat(given: kit.Values) -> tuple[Fall, sp.Expr]:
+def _flat(given: ConstantScheduler) -> tuple[Fall, sp.Expr]:
     return (lambda done, length: given.alpha), given.alpha
 
 
 def _shaped(shape: FallShape) -> Factor:
     """The curve over ``t_max``, and its end afterwards."""
 
-    def factor(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
+    def factor(given: kit.Section, run: Trainer) -> tuple[Stage, ...]:
         curve, last = shape(given)
         length = run.time(given, "t_max")
         # ZeroDivisionError in the first batch upstream.
@@ -104,7 +105,7 @@ def _shaped(shape: FallShape) -> Factor:
     return factor
 
 
-def _rise(given: kit.Values, run: Trainer, top: sp.Expr) -> tuple[Stage, Time]:
+def _rise(given: _Warmup, run: Trainer, top: sp.Expr) -> tuple[Stage, Time]:
     """The warmup; where it is scaled, the test for its end is not, as it is implemented."""
     warmup = _warmup_end(given, run)
     length = warmup
@@ -116,13 +117,13 @@ def _rise(given: kit.Values, run: Trainer, top: sp.Expr) -> tuple[Stage, Time]:
     return (_fixed(top * part), run.first_from(warmup)), warmup
 
 
-def _warmup_end(given: kit.Values, run: Trainer) -> Time:
+def _warmup_end(given: _Warmup, run: Trainer) -> Time:
     is_scaled = given.scale_warmup and not run.as_implemented
     # The warmup is converted without scale_schedule_ratio, except for a time in dur.
     return run.time(given, "t_warmup", None if is_scaled else 1)
 
 
-def _warmed_milestones(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
+def _warmed_milestones(given: MultiStepWithWarmupScheduler, run: Trainer) -> tuple[Stage, ...]:
     rise, _ = _rise(given, run, sp.S.One)
     return rise, *_milestones(given, run)
 
@@ -130,7 +131,7 @@ def _warmed_milestones(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
 def _warmed(shape: FallShape) -> Factor:
     """A warmup, the curve over the rest of ``t_max``, and its end afterwards."""
 
-    def factor(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
+    def factor(given: _Warmup, run: Trainer) -> tuple[Stage, ...]:
         curve, last = shape(given)
         rise, warmup = _rise(given, run, curve(sp.S.Zero, sp.S.One))
         length = run.time(given, "t_max")
@@ -159,7 +160,7 @@ def _check_warmed(length: Time, warmup: Time, run: Trainer) -> None:
     )
 
 
-def _restarts(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
+def _restarts(given: CosineAnnealingWarmRestartsScheduler, run: Trainer) -> tuple[Stage, ...]:
     last, growth = given.alpha_f, float(given.t_mult)
     period = run.time(given, "t_0")
     now, begin, length = run.now(period.unit), 0, int(period.value)
@@ -196,7 +197,7 @@ def _too_far() -> sp.Expr:
     raise kit.UndefinedError(f"more than {MAX_PERIODS} restarts are not written out")
 
 
-def _inverse_root(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
+def _inverse_root(given: InverseSquareRootWithWarmupScheduler, run: Trainer) -> tuple[Stage, ...]:
     floor, last = given.alpha_f_decay, given.alpha_f_cooldown
     times = {
         name: (time, getattr(given, name))
@@ -238,69 +239,113 @@ def _inverse_root(given: kit.Values, run: Trainer) -> tuple[Stage, ...]:
     )
 
 
-_TIME = kit.anything(kit.REQUIRED)  # Trainer.time checks it.
-_LENGTH = {"t_max": kit.anything("1dur")}
-_WARMUP = {"t_warmup": _TIME, "scale_warmup": kit.flag(False)}
-_STEPS = {"milestones": kit.anything(kit.REQUIRED), "gamma": kit.number(0.1)}
-_LINE = {"alpha_i": kit.number(1), "alpha_f": kit.number(0)}
-_LAST = {"alpha_f": kit.number(0), **_LENGTH}
+class _Scheduler(kit.Section):
+    name: str
 
 
-def _keys(**keys: kit.Key) -> kit.Keys:
-    return kit.Keys(name=kit.text(), **keys)
+class _Length(_Scheduler):
+    t_max: Any = "1dur"
 
 
-CLASSES: Mapping[str, tuple[Factor, kit.Keys]] = {
-    "StepScheduler": (_step, _keys(step_size=_TIME, gamma=kit.number(0.1))),
-    "MultiStepScheduler": (_milestones, _keys(**_STEPS)),
-    "ConstantScheduler": (_constant, _keys(alpha=kit.number(1), **_LENGTH)),
-    "LinearScheduler": (_shaped(_line), _keys(**_LINE, **_LENGTH)),
-    "ExponentialScheduler": (
-        _exponential,
-        _keys(gamma=kit.number(), decay_period=kit.anything("1ep")),
-    ),
-    "CosineAnnealingScheduler": (_shaped(_cosine), _keys(**_LAST)),
-    "CosineAnnealingWarmRestartsScheduler": (
-        _restarts,
-        _keys(t_0=_TIME, t_mult=kit.number(1), alpha_f=kit.number(0)),
-    ),
-    "PolynomialScheduler": (_shaped(_power), _keys(power=kit.number(), **_LAST)),
-    "MultiStepWithWarmupScheduler": (_warmed_milestones, _keys(**_WARMUP, **_STEPS)),
-    "ConstantWithWarmupScheduler": (
-        _warmed(_flat),
-        _keys(**_WARMUP, alpha=kit.number(1), **_LENGTH),
-    ),
-    "LinearWithWarmupScheduler": (_warmed(_line), _keys(**_WARMUP, **_LINE, **_LENGTH)),
-    "CosineAnnealingWithWarmupScheduler": (_warmed(_cosine), _keys(**_WARMUP, **_LAST)),
-    "PolynomialWithWarmupScheduler": (
-        _warmed(_power),
-        _keys(**_WARMUP, power=kit.number(2), **_LAST),
-    ),
-    "InverseSquareRootWithWarmupScheduler": (
-        _inverse_root,
-        _keys(
-            **_WARMUP,
-            **_LENGTH,
-            t_scale=_TIME,
-            t_cooldown=_TIME,
-            alpha_f_decay=kit.number(0),
-            alpha_f_cooldown=kit.number(0),
-        ),
-    ),
+class _Warmup(_Scheduler):
+    t_warmup: Any
+    scale_warmup: bool = False
+
+
+class _Steps(_Scheduler):
+    milestones: Any
+    gamma: kit.Number = 0.1
+
+
+class _Line(_Length):
+    alpha_i: kit.Number = 1
+    alpha_f: kit.Number = 0
+
+
+class _Last(_Length):
+    alpha_f: kit.Number = 0
+
+
+class StepScheduler(_Scheduler):
+    step_size: Any  # Trainer.time checks it, as other lengths.
+    gamma: kit.Number = 0.1
+
+
+class ConstantScheduler(_Length):
+    alpha: kit.Number = 1
+
+
+class ExponentialScheduler(_Scheduler):
+    gamma: kit.Number
+    decay_period: Any = "1ep"
+
+
+class CosineAnnealingWarmRestartsScheduler(_Scheduler):
+    t_0: Any
+    t_mult: kit.Number = 1
+    alpha_f: kit.Number = 0
+
+
+class PolynomialScheduler(_Last):
+    power: kit.Power
+
+
+class MultiStepWithWarmupScheduler(_Warmup, _Steps):
+    pass
+
+
+class ConstantWithWarmupScheduler(_Warmup, ConstantScheduler):
+    pass
+
+
+class LinearWithWarmupScheduler(_Warmup, _Line):
+    pass
+
+
+class CosineAnnealingWithWarmupScheduler(_Warmup, _Last):
+    pass
+
+
+class PolynomialWithWarmupScheduler(_Warmup, PolynomialScheduler):
+    power: kit.Power = 2
+
+
+class InverseSquareRootWithWarmupScheduler(_Warmup, _Length):
+    t_scale: Any
+    t_cooldown: Any
+    alpha_f_decay: kit.Number = 0
+    alpha_f_cooldown: kit.Number = 0
+
+
+CLASSES: Mapping[str, tuple[Factor, type[kit.Section]]] = {
+    "StepScheduler": (_step, StepScheduler),
+    "MultiStepScheduler": (_milestones, _Steps),
+    "ConstantScheduler": (_constant, ConstantScheduler),
+    "LinearScheduler": (_shaped(_line), _Line),
+    "ExponentialScheduler": (_exponential, ExponentialScheduler),
+    "CosineAnnealingScheduler": (_shaped(_cosine), _Last),
+    "CosineAnnealingWarmRestartsScheduler": (_restarts, CosineAnnealingWarmRestartsScheduler),
+    "PolynomialScheduler": (_shaped(_power), PolynomialScheduler),
+    "MultiStepWithWarmupScheduler": (_warmed_milestones, MultiStepWithWarmupScheduler),
+    "ConstantWithWarmupScheduler": (_warmed(_flat), ConstantWithWarmupScheduler),
+    "LinearWithWarmupScheduler": (_warmed(_line), LinearWithWarmupScheduler),
+    "CosineAnnealingWithWarmupScheduler": (_warmed(_cosine), CosineAnnealingWithWarmupScheduler),
+    "PolynomialWithWarmupScheduler": (_warmed(_power), PolynomialWithWarmupScheduler),
+    "InverseSquareRootWithWarmupScheduler": (_inverse_root, InverseSquareRootWithWarmupScheduler),
 }
 """The schedulers by class name: their factor, and their arguments."""
 
 
-def rate(context: kit.Context, config: kit.Values, base: sp.Expr) -> Schedule:
+def rate(context: kit.Context, config: Duration, members: Sequence[Any], base: sp.Expr) -> Schedule:
     """Returns the schedule of a config, for an optimizer of a rate before scheduling.
 
     Args:
         context: Facts, and whether to build what Composer computes.
-        config: The values of ``max_duration``, ``scale_schedule_ratio`` and ``schedulers``.
+        config: The values of ``max_duration`` and ``scale_schedule_ratio``.
+        members: Those of each of ``schedulers``.
         base: The rate.
     """
-    run, members = trainer(config, context), config.schedulers
-    name = style(config)
+    run, name = trainer(config, context), style(members)
     kit.refuse_unless(members, "schedulers must hold at least one scheduler", context.where)
     factors = [kit.by_intervals(name, *CLASSES[entry.name][0](entry, run)) for entry in members]
     if context.as_implemented or len(factors) == 1:
@@ -313,9 +358,8 @@ def rate(context: kit.Context, config: kit.Values, base: sp.Expr) -> Schedule:
     return kit.ending(together.expr, min(last_steps) + 1, "a scheduler of the list has ended", name)
 
 
-def style(config: kit.Values) -> str:
+def style(members: Sequence[Any]) -> str:
     """Returns the class of a config; ``list`` unless it has one scheduler."""
-    members = config.schedulers
     return str(members[0].name) if len(members) == 1 else "list"
 
 

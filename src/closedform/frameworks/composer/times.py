@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
 import sympy as sp
 
@@ -83,7 +84,7 @@ class Trainer:
         (batches,) = self.facts.require("updates_per_epoch", where=self.where)
         return int(batches)
 
-    def time(self, values: kit.Values, name: str, ratio: float | None = None) -> Time:
+    def time(self, values: kit.Section, name: str, ratio: float | None = None) -> Time:
         """Returns a time of a scheduler in batches, samples or tokens, as Python's floats have it.
 
         Args:
@@ -116,7 +117,12 @@ class Trainer:
         return _CLOCKS[time.unit].count(self.facts).first_from(time.exact)
 
 
-def trainer(config: kit.Values, context: kit.Context) -> Trainer:
+class Duration(kit.Section):
+    max_duration: Any = None
+    scale_schedule_ratio: kit.Number = 1
+
+
+def trainer(config: Duration, context: kit.Context) -> Trainer:
     """Returns the trainer of ``max_duration`` and ``scale_schedule_ratio``."""
     where, duration, ratio = context.where, config.max_duration, float(config.scale_schedule_ratio)
     kit.refuse_unless(ratio > 0, f"scale_schedule_ratio must be above 0, got {ratio!r}", where)

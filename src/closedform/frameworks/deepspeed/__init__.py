@@ -6,16 +6,16 @@ from closedform.frameworks.deepspeed.reader import READER
 from closedform.frameworks.deepspeed.schedules import (
     CLOCK,
     DEFECTS,
-    OPTIMIZER,
     PARAMETERS,
-    SCHEDULER,
     VERSIONS,
+    Optimizer,
+    Scheduler,
     schedule,
 )
 from closedform.frameworks.deepspeed.writer import WRITER
 from closedform.recipes import kit
 
-_LAYOUT = {"optimizer": OPTIMIZER, "scheduler": SCHEDULER}
+_LAYOUT: dict[str, type[kit.Section]] = {"optimizer": Optimizer, "scheduler": Scheduler}
 FRAMEWORK = kit.Framework(
     "deepspeed",
     {

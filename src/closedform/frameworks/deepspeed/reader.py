@@ -16,8 +16,8 @@ from closedform.errors import MissingFactsError
 from closedform.frameworks.deepspeed.schedules import (
     CLOCK,
     MUON_GROUPS,
-    OPTIMIZER,
-    SCHEDULER,
+    Optimizer,
+    Scheduler,
     is_muon,
     schedule,
 )
@@ -25,23 +25,17 @@ from closedform.language import exact_number
 from closedform.recipes import kit
 from closedform.schedules import constant
 
-CONFIG = kit.OpenKeys(
-    optimizer=kit.section(OPTIMIZER),
-    scheduler=kit.section(SCHEDULER, is_optional=True),
-    gradient_clipping=kit.number(0),
-    gradient_accumulation_steps=kit.integer(None),
-    **dict.fromkeys(
-        (
-            "train_batch_size",
-            "train_micro_batch_size_per_gpu",
-            "zero_force_ds_cpu_optimizer",
-            "zero_allow_untested_optimizer",
-            "data_efficiency",
-            "curriculum_learning",
-        ),
-        kit.irrelevant(),
-    ),
-)
+
+class Config(
+    kit.OpenSection,
+    irrelevant="train_batch_size train_micro_batch_size_per_gpu zero_force_ds_cpu_optimizer "
+    "zero_allow_untested_optimizer data_efficiency curriculum_learning",
+):
+    optimizer: Optimizer
+    scheduler: Scheduler | None
+    gradient_clipping: kit.Norm = 0
+    gradient_accumulation_steps: kit.Accumulation | None = None
+
 
 AUTO = "auto"
 _FACT_OF: Mapping[str, str] = {
@@ -76,11 +70,11 @@ def _matches(document: kit.Document) -> bool:
     if not sections or not typed or any(key in content for key in _OF_OTHERS):
         return False
     known = ("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization")
-    return any(key in content for key in known) or not content.keys() - set(CONFIG)
+    return any(key in content for key in known) or not content.keys() - set(Config.keys)
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = CONFIG.read_whole(_filled(reading.document, reading.facts))
+    config = Config.read_whole(_filled(reading.document, reading.facts))
     optimizer, scheduler, facts = config.optimizer, config.scheduler, reading.facts
     params = optimizer.params
     if params.lr is None:
@@ -126,8 +120,8 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 def _of_muon(
     context: kit.Context,
-    optimizer: kit.Values,
-    scheduler: kit.Values | None,
+    optimizer: Optimizer,
+    scheduler: Scheduler | None,
     default: kit.ParamGroup,
 ) -> list[kit.ParamGroup]:
     """The groups of Muon: its matrices, and the other parameters."""
@@ -147,7 +141,7 @@ def _filled(document: kit.Document, facts: kit.Facts) -> kit.Document:
     """The config with facts for "auto"; all missing ones in one error."""
     missing: list[str] = []
 
-    def value(place: kit.Section, key: str) -> Any:
+    def value(place: kit.RawSection, key: str) -> Any:
         written = place.content[key]
         if written != AUTO or key in _DEFAULTS:
             return _DEFAULTS[key] if written == AUTO else written
@@ -178,12 +172,12 @@ def _filled(document: kit.Document, facts: kit.Facts) -> kit.Document:
     return replace(document, content=content)
 
 
-def _has_rates(params: kit.Values) -> bool:
+def _has_rates(params: kit.Section) -> bool:
     """Whether the scheduler has rates and does not need that of the optimizer."""
     return any(key in params for key in ("warmup_max_lr", "cycle_max_lr", "lr_range_test_min_lr"))
 
 
-def _plan(optimizer: kit.Values) -> kit.OptimizerPlan:
+def _plan(optimizer: Optimizer) -> kit.OptimizerPlan:
     name, origin = optimizer.type, optimizer.origin
     where = origin.document.place(origin.at("type"))
     kind = name.lower()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import sympy as sp
 
@@ -27,73 +28,90 @@ COUNT = CLOCK.count(kit.Facts())
 """The last step of the scheduler when update t runs; -1 before the first one."""
 
 
-_STEPPED = {"last_batch_iteration": kit.irrelevant(), "verbose": kit.irrelevant()}
-# 1,000 updates and "log" are the defaults of WarmupLR.
-_RISE = {"warmup_num_steps": kit.number(1000), "warmup_type": kit.text("log"), **_STEPPED}
-_WARMUP = {"warmup_min_lr": kit.number_or_numbers(0), **_RISE}
-PARAMETERS = {
-    "WarmupLR": kit.Keys(warmup_max_lr=kit.number_or_numbers(None), **_WARMUP),
-    "WarmupDecayLR": kit.Keys(
-        # The default 0.001 of WarmupDecayLR stays in all versions, whatever the rate of the
-        # optimizer is.
-        total_num_steps=kit.number(),
-        warmup_max_lr=kit.number_or_numbers(sp.Rational(1, 1000)),
-        **_WARMUP,
-    ),
-    "WarmupCosineLR": kit.Keys(
-        total_num_steps=kit.number(),
-        warmup_min_ratio=kit.number(0),
-        cos_min_ratio=kit.number(0.0001),
-        **_RISE,
-    ),
-    "LRRangeTest": kit.Keys(
-        lr_range_test_min_lr=kit.number_or_numbers(0.001),
-        lr_range_test_step_size=kit.integer(2000),
-        lr_range_test_step_rate=kit.number(1),
-        lr_range_test_staircase=kit.flag(False),
-        **_STEPPED,
-    ),
-    "OneCycle": kit.Keys(
-        cycle_min_lr=kit.number_or_numbers(kit.REQUIRED),
-        cycle_max_lr=kit.number_or_numbers(kit.REQUIRED),
-        decay_lr_rate=kit.number(0),
-        cycle_first_step_size=kit.number(2000),
-        cycle_second_step_size=kit.number(None),
-        cycle_first_stair_count=kit.integer(0),
-        cycle_second_stair_count=kit.integer(None),
-        decay_step_size=kit.number(0),
-        cycle_momentum=kit.flag(True),
-        cycle_min_mom=kit.number(0.8),
-        cycle_max_mom=kit.number(0.9),
-        decay_mom_rate=kit.number(0),
-        **_STEPPED,
-    ),
+class _Stepped(kit.Section, irrelevant="last_batch_iteration verbose"):
+    pass
+
+
+class _Rise(_Stepped):
+    # 1,000 updates and "log" are the defaults of WarmupLR.
+    warmup_num_steps: kit.RealSteps = 1000
+    warmup_type: str = "log"
+
+
+class _Warmup(_Rise):
+    warmup_min_lr: kit.RateOrRates = 0
+
+
+class WarmupLR(_Warmup):
+    warmup_max_lr: kit.RateOrRates | None = None
+
+
+class WarmupDecayLR(_Warmup):
+    # The default 0.001 of WarmupDecayLR stays in all versions, whatever the rate of the
+    # optimizer is.
+    total_num_steps: kit.RealSteps
+    warmup_max_lr: kit.RateOrRates = sp.Rational(1, 1000)
+
+
+class WarmupCosineLR(_Rise):
+    total_num_steps: kit.RealSteps
+    warmup_min_ratio: kit.Number = 0
+    cos_min_ratio: kit.Number = 0.0001
+
+
+class LRRangeTest(_Stepped):
+    lr_range_test_min_lr: kit.RateOrRates = 0.001
+    lr_range_test_step_size: kit.Steps = 2000
+    lr_range_test_step_rate: kit.Number = 1
+    lr_range_test_staircase: bool = False
+
+
+class OneCycle(_Stepped):
+    cycle_min_lr: kit.RateOrRates
+    cycle_max_lr: kit.RateOrRates
+    decay_lr_rate: kit.Number = 0
+    cycle_first_step_size: kit.RealSteps = 2000
+    cycle_second_step_size: kit.RealSteps | None = None
+    cycle_first_stair_count: int = 0
+    cycle_second_stair_count: int | None = None
+    decay_step_size: kit.RealSteps = 0
+    cycle_momentum: bool = True
+    cycle_min_mom: kit.Momentum = 0.8
+    cycle_max_mom: kit.Momentum = 0.9
+    decay_mom_rate: kit.Number = 0
+
+
+PARAMETERS: Mapping[str, type[kit.Section]] = {
+    "WarmupLR": WarmupLR,
+    "WarmupDecayLR": WarmupDecayLR,
+    "WarmupCosineLR": WarmupCosineLR,
+    "LRRangeTest": LRRangeTest,
+    "OneCycle": OneCycle,
 }
 """The parameters of each scheduler."""
 
-OPTIMIZER = kit.Keys(
-    type=kit.text(""),
-    params=kit.section(
-        kit.ClassKeys(
-            lr=kit.number(None),
-            weight_decay=kit.number(None),
-            betas=kit.numbers((0.9, 0.999)),
-            momentum=kit.number(0),
-        )
-    ),
-    legacy_fusion=kit.irrelevant(),
-)
-SCHEDULER = kit.Keys(
-    type=kit.choice(*PARAMETERS),
+
+class Params(kit.ClassSection):
+    lr: kit.Rate | None = None
+    weight_decay: kit.WeightDecay | None = None
+    betas: kit.Momenta = (0.9, 0.999)
+    momentum: kit.Momentum = 0
+
+
+class Optimizer(kit.Section, irrelevant="legacy_fusion"):
+    type: str = ""
+    params: Params
+
+
+class Scheduler(kit.Section, irrelevant="legacy_fusion"):
+    type: str = kit.choice(*PARAMETERS)
     # The parameters depend on the type, which stands next to them.
-    params=kit.Key(
+    params: Any = kit.read_by(
         lambda place, key, default: PARAMETERS[place.text("type")].read(place.section(key)), None
-    ),
-    legacy_fusion=kit.irrelevant(),
-)
+    )
 
 
-def _group_value(context: kit.Context, params: kit.Values, name: str) -> sp.Expr:
+def _group_value(context: kit.Context, params: Params, name: str) -> sp.Expr:
     """A parameter, or that of the group where it is a list with one for each group."""
     value = getattr(params, name)
     if not isinstance(value, tuple):
@@ -105,7 +123,7 @@ def _group_value(context: kit.Context, params: kit.Values, name: str) -> sp.Expr
     return value[context.facts.get("group_index", 0)]
 
 
-def _rate(context: kit.Context, optimizer: kit.Values) -> sp.Expr:
+def _rate(context: kit.Context, optimizer: Optimizer) -> sp.Expr:
     """The rate of the group: that of the optimizer unless the group has one."""
     groups, index = context.facts.get("param_groups"), context.facts.get("group_index", 0)
     if groups is not None:
@@ -123,18 +141,18 @@ MUON_GROUPS = {"muon": "muon_lr", "adam": "adam_lr"}
 """The param groups of Muon, and the rates that replace ``lr`` in them."""
 
 
-def is_muon(optimizer: kit.Values) -> bool:
+def is_muon(optimizer: Optimizer) -> bool:
     """Returns whether the optimizer is Muon, which has two param groups."""
     return str(optimizer.type).lower() == "muon"
 
 
-def _is_onenumber_or_numbers(optimizer: kit.Values, params: kit.Values) -> bool:
+def _has_one_peak(optimizer: Optimizer, params: WarmupLR) -> bool:
     """Whether a single peak replaces the rates of Muon's groups."""
     peak = params.warmup_max_lr
     return is_muon(optimizer) and peak is not None and not isinstance(peak, tuple)
 
 
-def _with_groups(context: kit.Context, optimizer: kit.Values) -> kit.Context:
+def _with_groups(context: kit.Context, optimizer: Optimizer) -> kit.Context:
     """The context with the param groups of a list of rates, or of Muon."""
     facts, rates = context.facts, context.facts.get("group_lrs")
     if rates is None and is_muon(optimizer) and "param_groups" not in facts:
@@ -148,7 +166,7 @@ def _with_groups(context: kit.Context, optimizer: kit.Values) -> kit.Context:
     return context.with_facts(param_groups=groups)
 
 
-def _warmup_steps(context: kit.Context, params: kit.Values) -> sp.Expr:
+def _warmup_steps(context: kit.Context, params: _Rise) -> sp.Expr:
     """The length of the warmup: at least 2."""
     steps, written = params.warmup_num_steps, params.origin.content.get("warmup_num_steps")
     # A float such as 10.0 is refused by the newest version, accepted by older ones.
@@ -160,16 +178,16 @@ def _warmup_steps(context: kit.Context, params: kit.Values) -> sp.Expr:
     return max(sp.Integer(2), steps)
 
 
-def _risen(params: kit.Values, warmup: sp.Expr) -> sp.Expr:
+def _risen(params: _Rise, warmup: sp.Expr) -> sp.Expr:
     """The part of the warmup that is done; an unknown type is taken as log."""
     return COUNT.n / warmup if params.warmup_type == "linear" else logarithmic(COUNT.n, warmup)
 
 
-def _warmup(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) -> Schedule:
+def _warmup(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
     params, is_old = scheduler.params, context.version in (V0_16, V0_14)
     warmup = _warmup_steps(context, params)
     low = _group_value(context, params, "warmup_min_lr")
-    has_rates = scheduler.type == "WarmupLR" and _is_onenumber_or_numbers(optimizer, params)
+    has_rates = scheduler.type == "WarmupLR" and _has_one_peak(optimizer, params)
     if has_rates and not context.as_implemented:
         peak = _rate(context, optimizer)
     elif params.warmup_max_lr is not None:
@@ -195,7 +213,7 @@ def _warmup(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) 
     )
 
 
-def _cosine(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) -> Schedule:
+def _cosine(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
     version, params = context.version, scheduler.params
     warmup, total = _warmup_steps(context, params), params.total_num_steps
     low, end = params.warmup_min_ratio, params.cos_min_ratio
@@ -239,7 +257,7 @@ def _cosine(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) 
     )
 
 
-def _range_test(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) -> Schedule:
+def _range_test(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
     params = scheduler.params
     low, size = (
         _group_value(context, params, "lr_range_test_min_lr"),
@@ -261,7 +279,7 @@ class _Cycle:
     end: int
 
 
-def _cycle(context: kit.Context, params: kit.Values) -> _Cycle:
+def _cycle(context: kit.Context, params: OneCycle) -> _Cycle:
     first, second = params.cycle_first_step_size, params.cycle_second_step_size
     second = first if second is None else second
     if first <= 0:
@@ -296,7 +314,7 @@ def _triangle(first: sp.Expr, second: sp.Expr, stairs: tuple[int, int]) -> sp.Ex
     return sp.Piecewise((up, position <= first), (down, True))
 
 
-def _one_cycle(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) -> Schedule:
+def _one_cycle(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
     params, cycle = scheduler.params, _cycle(context, scheduler.params)
     low = _group_value(context, params, "cycle_min_lr")
     top = _group_value(context, params, "cycle_max_lr")
@@ -314,7 +332,7 @@ def _cycled(cycle: _Cycle, first: sp.Expr, curve: sp.Expr, last: sp.Expr) -> Sch
     )
 
 
-def _momentum(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) -> Schedule:
+def _momentum(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
     """The momentum: OneCycle drives the betas of an optimizer that has them."""
     key, params = context.key, scheduler.params
     if key not in ("beta1", "beta2", "momentum"):
@@ -339,7 +357,7 @@ def _momentum(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values
     return _cycled(cycle, low, along_line(top, low, cycle.scale), last)
 
 
-_CURVES: Mapping[str, Callable[[kit.Context, kit.Values, kit.Values], Schedule]] = {
+_CURVES: Mapping[str, Callable[..., Schedule]] = {
     "WarmupLR": _warmup,
     "WarmupDecayLR": _warmup,
     "WarmupCosineLR": _cosine,
@@ -348,7 +366,7 @@ _CURVES: Mapping[str, Callable[[kit.Context, kit.Values, kit.Values], Schedule]]
 }
 
 
-def schedule(context: kit.Context, optimizer: kit.Values, scheduler: kit.Values) -> Schedule:
+def schedule(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
     """Returns the schedule of the key of a context."""
     context = _with_groups(context, optimizer)
     curve = _CURVES[scheduler.type] if context.key == "lr" else _momentum
@@ -364,13 +382,13 @@ def _defect(
     text: str,
     line: str,
     classes: tuple[str, ...],
-    concerns: Callable[[kit.Values], bool] = lambda params: True,
+    concerns: Callable[[Any], bool] = lambda params: True,
     documented: str | None = None,
     versions: tuple[str, ...] = (),
 ) -> kit.Defect:
     """A defect of scheduler classes with some parameters; undocumented ones are conventions."""
 
-    def applies(optimizer: kit.Values, scheduler: kit.Values | None) -> bool:
+    def applies(optimizer: Optimizer, scheduler: Scheduler | None) -> bool:
         return scheduler is not None and scheduler.type in classes and concerns(scheduler.params)
 
     kind = kit.DefectKind.CONVENTION if documented is None else kit.DefectKind.DEPARTURE
@@ -410,7 +428,7 @@ DEFECTS = {
         lambda optimizer, scheduler: (
             scheduler is not None
             and scheduler.type == "WarmupLR"
-            and _is_onenumber_or_numbers(optimizer, scheduler.params)
+            and _has_one_peak(optimizer, scheduler.params)
         ),
         documented="the rate of each group as its peak",
         classes=("WarmupLR-groups",),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import sympy as sp
 
@@ -100,18 +100,23 @@ def _root(document: kit.Document, name: str) -> dict[str, Any]:
 _CLASS = "_target_"
 _SUFFICIENT = {"optimizer": "lr", "train": "max_iter"}
 """The entry that the curves need of a root: one imported from elsewhere, with it set, is enough."""
-PARAMS = kit.OpenKeys(
-    overrides=kit.anything(), lr_factor_func=kit.irrelevant(), weight_decay_norm=kit.number(0.0)
-)
-TRAIN = kit.OpenKeys(max_iter=kit.integer(None))
-WARMUP = kit.Keys(
-    _target_=kit.irrelevant(),
-    scheduler=kit.anything(kit.REQUIRED),
-    warmup_factor=kit.number(),
-    warmup_length=kit.number(),
-    warmup_method=kit.choice("linear", "constant", default="linear"),
-    rescale_interval=kit.flag(False),
-)
+
+
+class Params(kit.OpenSection, irrelevant="lr_factor_func"):
+    overrides: Any = None
+    weight_decay_norm: kit.WeightDecay = 0.0
+
+
+class Train(kit.OpenSection):
+    max_iter: kit.Steps | None = None
+
+
+class WarmupScheduler(kit.Section, irrelevant="_target_"):
+    scheduler: Any
+    warmup_factor: kit.Number
+    warmup_length: kit.Number
+    warmup_method: Literal["linear", "constant"] = "linear"
+    rescale_interval: bool = False
 
 
 def _changed(outer: Mapping[str, Any], keys: list[str], value: Any) -> dict[str, Any]:
@@ -137,7 +142,7 @@ def _class_of(value: Mapping[str, Any]) -> str:
 class _Lazy:
     """A part of a LazyConfig that is a call."""
 
-    section: kit.Section
+    section: kit.RawSection
     kind: str
 
 
@@ -148,15 +153,15 @@ def _lazy(document: kit.Document, value: Any, path: str) -> _Lazy:
         raise kit.document_section(document).error(
             f"a scheduler must be a call, got {value!s:.60}", path
         )
-    return _Lazy(kit.Section(document, value, path), _class_of(value))
+    return _Lazy(kit.RawSection(document, value, path), _class_of(value))
 
 
 def read_lazy(reading: kit.Reading) -> kit.Recipe:
     """Returns the recipe of a LazyConfig, as the reader of detectron2 does."""
     document = reading.document
     top = kit.document_section(document)
-    optimizer = kit.Section(document, _root(document, "optimizer"), "optimizer")
-    train = TRAIN.read(kit.Section(document, _root(document, "train"), "train"))
+    optimizer = kit.RawSection(document, _root(document, "optimizer"), "optimizer")
+    train = Train.read(kit.RawSection(document, _root(document, "train"), "train"))
     for name, section in (("optimizer", optimizer), ("lr_multiplier", top)):
         if (name == "lr_multiplier" and name not in top) or not section.content:
             raise top.error(f"{name} is missing", hint=f"the LazyConfig must have {name}")
@@ -179,7 +184,7 @@ def read_lazy(reading: kit.Reading) -> kit.Recipe:
             schedules["weight_decay"] = constant(weight_decay)
         return kit.ParamGroup(schedules, plan, kit.Role.of(label), label, patterns)
 
-    params = PARAMS.read(optimizer.section("params"))
+    params = Params.read(optimizer.section("params"))
     groups = [group("", rate, decay)]
     if is_read:
         # The common optimizers do not decay norms.
@@ -206,7 +211,7 @@ def _multiplied(multiplier: _Lazy, rate: sp.Expr, total: sp.Expr) -> Schedule:
     section = multiplier.section
     with section.locate_errors():
         if multiplier.kind == "WarmupParamScheduler":
-            values = WARMUP.read(section)
+            values = WarmupScheduler.read(section)
             warmup = Warmup(
                 values.warmup_length,
                 values.warmup_factor,
@@ -226,28 +231,28 @@ def _curve(lazy: _Lazy) -> MultiplierCurve:
     return build(keys.read(section))
 
 
-def _constant(values: kit.Values) -> MultiplierCurve:
+def _constant(values: ConstantParamScheduler) -> MultiplierCurve:
     reason = "RuntimeError: the position in the schedule must be in [0, 1]"
     return MultiplierCurve(
         ((lambda x: values.value, None),), sp.S.One, with_end=True, reason=reason
     )
 
 
-def _cosine(values: kit.Values) -> MultiplierCurve:
+def _cosine(values: _Levels) -> MultiplierCurve:
     return MultiplierCurve(
         ((lambda x: along_cosine(values.start_value, values.end_value, x), None),)
     )
 
 
-def _linear(values: kit.Values) -> MultiplierCurve:
+def _linear(values: _Levels) -> MultiplierCurve:
     return MultiplierCurve(((lambda x: along_line(values.start_value, values.end_value, x), None),))
 
 
-def _exponential(values: kit.Values) -> MultiplierCurve:
+def _exponential(values: ExponentialParamScheduler) -> MultiplierCurve:
     return MultiplierCurve(((lambda x: values.start_value * values.decay**x, None),))
 
 
-def _polynomial(values: kit.Values) -> MultiplierCurve:
+def _polynomial(values: PolynomialDecayParamScheduler) -> MultiplierCurve:
     base, power = values.base_value, values.power
     if power.is_Integer and power >= 0:
         return MultiplierCurve(((lambda x: base * (1 - x) ** power, None),))
@@ -257,18 +262,19 @@ def _polynomial(values: kit.Values) -> MultiplierCurve:
     )
 
 
-def _steps(values: kit.Values) -> MultiplierCurve:
+def _steps(values: StepParamScheduler) -> MultiplierCurve:
     return equal_steps(values.values)
 
 
-def _fixed_gamma(values: kit.Values) -> MultiplierCurve:
+def _fixed_gamma(values: StepWithFixedGammaParamScheduler) -> MultiplierCurve:
     base, decays = values.base_value, values.num_decays
     return equal_steps([base * values.gamma**index for index in range(decays + 1)])
 
 
-def _milestones(values: kit.Values) -> MultiplierCurve:
-    levels, marks, updates = values.values, values.milestones, values.num_updates
-    if marks is None:
+def _milestones(values: MultiStepParamScheduler) -> MultiplierCurve:
+    levels, updates = values.values, values.num_updates
+    marks = list(values.milestones or ())
+    if values.milestones is None:
         width = sp.ceiling(values.require("num_updates") / len(levels))
         marks = [width * (index + 1) for index in range(len(levels) - 1)]
     expected = len(levels) - (updates is not None)
@@ -285,35 +291,52 @@ def _milestones(values: kit.Values) -> MultiplierCurve:
     return steps_at(levels, parts)
 
 
-def _keys(**keys: kit.Key) -> kit.Keys:
-    return kit.Keys(_target_=kit.irrelevant(), **keys)
+class _Scheduler(kit.Section, irrelevant="_target_"):
+    pass
 
 
-_LEVELS = _keys(start_value=kit.number(), end_value=kit.number())
-_CURVES: Mapping[str, tuple[Callable[[kit.Values], MultiplierCurve], kit.Keys]] = {
-    "ConstantParamScheduler": (_constant, _keys(value=kit.number())),
-    "CosineParamScheduler": (_cosine, _LEVELS),
-    "ExponentialParamScheduler": (
-        _exponential,
-        _keys(start_value=kit.number(), decay=kit.number()),
-    ),
-    "LinearParamScheduler": (_linear, _LEVELS),
-    "MultiStepParamScheduler": (
-        _milestones,
-        _keys(values=kit.numbers(), milestones=kit.numbers(None), num_updates=kit.number(None)),
-    ),
-    "PolynomialDecayParamScheduler": (
-        _polynomial,
-        _keys(base_value=kit.number(), power=kit.number()),
-    ),
-    "StepParamScheduler": (_steps, _keys(values=kit.numbers(), num_updates=kit.irrelevant())),
-    "StepWithFixedGammaParamScheduler": (
-        _fixed_gamma,
-        _keys(
-            base_value=kit.number(),
-            num_decays=kit.integer(),
-            gamma=kit.number(),
-            num_updates=kit.irrelevant(),
-        ),
-    ),
+class _Levels(_Scheduler):
+    start_value: kit.Number
+    end_value: kit.Number
+
+
+class ConstantParamScheduler(_Scheduler):
+    value: kit.Number
+
+
+class ExponentialParamScheduler(_Scheduler):
+    start_value: kit.Number
+    decay: kit.Number
+
+
+class MultiStepParamScheduler(_Scheduler):
+    values: kit.Numbers
+    milestones: kit.Numbers | None = None
+    num_updates: kit.RealSteps | None = None
+
+
+class PolynomialDecayParamScheduler(_Scheduler):
+    base_value: kit.Number
+    power: kit.Power
+
+
+class StepParamScheduler(_Scheduler, irrelevant="num_updates"):
+    values: kit.Numbers
+
+
+class StepWithFixedGammaParamScheduler(_Scheduler, irrelevant="num_updates"):
+    base_value: kit.Number
+    num_decays: int
+    gamma: kit.Number
+
+
+_CURVES: Mapping[str, tuple[Callable[..., MultiplierCurve], type[kit.Section]]] = {
+    "ConstantParamScheduler": (_constant, ConstantParamScheduler),
+    "CosineParamScheduler": (_cosine, _Levels),
+    "ExponentialParamScheduler": (_exponential, ExponentialParamScheduler),
+    "LinearParamScheduler": (_linear, _Levels),
+    "MultiStepParamScheduler": (_milestones, MultiStepParamScheduler),
+    "PolynomialDecayParamScheduler": (_polynomial, PolynomialDecayParamScheduler),
+    "StepParamScheduler": (_steps, StepParamScheduler),
+    "StepWithFixedGammaParamScheduler": (_fixed_gamma, StepWithFixedGammaParamScheduler),
 }

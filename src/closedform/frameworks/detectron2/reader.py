@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from closedform.frameworks.detectron2.lazy_config import read_lazy
-from closedform.frameworks.detectron2.schedules import CLOCK, SOLVER, at_workers, rate_of
+from closedform.frameworks.detectron2.schedules import (
+    CLOCK,
+    Clipping,
+    Solver,
+    at_workers,
+    rate_of,
+)
 from closedform.recipes import kit
 from closedform.schedules import constant
 
@@ -51,9 +57,9 @@ def _read_section(reading: kit.Reading) -> kit.Recipe:
             hint="give the files, as in load_recipe(…, files=directory)",
         )
     place = top.section("SOLVER")
-    SOLVER.check(place)
+    Solver.check(place)
     silent = {key: v for key, v in reading.facts.defaults.items() if key not in place}
-    solver = SOLVER.read(kit.Section(reading.document, {**place.content, **silent}, place.path))
+    solver = Solver.read(kit.RawSection(reading.document, {**place.content, **silent}, place.path))
     solver = at_workers(solver, reading.facts, reading.document.place(place.path))
     plan = _plan(solver)
     base, decay = solver.BASE_LR, solver.WEIGHT_DECAY
@@ -85,7 +91,7 @@ def _read_section(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _plan(solver: kit.Values) -> kit.OptimizerPlan:
+def _plan(solver: Solver) -> kit.OptimizerPlan:
     place = solver.origin.document.place(solver.origin.at("OPTIMIZER"))
     if solver.OPTIMIZER.upper() != "SGD":
         return kit.plan_optimizer(solver.OPTIMIZER, {}, where=place)
@@ -93,7 +99,7 @@ def _plan(solver: kit.Values) -> kit.OptimizerPlan:
     return kit.plan_optimizer("SGD", arguments, where=place)
 
 
-def _clipping(clipping: kit.Values) -> kit.Clipping | None:
+def _clipping(clipping: Clipping) -> kit.Clipping | None:
     if not clipping.ENABLED:
         return None
     return kit.Clipping(clipping.CLIP_VALUE, _CLIPPINGS[clipping.CLIP_TYPE])

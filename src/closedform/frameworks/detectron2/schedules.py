@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import sympy as sp
 
@@ -47,7 +48,7 @@ class MultiplierCurve:
         return next(value for value, mark in self.stages if mark is None or x < mark)(x)
 
 
-def _steps(solver: kit.Values) -> MultiplierCurve:
+def _steps(solver: Solver) -> MultiplierCurve:
     total = solver.MAX_ITER
     # Steps beyond the run are dropped, but one at MAX_ITER is left, and fails below.
     steps = [step for step in solver.STEPS if step <= total]
@@ -59,14 +60,14 @@ def _steps(solver: kit.Values) -> MultiplierCurve:
     return steps_at([solver.GAMMA**index for index in range(len(marks) + 1)], marks)
 
 
-def _cosine(solver: kit.Values) -> MultiplierCurve:
+def _cosine(solver: Solver) -> MultiplierCurve:
     if solver.BASE_LR_END > solver.BASE_LR:
         raise solver.error("BASE_LR_END must not be above BASE_LR", "BASE_LR_END")
     end = solver.BASE_LR_END / solver.BASE_LR
     return MultiplierCurve(((lambda x: along_cosine(sp.S.One, end, x), None),))
 
 
-def _fixed_gamma(solver: kit.Values) -> MultiplierCurve:
+def _fixed_gamma(solver: Solver) -> MultiplierCurve:
     return equal_steps([solver.GAMMA**index for index in range(solver.NUM_DECAYS + 1)])
 
 
@@ -94,49 +95,46 @@ def _value(factor: sp.Expr) -> Callable[[sp.Expr], sp.Expr]:
     return lambda x: factor
 
 
-CURVES: Mapping[str, Callable[[kit.Values], MultiplierCurve]] = {
+CURVES: Mapping[str, Callable[[Solver], MultiplierCurve]] = {
     "WarmupMultiStepLR": _steps,
     "WarmupCosineLR": _cosine,
     "WarmupStepWithFixedGammaLR": _fixed_gamma,
 }
 POLYNOMIAL = "WarmupPolyLR"
 
-CLIPPING = kit.Keys(
-    ENABLED=kit.flag(False),
-    CLIP_TYPE=kit.choice("value", "norm", "full_model", default="value"),
-    CLIP_VALUE=kit.number(1.0),
-    NORM_TYPE=kit.irrelevant(),
-)
-SOLVER = kit.Keys(
-    LR_SCHEDULER_NAME=kit.choice(*CURVES, POLYNOMIAL, default="WarmupMultiStepLR"),
-    BASE_LR=kit.number(0.001),
-    BASE_LR_END=kit.number(0.0),
-    MAX_ITER=kit.integer(40000),
-    STEPS=kit.integers((30000,)),
-    GAMMA=kit.number(0.1),
-    NUM_DECAYS=kit.integer(3),
-    WARMUP_ITERS=kit.integer(1000),
-    WARMUP_FACTOR=kit.number(0.001),
-    WARMUP_METHOD=kit.choice("linear", "constant", default="linear"),
-    RESCALE_INTERVAL=kit.flag(False),
-    REFERENCE_WORLD_SIZE=kit.integer(0),
-    OPTIMIZER=kit.text("SGD"),
-    MOMENTUM=kit.number(0.9),
-    NESTEROV=kit.flag(False),
-    WEIGHT_DECAY=kit.number(0.0001),
-    WEIGHT_DECAY_NORM=kit.number(0.0),
-    WEIGHT_DECAY_BIAS=kit.number(None),
-    BIAS_LR_FACTOR=kit.number(1.0),
-    CLIP_GRADIENTS=kit.section(CLIPPING),
-    IMS_PER_BATCH=kit.irrelevant(),
-    CHECKPOINT_PERIOD=kit.irrelevant(),
-    AMP=kit.irrelevant(),
+
+class Clipping(kit.Section, irrelevant="NORM_TYPE"):
+    ENABLED: bool = False
+    CLIP_TYPE: Literal["value", "norm", "full_model"] = "value"
+    CLIP_VALUE: kit.Norm = 1.0
+
+
+class Solver(kit.Section, irrelevant="IMS_PER_BATCH CHECKPOINT_PERIOD AMP"):
+    LR_SCHEDULER_NAME: str = kit.choice(*CURVES, POLYNOMIAL, default="WarmupMultiStepLR")
+    BASE_LR: kit.Rate = 0.001
+    BASE_LR_END: kit.EndRate = 0.0
+    MAX_ITER: kit.Steps = 40000
+    STEPS: tuple[int, ...] = (30000,)
+    GAMMA: kit.Number = 0.1
+    NUM_DECAYS: int = 3
+    WARMUP_ITERS: kit.Steps = 1000
+    WARMUP_FACTOR: kit.Number = 0.001
+    WARMUP_METHOD: Literal["linear", "constant"] = "linear"
+    RESCALE_INTERVAL: bool = False
+    REFERENCE_WORLD_SIZE: int = 0
+    OPTIMIZER: str = "SGD"
+    MOMENTUM: kit.Momentum = 0.9
+    NESTEROV: bool = False
+    WEIGHT_DECAY: kit.WeightDecay = 0.0001
+    WEIGHT_DECAY_NORM: kit.WeightDecay = 0.0
+    WEIGHT_DECAY_BIAS: kit.WeightDecay | None = None
+    BIAS_LR_FACTOR: kit.RateRatio = 1.0
+    CLIP_GRADIENTS: Clipping
     # Those of projects.
-    BACKBONE_MULTIPLIER=kit.number(None),
-    WEIGHT_DECAY_EMBED=kit.number(None),
-    POLY_LR_POWER=kit.number(0.9),
-    POLY_LR_CONSTANT_ENDING=kit.number(0.0),
-)
+    BACKBONE_MULTIPLIER: kit.RateRatio | None = None
+    WEIGHT_DECAY_EMBED: kit.WeightDecay | None = None
+    POLY_LR_POWER: kit.Power = 0.9
+    POLY_LR_CONSTANT_ENDING: kit.EndRate = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +154,7 @@ class Warmup:
     rescale: bool
 
 
-def at_workers(solver: kit.Values, facts: kit.Facts, where: str) -> kit.Values:
+def at_workers(solver: Solver, facts: kit.Facts, where: str) -> Solver:
     """Returns the options of a run with as many workers as the facts have.
 
     Raises:
@@ -179,7 +177,7 @@ def at_workers(solver: kit.Values, facts: kit.Facts, where: str) -> kit.Values:
     return solver
 
 
-def rate_of(context: kit.Context, solver: kit.Values) -> Schedule:
+def rate_of(context: kit.Context, solver: Solver) -> Schedule:
     """Returns the rate of the param group of a context."""
     solver = at_workers(solver, context.numbers, context.where)
     rate = context.of_group("lr", solver.BASE_LR)
@@ -197,7 +195,7 @@ def rate_of(context: kit.Context, solver: kit.Values) -> Schedule:
     return warmed_up(name, rate, total, CURVES[name](solver), warmup)
 
 
-def _polynomial(solver: kit.Values, rate: sp.Expr) -> Schedule:
+def _polynomial(solver: Solver, rate: sp.Expr) -> Schedule:
     """A polynomial to 0, times the factor of a warmup."""
     n, total = CLOCK.count(kit.Facts()).n, sp.Integer(solver.MAX_ITER)
     start, last = solver.WARMUP_FACTOR, solver.POLY_LR_CONSTANT_ENDING
@@ -278,7 +276,7 @@ def _refusal(reason: str) -> Callable[[], sp.Expr]:
     return refuse
 
 
-def _of_scheduler(name: str, condition: Callable[[kit.Values], bool]) -> Callable[..., bool]:
+def _of_scheduler(name: str, condition: Callable[[Solver], bool]) -> Callable[..., bool]:
     """The condition of a defect of a scheduler; LazyConfigs have no SOLVER."""
     return lambda solver, params: (
         solver is not None and solver.LR_SCHEDULER_NAME == name and condition(solver)
@@ -353,6 +351,6 @@ DEFECTS = {
 
 SCHEDULES = kit.section_entries(
     dict.fromkeys((*CURVES, POLYNOMIAL), rate_of),
-    {"SOLVER": SOLVER},
+    {"SOLVER": Solver},
     style=lambda solver: str(solver.LR_SCHEDULER_NAME),
 )

@@ -116,46 +116,49 @@ _FAMILIES: tuple[tuple[ScriptDefaults, str], ...] = (
 SCRIPTS = {name: script for script, names in _FAMILIES for name in names.split()}
 """The scripts of examples/ by name."""
 
-ARGUMENTS = kit.ArgumentKeys(
-    lr_scheduler=kit.choice(*CURVES, "piecewise_constant", default=None),
-    learning_rate=kit.number(None),
+
+class Arguments(
+    kit.ArgumentSection,
+    irrelevant="ddpm_beta_schedule ema_decay ema_max_decay huber_schedule prodigy_beta3 "
+    "prodigy_decouple prodigy_safeguard_warmup prodigy_use_bias_correction "
+    "validation_scheduler",
+):
+    lr_scheduler: str | None = kit.choice(*CURVES, "piecewise_constant", default=None)
+    learning_rate: kit.Rate | None = None
     # 500 is the default of all scripts, also of those whose default scheduler ignores it.
-    lr_warmup_steps=kit.integer(500, least=0),
-    lr_num_cycles=kit.integer(1),
-    lr_power=kit.number(1),
-    max_train_steps=kit.integer(None, least=1),
-    num_train_epochs=kit.integer(None, least=1),
-    num_epochs=kit.integer(None, least=1),
-    gradient_accumulation_steps=kit.integer(1, least=1),
-    train_batch_size=kit.integer(None, least=1),
-    scale_lr=kit.flag(False),
-    adam_beta1=kit.number(None),
-    adam_beta2=kit.number(0.999),
-    adam_epsilon=kit.number(1e-8),
-    adam_weight_decay=kit.number(None),
-    adam_weight_decay_text_encoder=kit.number(1e-3),
-    max_grad_norm=kit.number(1),
-    optimizer=kit.text("AdamW"),
-    text_encoder_lr=kit.number(None),
-    train_text_encoder=kit.flag(False),
-    use_8bit_adam=kit.flag(False),
-    **dict.fromkeys(
-        (
-            *("ddpm_beta_schedule", "ema_decay", "ema_max_decay", "huber_schedule"),
-            *("prodigy_beta3", "prodigy_decouple", "prodigy_safeguard_warmup"),
-            *("prodigy_use_bias_correction", "validation_scheduler"),
-        ),
-        kit.irrelevant(),
-    ),
-)
-RULES = kit.Keys(learning_rate=kit.number(), lr_scheduler=kit.text(""), step_rules=kit.text())
-LINEAR = kit.Keys(
-    learning_rate=kit.number(),
-    num_warmup_steps=kit.integer(),
-    num_training_steps=kit.integer(),
-    f_min=kit.number(0),
-    f_max=kit.number(1),
-)
+    lr_warmup_steps: kit.Steps = kit.integer(500, least=0)
+    lr_num_cycles: int = 1
+    lr_power: kit.Power = 1
+    max_train_steps: kit.Steps | None = kit.integer(None, least=1)
+    num_train_epochs: kit.Epochs | None = kit.integer(None, least=1)
+    num_epochs: kit.Epochs | None = kit.integer(None, least=1)
+    gradient_accumulation_steps: kit.Accumulation = kit.integer(1, least=1)
+    train_batch_size: kit.BatchSize | None = kit.integer(None, least=1)
+    scale_lr: bool = False
+    adam_beta1: kit.Momentum | None = None
+    adam_beta2: kit.Momentum = 0.999
+    adam_epsilon: kit.Epsilon = 1e-8
+    adam_weight_decay: kit.WeightDecay | None = None
+    adam_weight_decay_text_encoder: kit.WeightDecay = 1e-3
+    max_grad_norm: kit.Norm = 1
+    optimizer: str = "AdamW"
+    text_encoder_lr: kit.Rate | None = None
+    train_text_encoder: bool = False
+    use_8bit_adam: bool = False
+
+
+class Rules(kit.Section):
+    learning_rate: kit.Rate
+    lr_scheduler: str = ""
+    step_rules: str
+
+
+class Linear(kit.Section):
+    learning_rate: kit.Rate
+    num_warmup_steps: kit.Steps
+    num_training_steps: kit.Steps
+    f_min: kit.Number = 0
+    f_max: kit.Number = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +233,7 @@ DEFECTS = {
 }
 
 
-def _departs(plan: ScriptRun, arguments: kit.Values) -> bool:
+def _departs(plan: ScriptRun, arguments: Arguments) -> bool:
     """Whether the lengths of a schedule differ from the flags or from the run."""
     if plan.warmup != arguments.lr_warmup_steps * plan.processes and plan.kind != "constant":
         return True
@@ -238,7 +241,7 @@ def _departs(plan: ScriptRun, arguments: kit.Values) -> bool:
     return has_end and plan.total != plan.updates * plan.processes
 
 
-def _script(context: kit.Context, arguments: kit.Values) -> ScriptDefaults:
+def _script(context: kit.Context, arguments: Arguments) -> ScriptDefaults:
     name = context.facts.get("script")
     if name is None and "num_epochs" in arguments:
         name = "train_unconditional"
@@ -252,7 +255,7 @@ def _script(context: kit.Context, arguments: kit.Values) -> ScriptDefaults:
     return SCRIPTS[name]
 
 
-def _plan(context: kit.Context, arguments: kit.Values) -> ScriptRun:
+def _plan(context: kit.Context, arguments: Arguments) -> ScriptRun:
     script, where = _script(context, arguments), context.where
     if context.version == BEFORE and script.lengths is LengthFactor.SHARDED:
         script = replace(script, lengths=LengthFactor.WHOLE)
@@ -302,7 +305,7 @@ def _plan(context: kit.Context, arguments: kit.Values) -> ScriptRun:
     return ScriptRun(script, kind, rate, processes, updates, *lengths)
 
 
-def _rate(context: kit.Context, arguments: kit.Values, plan: ScriptRun, rate: sp.Expr) -> Schedule:
+def _rate(context: kit.Context, arguments: Arguments, plan: ScriptRun, rate: sp.Expr) -> Schedule:
     kit.refuse_unless(
         plan.kind in CURVES,
         "piecewise_constant needs step rules, which the scripts do not pass",
@@ -315,24 +318,24 @@ def _rate(context: kit.Context, arguments: kit.Values, plan: ScriptRun, rate: sp
     }
     origin = arguments.origin
     return schedule_by_name(
-        plan.kind, kit.Section(origin.document, keywords.get(plan.kind, {}), origin.path), run
+        plan.kind, kit.RawSection(origin.document, keywords.get(plan.kind, {}), origin.path), run
     )
 
 
-def _of_script(context: kit.Context, arguments: kit.Values) -> Schedule:
+def _of_script(context: kit.Context, arguments: Arguments) -> Schedule:
     plan = _plan(context, arguments)
     message = f"the config must ask for {context.path[-1]!r}, got {plan.kind!r}"
     kit.refuse_unless(plan.kind == context.path[-1], message, context.where)
     return _rate(context, arguments, plan, plan.rate)
 
 
-def _of_rules(context: kit.Context, arguments: kit.Values) -> Schedule:
+def _of_rules(context: kit.Context, arguments: Rules) -> Schedule:
     # Rules need neither a warmup nor a length.
     run = run_of(context, arguments.learning_rate, 0, 1, 1)
     return piecewise_constant(run, arguments.step_rules)
 
 
-def _linear(context: kit.Context, arguments: kit.Values) -> Schedule:
+def _linear(context: kit.Context, arguments: Linear) -> Schedule:
     warmup, total = arguments.num_warmup_steps, arguments.num_training_steps
     # The peak of the warmup is f_max times the rate.
     run = run_of(context, arguments.f_max * arguments.learning_rate, warmup, total, 1)
@@ -359,7 +362,7 @@ def is_script(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    arguments = ARGUMENTS.read_whole(reading.document)
+    arguments = Arguments.read_whole(reading.document)
     context = reading.context
     if "script" not in context.facts and reading.document.program in SCRIPTS:
         context = context.with_facts(script=reading.document.program)
@@ -409,9 +412,9 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 FRAMEWORK = kit.Framework(
     "diffusers",
     {
-        **kit.section_entries(dict.fromkeys(CURVES, _of_script), {"": ARGUMENTS}),
-        **kit.section_entries({"piecewise_constant": _of_rules}, {"": RULES}),
-        **kit.section_entries({"get_linear_schedule_with_warmup": _linear}, {"": LINEAR}),
+        **kit.section_entries(dict.fromkeys(CURVES, _of_script), {"": Arguments}),
+        **kit.section_entries({"piecewise_constant": _of_rules}, {"": Rules}),
+        **kit.section_entries({"get_linear_schedule_with_warmup": _linear}, {"": Linear}),
     },
     versions=("58eb52c0803e", BEFORE),
     repository="https://github.com/huggingface/diffusers",

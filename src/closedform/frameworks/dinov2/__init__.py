@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 import sympy as sp
 
@@ -13,43 +14,59 @@ from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
-OPTIM: Mapping[str, kit.Key] = {
-    "adamw_beta1": kit.number(0.9),
-    "adamw_beta2": kit.number(0.999),
-    "clip_grad": kit.number(3),
-    "epochs": kit.integer(100),
-    "freeze_last_layer_epochs": kit.integer(1),
-    "layerwise_decay": kit.number(0.9),
-    "min_lr": kit.number(1e-6),
-    "patch_embed_lr_mult": kit.number(0.2),
-    "warmup_epochs": kit.integer(10),
-    "weight_decay": kit.number(0.04),
-    "weight_decay_end": kit.number(0.4),
-}
-"""The keys of ``optim`` that DINOv3 has as well, with the same defaults."""
-# No other key of train or student concerns the optimizer, not even chunk_schedule.
-TRAIN = kit.ClassKeys(batch_size_per_gpu=kit.integer(64), OFFICIAL_EPOCH_LENGTH=kit.integer(1250))
-TEACHER = kit.OpenKeys(
-    momentum_teacher=kit.number(0.992),
-    final_momentum_teacher=kit.number(1),
-    warmup_teacher_temp=kit.number(0.04),
-    teacher_temp=kit.number(0.07),
-    warmup_teacher_temp_epochs=kit.integer(30),
-)
-STUDENT = kit.ClassKeys(arch=kit.text("vit_large"))
-CONFIG = kit.OpenKeys(
-    optim=kit.section(
-        kit.OpenKeys(
-            base_lr=kit.number(0.004),
-            lr=kit.irrelevant(),
-            scaling_rule=kit.choice("sqrt_wrt_1024", default="sqrt_wrt_1024"),
-            **OPTIM,
-        )
-    ),
-    train=kit.section(TRAIN),
-    teacher=kit.section(TEACHER),
-    student=kit.section(STUDENT),
-)
+
+class Optim(kit.Section):
+    """The keys of ``optim`` that DINOv3 has as well, with the same defaults."""
+
+    adamw_beta1: kit.Momentum = 0.9
+    adamw_beta2: kit.Momentum = 0.999
+    clip_grad: kit.Norm = 3
+    epochs: kit.Epochs = 100
+    freeze_last_layer_epochs: kit.Epochs = 1
+    layerwise_decay: kit.Number = 0.9
+    min_lr: kit.EndRate = 1e-6
+    patch_embed_lr_mult: kit.RateRatio = 0.2
+    warmup_epochs: kit.Epochs = 10
+    weight_decay: kit.WeightDecay = 0.04
+    weight_decay_end: kit.WeightDecay = 0.4
+
+
+class Train(kit.ClassSection):
+    # No other key of train or student concerns the optimizer, not even chunk_schedule.
+    batch_size_per_gpu: kit.BatchSize = 64
+    OFFICIAL_EPOCH_LENGTH: int = 1250
+
+
+class Teacher(kit.OpenSection):
+    momentum_teacher: kit.Momentum = 0.992
+    final_momentum_teacher: kit.Momentum = 1
+    warmup_teacher_temp: kit.Number = 0.04
+    teacher_temp: kit.Number = 0.07
+    warmup_teacher_temp_epochs: kit.Epochs = 30
+
+
+class Student(kit.ClassSection):
+    arch: str = "vit_large"
+
+
+class _Optim(Optim, kit.OpenSection, irrelevant="lr"):
+    base_lr: kit.Rate = 0.004
+    scaling_rule: Literal["sqrt_wrt_1024"] = "sqrt_wrt_1024"
+
+
+class Parts(kit.OpenSection):
+    """The sections that DINOv3 has as well."""
+
+    optim: Optim
+    train: Train
+    teacher: Teacher
+    student: Student
+
+
+class Config(Parts):
+    optim: _Optim
+
+
 KINDS = ("lr", "weight_decay", "momentum_teacher", "teacher_temp", "last_layer_lr")
 DEPTHS = {"vit_small": 12, "vit_base": 12, "vit_large": 24, "vit_giant2": 40}
 
@@ -132,9 +149,9 @@ def table(
 
 def tables(
     kind: str,
-    optim: kit.Values,
-    train: kit.Values,
-    teacher: kit.Values,
+    optim: Optim,
+    train: Train,
+    teacher: Teacher,
     peak: kit.LazyNumber,
     fall: TableDecay = cosine,
 ) -> Schedule:
@@ -168,7 +185,7 @@ def tables(
     return table(kind, peak(), optim.min_lr, total, warmup, frozen=frozen, fall=fall)
 
 
-def _schedule(context: kit.Context, config: kit.Values, kind: str) -> Schedule:
+def _schedule(context: kit.Context, config: Config, kind: str) -> Schedule:
     def peak() -> sp.Expr:
         (world,) = context.numbers.require("world_size", where=context.where)
         samples = config.train.batch_size_per_gpu * world
@@ -178,13 +195,13 @@ def _schedule(context: kit.Context, config: kit.Values, kind: str) -> Schedule:
     return tables(kind, config.optim, config.train, config.teacher, peak)
 
 
-def _of_class(context: kit.Context, config: kit.Values) -> Schedule:
+def _of_class(context: kit.Context, config: Config) -> Schedule:
     return _schedule(context, config, context.path[-1])
 
 
 def read_groups(
     reading: kit.Reading,
-    config: kit.Values,
+    config: Parts,
     schedule: Callable[[str], Schedule],
     blocks: int | None,
 ) -> kit.Recipe:
@@ -273,7 +290,7 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = CONFIG.read_whole(kit.interpolate(reading.document))
+    config = Config.read_whole(kit.interpolate(reading.document))
     blocks = DEPTHS.get(config.student.arch)
     return read_groups(
         reading, config, lambda kind: _schedule(reading.context, config, kind), blocks
@@ -282,7 +299,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 FRAMEWORK = kit.Framework(
     "dinov2",
-    kit.section_entries(dict.fromkeys(KINDS, _of_class), {"": CONFIG}, defects=DEFECTS),
+    kit.section_entries(dict.fromkeys(KINDS, _of_class), {"": Config}, defects=DEFECTS),
     versions=("b8931f7bf915",),
     repository="https://github.com/facebookresearch/dinov2",
     tier=kit.Tier.OFFICIAL,

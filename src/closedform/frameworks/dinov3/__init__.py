@@ -12,37 +12,39 @@ from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
-_PHASES = {
-    "start": kit.number(),
-    "peak": kit.number(),
-    "end": kit.number(),
-    "warmup_epochs": kit.integer(),
-    "cosine_epochs": kit.integer(None),
-}
-_PART = kit.section(kit.OpenKeys(**_PHASES), is_optional=True)
-SCHEDULES = kit.OpenKeys(
-    lr=kit.section(kit.OpenKeys(freeze_last_layer_epochs=kit.integer(), **_PHASES)),
-    weight_decay=_PART,
-    momentum=_PART,
-    teacher_temp=_PART,
-)
-OPTIM = kit.OpenKeys(
-    dino_head_wd_multiplier=kit.number(1),
-    dump_fsdp_weights_path=kit.irrelevant(),
-    lr=kit.number(0.001),
-    multi_tensor_optim=kit.irrelevant(),
-    optimizer=kit.text("adamw"),
-    scaling_rule=kit.text("sqrt_wrt_1024"),
-    schedule_trunc_extra=kit.number(0),
-    **dinov2.OPTIM,
-)
-CONFIG = kit.OpenKeys(
-    optim=kit.section(OPTIM),
-    train=kit.section(dinov2.TRAIN),
-    teacher=kit.section(dinov2.TEACHER),
-    student=kit.section(dinov2.STUDENT),
-    schedules=kit.section(SCHEDULES, is_optional=True),
-)
+
+class _Part(kit.OpenSection):
+    start: kit.Number
+    peak: kit.Number
+    end: kit.Number
+    warmup_epochs: kit.Epochs
+    cosine_epochs: kit.Epochs | None = None
+
+
+class Lr(_Part):
+    freeze_last_layer_epochs: kit.Epochs
+
+
+class Schedules(kit.OpenSection):
+    lr: Lr
+    weight_decay: _Part | None
+    momentum: _Part | None
+    teacher_temp: _Part | None
+
+
+class Optim(dinov2.Optim, kit.OpenSection, irrelevant="dump_fsdp_weights_path multi_tensor_optim"):
+    dino_head_wd_multiplier: kit.RateRatio = 1
+    lr: kit.Rate = 0.001
+    optimizer: str = "adamw"
+    scaling_rule: str = "sqrt_wrt_1024"
+    schedule_trunc_extra: kit.Number = 0
+
+
+class Config(dinov2.Parts):
+    optim: Optim
+    schedules: Schedules | None
+
+
 _NAMES = {"last_layer_lr": "lr", "momentum_teacher": "momentum"}
 """The entries of ``schedules``, where they have another name than the table."""
 _DEPTHS = {**dinov2.DEPTHS, "vit_so400m": 27, "vit_huge2": 32, "vit_7b": 40}
@@ -83,7 +85,7 @@ DEFECTS = {
 }
 
 
-def _scale(context: kit.Context, config: kit.Values) -> sp.Expr:
+def _scale(context: kit.Context, config: Config) -> sp.Expr:
     rule = config.optim.scaling_rule
     # dinov3/configs/config.py:50 at 6876159 ignores other rules without a warning.
     if rule not in _RULES:
@@ -109,7 +111,7 @@ def _truncated_cosine(first: sp.Expr, last: sp.Expr, length: int, extra: sp.Expr
     return last + (first - last) * (closed(sp.cos, step * t) - lowest) / (1 - lowest)
 
 
-def _of_optim(context: kit.Context, config: kit.Values, kind: str) -> Schedule:
+def _of_optim(context: kit.Context, config: Config, kind: str) -> Schedule:
     extra = config.optim.schedule_trunc_extra
 
     def fall(first: sp.Expr, last: sp.Expr, length: int) -> sp.Expr:
@@ -127,12 +129,12 @@ def _of_optim(context: kit.Context, config: kit.Values, kind: str) -> Schedule:
     return dinov2.tables(kind, config.optim, config.train, config.teacher, peak, fall)
 
 
-def _of_schedules(context: kit.Context, config: kit.Values, kind: str) -> Schedule:
+def _of_schedules(context: kit.Context, config: Config, kind: str) -> Schedule:
     """The table of ``linear_warmup_cosine_decay``, both ends of whose cosine are entries."""
     name = _NAMES.get(kind, kind)
-    part: kit.Values | None = getattr(config.schedules, name)
+    part: _Part | None = getattr(config.schedules, name)
     if part is None:
-        raise config.schedules.error(f"schedules needs {name}")
+        raise config.error(f"schedules needs {name}", "schedules")
     is_open = "cosine_epochs" in part.origin.content and "cosine_epochs" not in part
     kit.refuse_unless(
         not is_open, f"cosine_epochs of {name} must be a number, got null", context.where
@@ -146,7 +148,8 @@ def _of_schedules(context: kit.Context, config: kit.Values, kind: str) -> Schedu
     decay = total - warmup if rest is None else rest * length
     message = f"warmup and cosine have {warmup} and {decay} of {total} updates"
     kit.refuse_unless(min(warmup, decay, total - warmup - decay) >= 0, message, context.where)
-    frozen = part.freeze_last_layer_epochs * length if kind == "last_layer_lr" else 0
+    epochs = part.freeze_last_layer_epochs if isinstance(part, Lr) and kind != name else 0
+    frozen = epochs * length
     # Both ends of the cosine are entries, so n entries have n - 1 steps; a single one has none.
     steps = sp.Integer(max(decay - 1, 1))
 
@@ -164,12 +167,12 @@ def _of_schedules(context: kit.Context, config: kit.Values, kind: str) -> Schedu
     )
 
 
-def _schedule(context: kit.Context, config: kit.Values, kind: str) -> Schedule:
+def _schedule(context: kit.Context, config: Config, kind: str) -> Schedule:
     build = _of_optim if config.schedules is None else _of_schedules
     return build(context, config, kind)
 
 
-def _of_class(context: kit.Context, config: kit.Values) -> Schedule:
+def _of_class(context: kit.Context, config: Config) -> Schedule:
     prefix, _, kind = context.path[-1].rpartition("-")
     message = "schedules are for the classes schedules-…"
     kit.refuse_unless((config.schedules is not None) == bool(prefix), message, context.where)
@@ -184,7 +187,7 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = CONFIG.read_whole(kit.interpolate(reading.document))
+    config = Config.read_whole(kit.interpolate(reading.document))
     return dinov2.read_groups(
         reading,
         config,
@@ -197,7 +200,7 @@ FRAMEWORK = kit.Framework(
     "dinov3",
     kit.section_entries(
         dict.fromkeys((*dinov2.KINDS, *(f"schedules-{kind}" for kind in dinov2.KINDS)), _of_class),
-        {"": CONFIG},
+        {"": Config},
         defects=DEFECTS,
     ),
     versions=("6876159a11b4",),

@@ -25,7 +25,7 @@ MOST_CYCLES, LAST = 128, 10**6
 change, and the update in whose cycle the model ends."""
 
 
-def _inverse_root(conf: kit.Values, rate: sp.Expr, scale: sp.Expr, where: str) -> Schedule:
+def _inverse_root(conf: _Warmup, rate: sp.Expr, scale: sp.Expr, where: str) -> Schedule:
     warmup = conf.warmup_steps
     # Without a warmup 0 would be raised to -3/2.
     kit.refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
@@ -37,16 +37,16 @@ def _inverse_root(conf: kit.Values, rate: sp.Expr, scale: sp.Expr, where: str) -
     )
 
 
-def _warmup(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
+def _warmup(conf: _Warmup, rate: sp.Expr, where: str) -> Schedule:
     return _inverse_root(conf, rate, sp.sqrt(conf.warmup_steps), where)
 
 
-def _noam(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
+def _noam(conf: Noamlr, rate: sp.Expr, where: str) -> Schedule:
     kit.refuse_unless(conf.model_size > 0, "model_size must be above 0", where)
     return _inverse_root(conf, rate, 1 / sp.sqrt(conf.model_size), where)
 
 
-def _warmup_step(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
+def _warmup_step(conf: Warmupsteplr, rate: sp.Expr, where: str) -> Schedule:
     warmup, length = conf.warmup_steps, conf.steps_per_epoch
     kit.refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
     # warmup_step_lr.py:44: epochs since the warmup, each of steps_per_epoch updates.
@@ -59,7 +59,7 @@ def _warmup_step(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
     )
 
 
-def _polyline(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
+def _polyline(conf: Piecewiselinearwarmuplr, rate: sp.Expr, where: str) -> Schedule:
     marks, rates = conf.warmup_steps_list, conf.warmup_lr_list
     message = "warmup_steps_list and warmup_lr_list must have one length above 0, got"
     is_equal = len(marks) == len(rates) > 0
@@ -83,7 +83,7 @@ def _polyline(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
     )
 
 
-def _tri_stage(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
+def _tri_stage(conf: Tristagelr, rate: sp.Expr, where: str) -> Schedule:
     ratios = [float(r) for r in (conf.warmup_ratio, conf.hold_ratio, conf.decay_ratio)]
     # Floats as upstream, whose sum of 0.1, 0.4 and 0.5 is compared by isclose.
     kit.refuse_unless(math.isclose(sum(ratios), 1), "the three ratios must sum to 1", where)
@@ -112,7 +112,7 @@ def _tri_stage(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
     )
 
 
-def _exponential(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
+def _exponential(conf: Exponentialdecaywarmup, rate: sp.Expr, where: str) -> Schedule:
     peak, low, warmup, total = conf.max_lr, conf.min_lr, conf.warmup_steps, conf.total_steps
     kit.refuse_unless(warmup < total, "warmup_steps must be below total_steps", where)
     kit.refuse_unless(peak != 0 and low / peak > 0, "min_lr and max_lr must have one sign", where)
@@ -128,7 +128,7 @@ def _exponential(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
     )
 
 
-def _restarts(conf: kit.Values, rate: sp.Expr, where: str) -> Schedule:
+def _restarts(conf: Cosineannealingwarmuprestarts, rate: sp.Expr, where: str) -> Schedule:
     del rate
     warmup, first, low = conf.warmup_steps, conf.first_cycle_steps, conf.min_lr
     kit.refuse_unless(warmup < first, "warmup_steps must be below first_cycle_steps", where)
@@ -181,60 +181,59 @@ def _cycles(length: int, warmup: int, factor: float) -> Iterator[tuple[int, int,
             return
 
 
-_WARMUP = {"warmup_steps": kit.number(25_000)}
-CURVES: Mapping[str, tuple[Callable[[kit.Values, sp.Expr, str], Schedule], kit.Keys, kit.Clock]] = {
-    "warmuplr": (_warmup, kit.Keys(**_WARMUP), CLOCK),
-    "noamlr": (_noam, kit.Keys(**_WARMUP, model_size=kit.number(320)), CLOCK),
-    "warmupsteplr": (
-        _warmup_step,
-        kit.Keys(
-            **_WARMUP,
-            steps_per_epoch=kit.integer(10_000, least=1),
-            step_size=kit.integer(1, least=1),
-            gamma=kit.number(0.1),
-        ),
-        CLOCK,
-    ),
-    "piecewiselinearwarmuplr": (
-        _polyline,
-        kit.Keys(warmup_steps_list=kit.numbers((0, 25_000)), warmup_lr_list=kit.numbers((0, 1e-3))),
-        CLOCK,
-    ),
-    "tristagelr": (
-        _tri_stage,
-        kit.Keys(
-            max_steps=kit.number(25_000),
-            warmup_ratio=kit.number(0.1),
-            hold_ratio=kit.number(0.4),
-            decay_ratio=kit.number(0.5),
-            init_lr_scale=kit.number(0.01),
-            final_lr_scale=kit.number(0.01),
-        ),
-        CLOCK,
-    ),
-    "exponentialdecaywarmup": (
-        _exponential,
-        kit.Keys(
-            max_lr=kit.number(),
-            min_lr=kit.number(),
-            total_steps=kit.integer(),
-            warmup_steps=kit.integer(0),
-            warm_from_zero=kit.flag(False),
-        ),
-        UPDATES,
-    ),
-    "cosineannealingwarmuprestarts": (
-        _restarts,
-        kit.Keys(
-            first_cycle_steps=kit.integer(least=1),
-            cycle_mult=kit.number(1),
-            max_lr=kit.number(0.1),
-            min_lr=kit.number(0.001),
-            warmup_steps=kit.integer(0, least=0),
-            gamma=kit.number(1),
-        ),
-        UPDATES,
-    ),
+class _Warmup(kit.Section):
+    warmup_steps: kit.RealSteps = 25_000
+
+
+class Noamlr(_Warmup):
+    model_size: kit.Number = 320
+
+
+class Warmupsteplr(_Warmup):
+    steps_per_epoch: int = kit.integer(10_000, least=1)
+    step_size: int = kit.integer(1, least=1)
+    gamma: kit.Number = 0.1
+
+
+class Piecewiselinearwarmuplr(kit.Section):
+    warmup_steps_list: kit.Numbers = (0, 25_000)
+    warmup_lr_list: kit.Rates = (0, 1e-3)
+
+
+class Tristagelr(kit.Section):
+    max_steps: kit.RealSteps = 25_000
+    warmup_ratio: kit.RunRatio = 0.1
+    hold_ratio: kit.RunRatio = 0.4
+    decay_ratio: kit.RunRatio = 0.5
+    init_lr_scale: kit.RateRatio = 0.01
+    final_lr_scale: kit.RateRatio = 0.01
+
+
+class Exponentialdecaywarmup(kit.Section):
+    max_lr: kit.Rate
+    min_lr: kit.EndRate
+    total_steps: kit.Steps
+    warmup_steps: kit.Steps = 0
+    warm_from_zero: bool = False
+
+
+class Cosineannealingwarmuprestarts(kit.Section):
+    first_cycle_steps: kit.Steps = kit.integer(least=1)
+    cycle_mult: kit.Number = 1
+    max_lr: kit.Rate = 0.1
+    min_lr: kit.EndRate = 0.001
+    warmup_steps: kit.Steps = kit.integer(0, least=0)
+    gamma: kit.Number = 1
+
+
+CURVES: Mapping[str, tuple[Callable[..., Schedule], type[kit.Section], kit.Clock]] = {
+    "warmuplr": (_warmup, _Warmup, CLOCK),
+    "noamlr": (_noam, Noamlr, CLOCK),
+    "warmupsteplr": (_warmup_step, Warmupsteplr, CLOCK),
+    "piecewiselinearwarmuplr": (_polyline, Piecewiselinearwarmuplr, CLOCK),
+    "tristagelr": (_tri_stage, Tristagelr, CLOCK),
+    "exponentialdecaywarmup": (_exponential, Exponentialdecaywarmup, UPDATES),
+    "cosineannealingwarmuprestarts": (_restarts, Cosineannealingwarmuprestarts, UPDATES),
 }
 TORCH = {
     "steplr": ("StepLR", EPOCHS),
@@ -255,24 +254,26 @@ OPTIMIZERS = {
     )
 }
 
-CONFIG = kit.OpenKeys(
-    optim=kit.text("adadelta"),
-    optim_conf=kit.section(kit.ClassKeys()),
-    scheduler=kit.text(None),
-    scheduler_conf=kit.section(kit.ClassKeys()),
-    accum_grad=kit.integer(1, least=1),
-    grad_clip=kit.number(5),
-    grad_clip_type=kit.irrelevant(),
-    max_epoch=kit.integer(40),
-    exclude_weight_decay=kit.flag(False),
-    exclude_weight_decay_conf=kit.irrelevant(),
-    **dict.fromkeys(("optim2", "optim2_conf", "scheduler2", "scheduler2_conf"), kit.irrelevant()),
-)
+
+class Config(
+    kit.OpenSection,
+    irrelevant="grad_clip_type exclude_weight_decay_conf optim2 optim2_conf scheduler2 "
+    "scheduler2_conf",
+):
+    optim: str = "adadelta"
+    optim_conf: kit.ClassSection
+    scheduler: str | None = None
+    scheduler_conf: kit.ClassSection
+    accum_grad: kit.Accumulation = kit.integer(1, least=1)
+    grad_clip: kit.Norm = 5
+    max_epoch: kit.Epochs = 40
+    exclude_weight_decay: bool = False
+
 
 _FOLDER = "espnet2/schedulers"
 
 
-def _is(*names: str) -> Callable[[kit.Values], bool]:
+def _is(*names: str) -> Callable[[Config], bool]:
     return lambda config: (config.scheduler or "").lower() in names
 
 
@@ -317,13 +318,13 @@ DEFECTS = {
 }
 
 
-def _optimizer(config: kit.Values) -> kit.ClassOptimizer:
+def _optimizer(config: Config) -> kit.ClassOptimizer:
     name = config.optim.lower()
     path = OPTIMIZERS.get(name, config.optim)
     return kit.class_optimizer(config.optim_conf.origin, path)
 
 
-def _rate(config: kit.Values, rate: sp.Expr, where: str) -> Schedule:
+def _rate(config: Config, rate: sp.Expr, where: str) -> Schedule:
     name = (config.scheduler or "").lower()
     conf = config.scheduler_conf.origin
     if not name:
@@ -336,7 +337,7 @@ def _rate(config: kit.Values, rate: sp.Expr, where: str) -> Schedule:
     return curve(keys.read(conf), rate, where)
 
 
-def _class_rate(context: kit.Context, config: kit.Values) -> Schedule:
+def _class_rate(context: kit.Context, config: Config) -> Schedule:
     name = (config.scheduler or "").lower()
     message = f"the config must ask for {context.path[-1]!r}, got {name!r}"
     kit.refuse_unless(name == context.path[-1], message, context.where)
@@ -351,7 +352,7 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = CONFIG.read_whole(reading.document)
+    config = Config.read_whole(reading.document)
     optimizer = _optimizer(config)
     name = (config.scheduler or "").lower()
     with config.scheduler_conf.origin.locate_errors():
@@ -372,7 +373,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 FRAMEWORK = kit.Framework(
     "espnet",
-    kit.section_entries(dict.fromkeys((*CURVES, *TORCH), _class_rate), {"": CONFIG}),
+    kit.section_entries(dict.fromkeys((*CURVES, *TORCH), _class_rate), {"": Config}),
     versions=("202511",),
     repository="https://github.com/espnet/espnet",
     tier=kit.Tier.OFFICIAL,

@@ -13,7 +13,7 @@ from typing import Any
 
 from closedform import optimizers
 from closedform.errors import nearest
-from closedform.frameworks.fairseq.schedules import CLASSES, CLOCK, OPTIMIZATION
+from closedform.frameworks.fairseq.schedules import CLASSES, CLOCK, Optimization, Scheduler
 from closedform.recipes import kit
 from closedform.schedules import constant
 
@@ -66,7 +66,7 @@ def read(reading: kit.Reading) -> kit.Recipe:
             raise top.error(
                 f"{key} is missing", hint="merge the defaults of Hydra into the file first"
             )
-    optimization = OPTIMIZATION.read(top.section("optimization"))
+    optimization = Optimization.read(top.section("optimization"))
     optimizer, scheduler = _named(top, "optimizer"), _named(top, "lr_scheduler")
     if optimizer.text("_name", "") == "composite":
         members = _members(optimizer, scheduler)
@@ -88,15 +88,15 @@ def read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _named(outer: kit.Section, key: str) -> kit.Section:
+def _named(outer: kit.RawSection, key: str) -> kit.RawSection:
     """A section that may be its name alone."""
     value = outer.value(key)
     if isinstance(value, str):
-        return kit.Section(outer.document, {"_name": value}, outer.at(key))
+        return kit.RawSection(outer.document, {"_name": value}, outer.at(key))
     return outer.section(key)
 
 
-def _horizon(reading: kit.Reading, optimization: kit.Values) -> int | None:
+def _horizon(reading: kit.Reading, optimization: Optimization) -> int | None:
     updates, epochs = optimization.max_update, optimization.max_epoch
     length = reading.facts.updates_per_epoch
     ends = [int(updates)] if updates else []
@@ -105,8 +105,8 @@ def _horizon(reading: kit.Reading, optimization: kit.Values) -> int | None:
 
 
 def _members(
-    optimizer: kit.Section, scheduler: kit.Section
-) -> list[tuple[str, kit.Section, kit.Section, bool]]:
+    optimizer: kit.RawSection, scheduler: kit.RawSection
+) -> list[tuple[str, kit.RawSection, kit.RawSection, bool]]:
     """The groups of a composite optimizer: label, optimizer, scheduler, and a rate not in use."""
     optimizer.check((*_COMMON, "groups", "dynamic_groups"))
     name = scheduler.text("_name", _PASS_THROUGH)
@@ -126,13 +126,13 @@ def _members(
         has_rate = "lr_float" in group
         if has_rate:
             rate = {"lr": group.number("lr_float")}
-            inner = kit.Section(inner.document, {**inner.content, **rate}, inner.path)
+            inner = kit.RawSection(inner.document, {**inner.content, **rate}, inner.path)
         is_ignored = "lr" in group and not has_rate
         members.append((str(label), inner, _named(group, "lr_scheduler"), is_ignored))
     return members
 
 
-def _scheduler(place: kit.Section) -> kit.Values:
+def _scheduler(place: kit.RawSection) -> Scheduler:
     name = place.text("_name", kit.REQUIRED)
     if name not in CLASSES:
         raise place.error(f"fairseq has no scheduler {name!r}", "_name", nearest(name, CLASSES))
@@ -141,9 +141,9 @@ def _scheduler(place: kit.Section) -> kit.Values:
 
 def _group(
     reading: kit.Reading,
-    optimization: kit.Values,
-    optimizer: kit.Section,
-    scheduler: kit.Values,
+    optimization: Optimization,
+    optimizer: kit.RawSection,
+    scheduler: Scheduler,
     label: str,
 ) -> kit.ParamGroup:
     # The rates of a group are those of its optimizer, and by default those of all.
@@ -156,7 +156,7 @@ def _group(
     return kit.ParamGroup(schedules, _plan(optimizer), kit.Role.of(label), label)
 
 
-def _plan(optimizer: kit.Section) -> kit.OptimizerPlan:
+def _plan(optimizer: kit.RawSection) -> kit.OptimizerPlan:
     name = optimizer.text("_name", kit.REQUIRED)
     place = optimizer.document.place(optimizer.path)
     if name not in _OPTIMIZERS:
@@ -185,9 +185,9 @@ def _from_flags(document: kit.Document) -> kit.Document:
     scheduler = flags.get("lr_scheduler", "fixed")
     name = flags.get("optimizer")
     sections = {
-        "optimization": tuple(OPTIMIZATION),
+        "optimization": tuple(Optimization.keys),
         "optimizer": (*_OPTIMIZERS.get(str(name), ()), "weight_decay"),
-        "lr_scheduler": () if scheduler not in CLASSES else tuple(CLASSES[scheduler][1]),
+        "lr_scheduler": () if scheduler not in CLASSES else tuple(CLASSES[scheduler][1].keys),
     }
     content: dict[str, Any] = {
         section: {key: flags[key] for key in keys if key in flags}
@@ -199,7 +199,7 @@ def _from_flags(document: kit.Document) -> kit.Document:
     else:
         content["optimizer"]["_name"] = name
     known = {key for keys in sections.values() for key in keys}
-    kit.Section(document, flags).check_related({*known, "lr_scheduler", "optimizer"})
+    kit.RawSection(document, flags).check_related({*known, "lr_scheduler", "optimizer"})
     return kit.Document(content, document.source, document.syntax)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import sympy as sp
 
@@ -17,12 +18,12 @@ from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_geometric, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
-ScheduleBuilder = Callable[[kit.Context, kit.Values, kit.Values], Schedule]
+ScheduleBuilder = Callable[..., Schedule]
 MAX_EPOCHS = 1000
 """The most epochs and periods that are written out one by one."""
 
 
-def _rates(given: kit.Values, optimization: kit.Values) -> tuple[sp.Expr, ...]:
+def _rates(given: Scheduler, optimization: Optimization) -> tuple[sp.Expr, ...]:
     """The rates of the epochs; the last one goes on."""
     rates = tuple(optimization.lr if given.lr is None else given.lr)
     if not rates:
@@ -30,7 +31,7 @@ def _rates(given: kit.Values, optimization: kit.Values) -> tuple[sp.Expr, ...]:
     return rates
 
 
-def _single(context: kit.Context, given: kit.Values, optimization: kit.Values) -> sp.Expr:
+def _single(context: kit.Context, given: Scheduler, optimization: Optimization) -> sp.Expr:
     rates = _rates(given, optimization)
     kit.refuse_unless(
         len(rates) == 1, f"{context.path[-1]} takes one lr, got {len(rates)}", context.where
@@ -38,7 +39,7 @@ def _single(context: kit.Context, given: kit.Values, optimization: kit.Values) -
     return rates[0]
 
 
-def _updates(context: kit.Context, given: kit.Values, optimization: kit.Values) -> int:
+def _updates(context: kit.Context, given: Scheduler, optimization: Optimization) -> int:
     """The updates of the run: those of the section, of ``optimization``, or else a fact."""
     limit = given.max_update or optimization.max_update
     # max_update 0 is fairseq's "no limit": epochs then bound the run, and its updates are a fact.
@@ -56,7 +57,7 @@ def _epoch_length(context: kit.Context, is_needed: bool = True) -> sp.Expr:
     return kit.Clock(kit.Unit.EPOCH).updates(1, facts)
 
 
-def _first(given: kit.Values, default: sp.Expr) -> sp.Expr:
+def _first(given: _Warmup, default: sp.Expr) -> sp.Expr:
     """The rate that the warmup begins at; below 0, the default."""
     return default if given.warmup_init_lr < 0 else given.warmup_init_lr
 
@@ -64,7 +65,7 @@ def _first(given: kit.Values, default: sp.Expr) -> sp.Expr:
 Stage = tuple[Callable[[], sp.Expr], int | None]
 
 
-def _fixed(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
+def _fixed(context: kit.Context, given: Fixed, optimization: Optimization) -> Schedule:
     rates, anneal = _rates(given, optimization), given.force_anneal
     length = _epoch_length(context, anneal is not None or len(rates) > 1)
     warmup, shrink = given.warmup_updates, given.lr_shrink
@@ -91,7 +92,9 @@ def _fixed(context: kit.Context, given: kit.Values, optimization: kit.Values) ->
     )
 
 
-def _polynomial(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
+def _polynomial(
+    context: kit.Context, given: PolynomialDecay, optimization: Optimization
+) -> Schedule:
     where = context.where
     rates, anneal = _rates(given, optimization), given.force_anneal
     length = _epoch_length(context, anneal is not None or len(rates) > 1)
@@ -142,7 +145,7 @@ def _polynomial(context: kit.Context, given: kit.Values, optimization: kit.Value
     return kit.by_intervals("polynomial_decay", *stages)
 
 
-def _inverse_root(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
+def _inverse_root(context: kit.Context, given: InverseSqrt, optimization: Optimization) -> Schedule:
     where, peak = context.where, _single(context, given, optimization)
     warmup = given.warmup_updates
     # The dataclass of inverse_sqrt has 4,000; an explicit 0 is fairseq-inverse_sqrt-037.
@@ -155,7 +158,7 @@ def _inverse_root(context: kit.Context, given: kit.Values, optimization: kit.Val
     )
 
 
-def _cosine(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
+def _cosine(context: kit.Context, given: Cosine, optimization: Optimization) -> Schedule:
     peak = _single(context, given, optimization)
     # fairseq 3d262bb2 lowers a min_lr above the rate to the rate; 1ab54f96 asserts that there is
     # none.
@@ -202,14 +205,13 @@ def _too_far() -> sp.Expr:
     raise kit.UndefinedError(f"more than {MAX_EPOCHS} periods are not written out")
 
 
-def _tri_stage(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
+def _tri_stage(context: kit.Context, given: TriStage, optimization: Optimization) -> Schedule:
     where, peak = context.where, _single(context, given, optimization)
     first = peak * given.init_lr_scale
     scale = given.final_lr_scale
-    ratios = given.phase_ratio
-    if ratios is not None:
+    if given.phase_ratio is not None:
         # fairseq adds and multiplies in floats.
-        ratios = [float(ratio) for ratio in ratios]
+        ratios = [float(ratio) for ratio in given.phase_ratio]
         kit.refuse_unless(
             len(ratios) == 3 and sum(ratios) == 1,
             f"phase_ratio must be three numbers with the sum 1, got {ratios}",
@@ -240,7 +242,7 @@ def _tri_stage(context: kit.Context, given: kit.Values, optimization: kit.Values
     )
 
 
-def _step(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
+def _step(context: kit.Context, given: Step, optimization: Optimization) -> Schedule:
     where, peak = context.where, _single(context, given, optimization)
     low = given.min_lr
     first = _first(given, low)
@@ -257,7 +259,7 @@ def _step(context: kit.Context, given: kit.Values, optimization: kit.Values) -> 
     )
 
 
-def _triangular(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
+def _triangular(context: kit.Context, given: Triangular, optimization: Optimization) -> Schedule:
     where, low = context.where, _single(context, given, optimization)
     high = given.max_lr
     kit.refuse_unless(high > low, f"max_lr must be above lr {low}, got {high}", where)
@@ -299,7 +301,7 @@ def _dictionary(text: object, name: str, where: str) -> dict[int, sp.Expr]:
     return rates
 
 
-def _manual(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
+def _manual(context: kit.Context, given: Manual, optimization: Optimization) -> Schedule:
     where, rate = context.where, _rates(given, optimization)[0]
     epochs = _dictionary(given.epoch2lr, "epoch2lr", where)
     length = _epoch_length(context, bool(epochs))
@@ -319,7 +321,9 @@ def _value(rate: sp.Expr) -> Callable[[], sp.Expr]:
     return lambda: rate
 
 
-def _plateau(context: kit.Context, given: kit.Values, optimization: kit.Values) -> Schedule:
+def _plateau(
+    context: kit.Context, given: ReduceLrOnPlateau, optimization: Optimization
+) -> Schedule:
     """The rate for a loss that is the same at the end of every epoch."""
     where, peak = context.where, _single(context, given, optimization)
     loss = str(context.facts.get("validation_loss", ""))
@@ -359,105 +363,104 @@ def _most_falls(rate: sp.Expr, shrink: sp.Expr) -> int:
     return MAX_EPOCHS
 
 
-_OF_ALL = {"_name": kit.text(), "lr": kit.numbers(None), "max_update": kit.integer(0)}
-"""A class has the rates and the limit of ``optimization``, unless its section has others."""
-_WARMUP = {"warmup_updates": kit.integer(0), "warmup_init_lr": kit.number(-1)}
-CLASSES: Mapping[str, tuple[ScheduleBuilder, kit.Keys]] = {
-    name: (curve, kit.Keys(**_OF_ALL, **keys))
-    for name, curve, keys in (
-        (
-            "fixed",
-            _fixed,
-            {
-                "force_anneal": kit.integer(None),
-                "lr_shrink": kit.number(0.1),
-                "warmup_updates": kit.integer(0),
-            },
-        ),
-        (
-            "polynomial_decay",
-            _polynomial,
-            {
-                "warmup_updates": kit.integer(0),
-                "force_anneal": kit.integer(None),
-                "end_learning_rate": kit.number(0),
-                "power": kit.number(1),
-                "total_num_update": kit.number(None),
-            },
-        ),
-        ("inverse_sqrt", _inverse_root, {**_WARMUP, "warmup_updates": kit.integer(4000)}),
-        (
-            "cosine",
-            _cosine,
-            {
-                **_WARMUP,
-                "min_lr": kit.number(0),
-                "t_mult": kit.number(1),
-                "lr_period_updates": kit.number(-1),
-                "lr_shrink": kit.number(0.1),
-            },
-        ),
-        (
-            "reduce_lr_on_plateau",
-            _plateau,
-            {**_WARMUP, "lr_shrink": kit.number(0.1), "lr_patience": kit.integer(0)},
-        ),
-        (
-            "step",
-            _step,
-            {
-                **_WARMUP,
-                "min_lr": kit.number(0),
-                # The misspelling is fairseq's: step_lr_scheduler.py declares lr_deacy_period.
-                "lr_deacy_period": kit.number(25000),
-                "lr_decay": kit.number(0.5),
-            },
-        ),
-        (
-            "triangular",
-            _triangular,
-            {
-                "max_lr": kit.number(),
-                "lr_period_updates": kit.number(5000),
-                "lr_shrink": kit.number(0.1),
-                "shrink_min": kit.flag(False),
-            },
-        ),
-        ("manual", _manual, {"epoch2lr": kit.anything("{}"), "update2lr": kit.anything("{}")}),
-        (
-            "tri_stage",
-            _tri_stage,
-            {
-                "warmup_steps": kit.integer(0),
-                "hold_steps": kit.integer(0),
-                "decay_steps": kit.integer(0),
-                "phase_ratio": kit.numbers(None),
-                "init_lr_scale": kit.number(0.01),
-                "final_lr_scale": kit.number(0.01),
-            },
-        ),
-    )
+class Scheduler(kit.Section):
+    """A class has the rates and the limit of ``optimization``, unless its section has others."""
+
+    _name: str
+    lr: kit.Rates | None = None
+    max_update: kit.Steps = 0
+
+
+class _Warmup(kit.Section):
+    warmup_updates: kit.Steps = 0
+    warmup_init_lr: kit.StartRate = -1
+
+
+class Fixed(Scheduler):
+    force_anneal: int | None = None
+    lr_shrink: kit.Rate = 0.1
+    warmup_updates: kit.Steps = 0
+
+
+class PolynomialDecay(Scheduler):
+    warmup_updates: kit.Steps = 0
+    force_anneal: int | None = None
+    end_learning_rate: kit.EndRate = 0
+    power: kit.Power = 1
+    total_num_update: kit.RealSteps | None = None
+
+
+class InverseSqrt(Scheduler, _Warmup):
+    warmup_updates: kit.Steps = 4000
+
+
+class Cosine(Scheduler, _Warmup):
+    min_lr: kit.EndRate = 0
+    t_mult: kit.Number = 1
+    lr_period_updates: kit.RealSteps = -1
+    lr_shrink: kit.Rate = 0.1
+
+
+class ReduceLrOnPlateau(Scheduler, _Warmup):
+    lr_shrink: kit.Rate = 0.1
+    lr_patience: int = 0
+
+
+class Step(Scheduler, _Warmup):
+    min_lr: kit.EndRate = 0
+    # The misspelling is fairseq's: step_lr_scheduler.py declares lr_deacy_period.
+    lr_deacy_period: kit.Rate = 25000
+    lr_decay: kit.Rate = 0.5
+
+
+class Triangular(Scheduler):
+    max_lr: kit.Rate
+    lr_period_updates: kit.RealSteps = 5000
+    lr_shrink: kit.Rate = 0.1
+    shrink_min: bool = False
+
+
+class Manual(Scheduler):
+    epoch2lr: Any = "{}"
+    update2lr: Any = "{}"
+
+
+class TriStage(Scheduler):
+    warmup_steps: kit.Steps = 0
+    hold_steps: kit.Steps = 0
+    decay_steps: kit.Steps = 0
+    phase_ratio: kit.Numbers | None = None
+    init_lr_scale: kit.RateRatio = 0.01
+    final_lr_scale: kit.RateRatio = 0.01
+
+
+CLASSES: Mapping[str, tuple[ScheduleBuilder, type[Scheduler]]] = {
+    "fixed": (_fixed, Fixed),
+    "polynomial_decay": (_polynomial, PolynomialDecay),
+    "inverse_sqrt": (_inverse_root, InverseSqrt),
+    "cosine": (_cosine, Cosine),
+    "reduce_lr_on_plateau": (_plateau, ReduceLrOnPlateau),
+    "step": (_step, Step),
+    "triangular": (_triangular, Triangular),
+    "manual": (_manual, Manual),
+    "tri_stage": (_tri_stage, TriStage),
 }
 """The classes by name, with the keys of their section."""
-# 0.25 is the default of OptimizationConfig.lr (fairseq/dataclass/configs.py).
-OPTIMIZATION = kit.Keys(
-    lr=kit.numbers((sp.Rational(1, 4),)),
-    max_update=kit.integer(0, may_be_open=True),
-    max_epoch=kit.integer(0, may_be_open=True),
-    clip_norm=kit.number(0),
-    update_freq=kit.integers((1,)),
-    **dict.fromkeys(
-        (
-            "stop_time_hours",
-            "sentence_avg",
-            "stop_min_lr",
-            "use_bmuf",
-            "skip_remainder_batch",
-            "debug_param_names",
-        ),
-        kit.irrelevant(),
-    ),
-)
+
+
+class Optimization(
+    kit.Section,
+    irrelevant="stop_time_hours sentence_avg stop_min_lr use_bmuf skip_remainder_batch "
+    "debug_param_names",
+):
+    # fairseq/dataclass/configs.py: OptimizationConfig.lr
+    lr: kit.Rates = (sp.Rational(1, 4),)
+    max_update: kit.Steps = kit.integer(0, may_be_open=True)
+    max_epoch: kit.Epochs = kit.integer(0, may_be_open=True)
+    clip_norm: kit.Norm = 0
+    update_freq: tuple[int, ...] = (1,)
+
+
 _PLACE = "fairseq/optim/lr_scheduler"
 DEFECTS = {
     "new-peak-of-an-epoch": kit.Defect(
@@ -509,7 +512,7 @@ SCHEDULES = {
     for name, (curve, keys) in CLASSES.items()
     for entry in kit.section_entries(
         {name: curve},
-        {"lr_scheduler": keys, "optimization": OPTIMIZATION},
+        {"lr_scheduler": keys, "optimization": Optimization},
         style=lambda scheduler, optimization: str(scheduler._name),
     ).values()
 }

@@ -19,37 +19,51 @@ CLOCK = kit.Clock(kit.Unit.UPDATE)
 CYCLES, MOST_CYCLES = 64, 1000
 """Cycles of different lengths that are modelled, at least and at most; the run decides."""
 
-# A list is one value for each param group.
-_START = {"start_lr": kit.number_or_numbers(0)}
-PARAMETERS: Mapping[str, kit.Keys] = {
-    "cosine_annealing": kit.Keys(
-        cycle_len=kit.integer(None, least=1),
-        num_warmup_steps=kit.integer(0, least=0),
-        cycle_mul=kit.number(1),
-        lr_mul=kit.number(1),
-        final_lr=kit.number_or_numbers(None),
-        final_lr_scale=kit.number_or_numbers(sp.Rational(1, 5)),
-        **_START,
-    ),
-    "polynomial_decay": kit.Keys(
-        num_warmup_steps=kit.integer(0, least=0),
-        power=kit.number(1),
-        final_lr=kit.number_or_numbers(0),
-        **_START,
-    ),
-    "myle": kit.Keys(num_warmup_steps=kit.integer(1, least=1), **_START),
-    "noam": kit.Keys(num_warmup_steps=kit.integer(0, least=0)),
-    "tri_stage": kit.Keys(
-        stage_ratio=kit.numbers((0, 0, 1)),
-        start_lr_scale=kit.number_or_numbers(sp.Rational(1, 100)),
-        final_lr_scale=kit.number_or_numbers(sp.Rational(1, 100)),
-        # 0.01 of the peak at both ends: class TriStageLR's defaults.
-    ),
+
+class Noam(kit.Section):
+    num_warmup_steps: kit.Steps = kit.integer(0, least=0)
+
+
+class _Warmup(Noam):
+    # A list is one value for each param group.
+    start_lr: kit.RateOrRates = 0
+
+
+class CosineAnnealing(_Warmup):
+    cycle_len: kit.Steps | None = kit.integer(None, least=1)
+    cycle_mul: kit.Number = 1
+    lr_mul: kit.Number = 1
+    final_lr: kit.RateOrRates | None = None
+    final_lr_scale: kit.RateOrRates = sp.Rational(1, 5)
+
+
+class PolynomialDecay(_Warmup):
+    power: kit.Power = 1
+    final_lr: kit.RateOrRates = 0
+
+
+class Myle(_Warmup):
+    num_warmup_steps: kit.Steps = kit.integer(1, least=1)
+
+
+class TriStage(kit.Section):
+    # 0.01 of the peak at both ends: class TriStageLR's defaults.
+    stage_ratio: kit.Numbers = (0, 0, 1)
+    start_lr_scale: kit.RateOrRates = sp.Rational(1, 100)
+    final_lr_scale: kit.RateOrRates = sp.Rational(1, 100)
+
+
+PARAMETERS: Mapping[str, type[kit.Section]] = {
+    "cosine_annealing": CosineAnnealing,
+    "polynomial_decay": PolynomialDecay,
+    "myle": Myle,
+    "noam": Noam,
+    "tri_stage": TriStage,
 }
 """The parameters of each scheduler."""
 
 
-def _parameters(place: kit.Section, key: str, default: Any) -> kit.Values:
+def _parameters(place: kit.RawSection, key: str, default: Any) -> kit.Section:
     name = place.text("name")
     if name not in PARAMETERS:
         raise place.error(
@@ -58,16 +72,30 @@ def _parameters(place: kit.Section, key: str, default: Any) -> kit.Values:
     return PARAMETERS[name].read(place.section(key))
 
 
-SCHEDULER = kit.Keys(name=kit.anything(), config=kit.Key(_parameters, None))
-OPTIMIZER = kit.Keys(name=kit.anything("adamw"), config=kit.anything())
-REGIME = kit.OpenKeys(num_steps=kit.integer(None, least=1))
-TRAINER = kit.OpenKeys(
-    max_grad_norm=kit.number(None),
-    grad_accumulation=kit.section(kit.OpenKeys(num_batches=kit.integer(None))),
-)
+class Scheduler(kit.Section):
+    name: Any = None
+    config: Any = kit.read_by(_parameters, None)
 
 
-def _of_group(context: kit.Context, params: kit.Values, name: str) -> sp.Expr:
+class Optimizer(kit.Section):
+    name: Any = "adamw"
+    config: Any = None
+
+
+class Regime(kit.OpenSection):
+    num_steps: kit.Steps | None = kit.integer(None, least=1)
+
+
+class GradAccumulation(kit.OpenSection):
+    num_batches: int | None = None
+
+
+class Trainer(kit.OpenSection):
+    max_grad_norm: kit.Norm | None = None
+    grad_accumulation: GradAccumulation
+
+
+def _of_group(context: kit.Context, params: kit.Section, name: str) -> sp.Expr:
     """A parameter, or its entry for the group where it is a list with one for each group."""
     value, groups = getattr(params, name), len(context.facts.get("group_lrs", (None,)))
     if not isinstance(value, tuple):
@@ -78,7 +106,7 @@ def _of_group(context: kit.Context, params: kit.Values, name: str) -> sp.Expr:
     return value[context.facts.get("group_index", 0)]
 
 
-def _rise(context: kit.Context, params: kit.Values, rate: sp.Expr) -> tuple[kit.LazyNumber, int]:
+def _rise(context: kit.Context, params: _Warmup, rate: sp.Expr) -> tuple[kit.LazyNumber, int]:
     first, warmup = _of_group(context, params, "start_lr"), params.num_warmup_steps
     return (lambda: along_line(first, rate, t / sp.Integer(warmup))), warmup
 
@@ -89,7 +117,7 @@ def _require_total(context: kit.Context, total: int | None) -> int:
 
 
 def _cosine(
-    context: kit.Context, params: kit.Values, rate: sp.Expr, total: int | None
+    context: kit.Context, params: CosineAnnealing, rate: sp.Expr, total: int | None
 ) -> tuple[kit.Stage, ...]:
     # final_lr_scale has a default: only an explicit null leaves final_lr as the minimum.
     has_scale = params.origin.content.get("final_lr_scale", 0) is not None
@@ -127,7 +155,7 @@ def _cosine(
 
 
 def _growing(
-    params: kit.Values, rate: sp.Expr, low: sp.Expr, length: int, total: int
+    params: CosineAnnealing, rate: sp.Expr, low: sp.Expr, length: int, total: int
 ) -> tuple[kit.Stage, ...]:
     """The cycles whose lengths grow by a factor, with the roundings of the framework."""
     factor, warmup = float(params.cycle_mul), params.num_warmup_steps
@@ -172,7 +200,7 @@ def _past_the_cycles() -> sp.Expr:
 
 
 def _polynomial(
-    context: kit.Context, params: kit.Values, rate: sp.Expr, total: int | None
+    context: kit.Context, params: PolynomialDecay, rate: sp.Expr, total: int | None
 ) -> tuple[kit.Stage, ...]:
     end, warmup = _require_total(context, total), params.num_warmup_steps
     # From num_steps on the final rate counts, before the warmup is tested.
@@ -187,7 +215,7 @@ def _polynomial(
 
 
 def _myle(
-    context: kit.Context, params: kit.Values, rate: sp.Expr, total: int | None
+    context: kit.Context, params: Myle, rate: sp.Expr, total: int | None
 ) -> tuple[kit.Stage, ...]:
     del total
     warmup = params.num_warmup_steps
@@ -196,7 +224,7 @@ def _myle(
 
 
 def _noam(
-    context: kit.Context, params: kit.Values, rate: sp.Expr, total: int | None
+    context: kit.Context, params: Noam, rate: sp.Expr, total: int | None
 ) -> tuple[kit.Stage, ...]:
     del context, total
     warmup = sp.Integer(params.num_warmup_steps)
@@ -210,7 +238,7 @@ def _noam(
 
 
 def _tri_stage(
-    context: kit.Context, params: kit.Values, rate: sp.Expr, total: int | None
+    context: kit.Context, params: TriStage, rate: sp.Expr, total: int | None
 ) -> tuple[kit.Stage, ...]:
     end, ratios = _require_total(context, total), [float(part) for part in params.stage_ratio]
     kit.refuse_unless(
@@ -237,9 +265,7 @@ def _tri_stage(
     )
 
 
-_CURVES: Mapping[
-    str, Callable[[kit.Context, kit.Values, sp.Expr, int | None], tuple[kit.Stage, ...]]
-] = {
+_CURVES: Mapping[str, Callable[..., tuple[kit.Stage, ...]]] = {
     "cosine_annealing": _cosine,
     "polynomial_decay": _polynomial,
     "myle": _myle,
@@ -248,7 +274,7 @@ _CURVES: Mapping[
 }
 
 
-def _is(scheduler: kit.Values | None, name: str) -> bool:
+def _is(scheduler: Scheduler | None, name: str) -> bool:
     return scheduler is not None and scheduler.name == name
 
 
@@ -281,7 +307,7 @@ DEFECTS = {
 }
 
 
-def _rate_of(optimizer: kit.Values, context: kit.Context) -> sp.Expr:
+def _rate_of(optimizer: Optimizer, context: kit.Context) -> sp.Expr:
     rates = context.facts.get("group_lrs")
     if rates is not None:
         return exact_number(rates[context.facts.get("group_index", 0)])
@@ -291,7 +317,7 @@ def _rate_of(optimizer: kit.Values, context: kit.Context) -> sp.Expr:
 
 
 def _rate(
-    context: kit.Context, optimizer: kit.Values, scheduler: kit.Values, regime: kit.Values
+    context: kit.Context, optimizer: Optimizer, scheduler: Scheduler, regime: Regime
 ) -> Schedule:
     stages = _CURVES[scheduler.name](
         context, scheduler.config, _rate_of(optimizer, context), regime.num_steps
@@ -363,7 +389,7 @@ def _defaults(defaults: Mapping[str, Any]) -> dict[str, Any]:
     return {"optimizer": {"config": optimizer}, "lr_scheduler": scheduler, "regime": regime}
 
 
-def _config(reading: kit.Reading) -> kit.Section:
+def _config(reading: kit.Reading) -> kit.RawSection:
     """The config over the defaults of its recipe."""
     document, facts = kit.in_sections(reading.document), reading.facts.framework_facts
     recipe = facts.get("recipe", document.content.get("recipe"))
@@ -375,7 +401,7 @@ def _config(reading: kit.Reading) -> kit.Section:
             )
         base = RECIPES[recipe]
     base = _over(base, _defaults(facts["recipe_defaults"])) if "recipe_defaults" in facts else base
-    return kit.Section(document, _over(base, document.content))
+    return kit.RawSection(document, _over(base, document.content))
 
 
 def _matches(document: kit.Document) -> bool:
@@ -396,17 +422,17 @@ def _read(reading: kit.Reading) -> kit.Recipe:
             hint=f"give the recipe whose defaults the config changes: {', '.join(RECIPES)}",
         )
     optimizer, regime = (
-        OPTIMIZER.read(config.section("optimizer")),
-        REGIME.read(config.section("regime")),
+        Optimizer.read(config.section("optimizer")),
+        Regime.read(config.section("regime")),
     )
-    trainer = TRAINER.read(config.section("trainer"))
+    trainer = Trainer.read(config.section("trainer"))
     total = regime.num_steps
     if total is None and reading.facts.total_updates is not None:
         total = int(reading.facts.total_updates)
     regime = regime.replace(num_steps=total)
     scheduler = None
     if config.content["lr_scheduler"] is not None:
-        scheduler = SCHEDULER.read(config.section("lr_scheduler"))
+        scheduler = Scheduler.read(config.section("lr_scheduler"))
 
     def schedule(context: kit.Context) -> Schedule:
         if scheduler is None:
@@ -428,7 +454,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 
 def _groups(
-    context: kit.Context, optimizer: kit.Values, schedule: Callable[[kit.Context], Schedule]
+    context: kit.Context, optimizer: Optimizer, schedule: Callable[[kit.Context], Schedule]
 ) -> list[kit.ParamGroup]:
     """The groups of the optimizer: all other parameters first, then the groups that it lists."""
     config = optimizer.origin.section("config")
@@ -442,7 +468,9 @@ def _groups(
         context = context.with_facts(group_lrs=(*rates, default), group_index=len(group_sections))
     groups = [_group(optimizer, config, schedule(context))]
     for index, group in enumerate(group_sections):
-        group_config = kit.Section(config.document, {**config.content, **group.content}, group.path)
+        group_config = kit.RawSection(
+            config.document, {**config.content, **group.content}, group.path
+        )
         patterns = group.value("params", ".*")
         groups.append(
             _group(
@@ -457,8 +485,8 @@ def _groups(
 
 
 def _group(
-    optimizer: kit.Values,
-    config: kit.Section,
+    optimizer: Optimizer,
+    config: kit.RawSection,
     rate: Schedule,
     name: str = "",
     patterns: tuple[str, ...] = (),
@@ -477,7 +505,7 @@ FRAMEWORK = kit.Framework(
     "fairseq2",
     kit.section_entries(
         dict.fromkeys(PARAMETERS, _rate),
-        {"optimizer": OPTIMIZER, "lr_scheduler": SCHEDULER, "regime": REGIME},
+        {"optimizer": Optimizer, "lr_scheduler": Scheduler, "regime": Regime},
         lambda optimizer, scheduler, regime: str(scheduler.name),
     ),
     versions=("027bdebca4b9",),

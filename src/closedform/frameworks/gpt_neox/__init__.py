@@ -36,34 +36,33 @@ _RULES: Mapping[str, Callable[..., UpdateRule]] = MappingProxyType(
     {"Adam": kit.fused_adam, "CPUAdam": kit.fused_adam}
 )
 _RATE = 1e-3
-_NOT_READ = (
-    "lr",
-    "mmap_warmup",
-    "no_load_optim",
-    "no_save_optim",
-    "optimizer_type",
-    "override_lr_scheduler",
-    "scheduler",
-    "use_checkpoint_lr_scheduler",
-    "zero_allow_untested_optimizer",
-)
 
-CONFIG = kit.OpenKeys(
-    optimizer=kit.section(kit.Keys(type=kit.text("adam"), params=kit.mapping())),
-    train_iters=kit.integer(None),
-    lr_decay_style=kit.choice(*STYLES, default="linear"),
-    lr_decay_iters=kit.integer(None),
-    lr_decay_fraction=kit.number(None),
-    warmup=kit.number(0.01),
-    min_lr=kit.number(0),
-    use_mup=kit.flag(False),
-    use_bnb_optimizer=kit.flag(False),
-    weight_decay=kit.number(0.1),
-    gradient_clipping=kit.number(None),
-    clip_grad=kit.number(1.0),
-    gradient_accumulation_steps=kit.integer(None),
-    **{name: kit.irrelevant() for name in _NOT_READ},
-)
+
+class Optimizer(kit.Section):
+    type: str = "adam"
+    params: kit.RawSection
+
+
+class Config(
+    kit.OpenSection,
+    irrelevant="lr mmap_warmup no_load_optim no_save_optim optimizer_type "
+    "override_lr_scheduler scheduler use_checkpoint_lr_scheduler "
+    "zero_allow_untested_optimizer",
+):
+    optimizer: Optimizer
+    train_iters: kit.Steps | None = None
+    lr_decay_style: str = kit.choice(*STYLES, default="linear")
+    lr_decay_iters: kit.Steps | None = None
+    lr_decay_fraction: kit.RunRatio | None = None
+    warmup: kit.Number = 0.01
+    min_lr: kit.EndRate = 0
+    use_mup: bool = False
+    use_bnb_optimizer: bool = False
+    weight_decay: kit.WeightDecay = 0.1
+    gradient_clipping: kit.Norm | None = None
+    clip_grad: kit.Norm = 1.0
+    gradient_accumulation_steps: kit.Accumulation | None = None
+
 
 DEFECTS = {
     "first-updates-equal": kit.Defect(
@@ -122,11 +121,11 @@ DEFECTS = {
 }
 
 
-def _peak(config: kit.Values) -> sp.Expr:
+def _peak(config: Config) -> sp.Expr:
     return exact_number(config.optimizer.params.number("lr", _RATE))
 
 
-def _updates(context: kit.Context, config: kit.Values) -> int:
+def _updates(context: kit.Context, config: Config) -> int:
     """The updates of the run; epochs become iterations by the size of the data set."""
     if config.train_iters is not None:
         return int(config.train_iters)
@@ -134,7 +133,7 @@ def _updates(context: kit.Context, config: kit.Values) -> int:
     return int(context.numbers.require("total_updates", where=source)[0])
 
 
-def _length(context: kit.Context, config: kit.Values) -> sp.Integer:
+def _length(context: kit.Context, config: Config) -> sp.Integer:
     """The updates of the warmup and the decay."""
     length, part = config.lr_decay_iters, config.lr_decay_fraction
     if part is not None and (length is None or not context.as_implemented):
@@ -142,7 +141,7 @@ def _length(context: kit.Context, config: kit.Values) -> sp.Integer:
     return sp.Integer(max(1, _updates(context, config) if length is None else length))
 
 
-def _rate(context: kit.Context, config: kit.Values) -> Schedule:
+def _rate(context: kit.Context, config: Config) -> Schedule:
     style, peak, low = config.lr_decay_style, _peak(config), config.min_lr
     end, n = _length(context, config), CLOCK.count(context.numbers).n
     # The warmup is not rounded to whole updates. Its product in floats may end just before an
@@ -187,7 +186,7 @@ def _matches(document: kit.Document) -> bool:
 
 def _read(reading: kit.Reading) -> kit.Recipe:
     document = reading.document
-    config = CONFIG.read_whole(replace(document, content=_normal(document)))
+    config = Config.read_whole(replace(document, content=_normal(document)))
     optimizer, total = _optimizer(config), _updates(reading.context, config)
     with config.origin.locate_errors():
         rate = None if optimizer.plan.name == "OneBitAdam" else _rate(reading.context, config)
@@ -204,7 +203,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _optimizer(config: kit.Values) -> kit.ClassOptimizer:
+def _optimizer(config: Config) -> kit.ClassOptimizer:
     name, params = config.optimizer.type.lower(), config.optimizer.params
     if name not in _CLASSES:
         hint = nearest(name, _CLASSES)
@@ -268,7 +267,7 @@ def _configs(
 FRAMEWORK = kit.Framework(
     "gpt-neox",
     kit.section_entries(
-        dict.fromkeys(STYLES, _rate), {"": CONFIG}, style=lambda config: str(config.lr_decay_style)
+        dict.fromkeys(STYLES, _rate), {"": Config}, style=lambda config: str(config.lr_decay_style)
     ),
     versions=("ea7aefd8f8e1",),
     repository="https://github.com/EleutherAI/gpt-neox",

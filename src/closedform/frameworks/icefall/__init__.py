@@ -12,25 +12,28 @@ from closedform.recipes import kit
 
 CLOCK = kit.Clock(kit.Unit.UPDATE, offset=1)
 
-SCHEDULER = kit.Keys(
-    base_lr=kit.number(0.045),
-    lr_batches=kit.number(7500),
-    lr_epochs=kit.number(3.5),
-    warmup_batches=kit.number(500),
-    warmup_start=kit.number(0.5),
-)
-FLAGS = kit.FlagKeys(
-    base_lr=kit.number(None),
-    initial_lr=kit.number(None),
-    lr_batches=kit.number(None),
-    lr_epochs=kit.number(None),
-    num_epochs=kit.integer(30),
-    warmup_start=kit.number(None),
-    warmup_batches=kit.number(None),
-)
+
+class Scheduler(kit.Section):
+    base_lr: kit.Rate = 0.045
+    lr_batches: kit.RealSteps = 7500
+    lr_epochs: kit.RealEpochs = 3.5
+    warmup_batches: kit.RealSteps = 500
+    warmup_start: kit.Number = 0.5
+
+
+class Flags(kit.FlagSection):
+    base_lr: kit.Rate | None = None
+    initial_lr: kit.StartRate | None = None
+    lr_batches: kit.RealSteps | None = None
+    lr_epochs: kit.RealEpochs | None = None
+    num_epochs: kit.Epochs = 30
+    warmup_start: kit.Number | None = None
+    warmup_batches: kit.RealSteps | None = None
+
+
 _OF_CLASS = {
-    "Eden": frozenset(SCHEDULER),
-    "Eden2": frozenset(SCHEDULER) - {"lr_epochs"},
+    "Eden": frozenset(Scheduler.keys),
+    "Eden2": frozenset(Scheduler.keys) - {"lr_epochs"},
     "Eden-2022": frozenset({"base_lr", "lr_batches", "lr_epochs"}),
 }
 """The arguments of each class; the version of 2022 has no warmup."""
@@ -67,8 +70,8 @@ def _decay(count: sp.Expr, scale: sp.Expr, power: sp.Expr) -> sp.Expr:
     return ((count**2 + scale**2) / scale**2) ** -power
 
 
-def _rate(context: kit.Context, name: str, values: kit.Values) -> Schedule:
-    for key in SCHEDULER:
+def _rate(context: kit.Context, name: str, values: Scheduler) -> Schedule:
+    for key in Scheduler.keys:
         is_known = key in _OF_CLASS[name] or key not in values
         kit.refuse_unless(is_known, f"{name} has no argument {key!r}", context.where)
     rates, index = context.facts.get("group_lrs"), context.facts.get("group_index", 0)
@@ -96,7 +99,7 @@ def _rate(context: kit.Context, name: str, values: kit.Values) -> Schedule:
     )
 
 
-def _of_class(context: kit.Context, values: kit.Values) -> Schedule:
+def _of_class(context: kit.Context, values: Scheduler) -> Schedule:
     return _rate(context, context.path[-1], values)
 
 
@@ -113,7 +116,7 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    flags, context = FLAGS.read_whole(reading.document), reading.context
+    flags, context = Flags.read_whole(reading.document), reading.context
     # Eve was the optimizer of 2022, whose scripts call the rate initial-lr.
     is_of_2022 = "initial_lr" in flags
     defaults = context.facts.get("defaults_of_the_script", {})
@@ -125,7 +128,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     if is_of_2022:
         # The scripts of 2022 have 5000 and 6 by default; the zipformer's 7500 and 3.5 came later.
         content = {"lr_batches": 5000, "lr_epochs": 6, **content, "base_lr": flags.initial_lr}
-    for key in SCHEDULER:
+    for key in Scheduler.keys:
         value = getattr(flags, key)
         if value is None and key in _FACTS:
             value = context.facts.get(key)
@@ -133,7 +136,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
             content[key] = value
     name = "Eden-2022" if is_of_2022 else "Eden"
     content = {key: value for key, value in content.items() if key in _OF_CLASS[name]}
-    values = SCHEDULER.read(type(flags.origin)(flags.origin.document, content))
+    values = Scheduler.read(type(flags.origin)(flags.origin.document, content))
     with flags.origin.locate_errors():
         rate = _rate(context, name, values)
         (updates,) = context.numbers.require("updates_per_epoch", where=context.where)
@@ -154,7 +157,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 FRAMEWORK = kit.Framework(
     "icefall",
-    kit.section_entries(dict.fromkeys(_OF_CLASS, _of_class), {"": SCHEDULER}),
+    kit.section_entries(dict.fromkeys(_OF_CLASS, _of_class), {"": Scheduler}),
     versions=("36e0420c7e3e",),
     repository="https://github.com/k2-fsa/icefall",
     tier=kit.Tier.OFFICIAL,

@@ -43,7 +43,7 @@ class RunRatio:
         return int(self.ratio * total)
 
 
-def _length(section: kit.Section, key: str, default: int) -> int | RunRatio:
+def _length(section: kit.RawSection, key: str, default: int) -> int | RunRatio:
     """A number of steps or a ratio, by the types of argparse and of TOML."""
     value = section.value(key, default)
     form = section.document.syntax
@@ -58,7 +58,7 @@ def _length(section: kit.Section, key: str, default: int) -> int | RunRatio:
     raise section.error(f"{key} must be {expected}, got {value!r:.40}", key)
 
 
-def _of_word(section: kit.Section, key: str, word: str) -> int | RunRatio:
+def _of_word(section: kit.RawSection, key: str, word: str) -> int | RunRatio:
     try:
         if word.endswith("%"):
             return RunRatio(float(word[:-1]) / 100)
@@ -69,45 +69,43 @@ def _of_word(section: kit.Section, key: str, word: str) -> int | RunRatio:
         raise section.error(f"{key} must be {expected}, got {word!r:.40}", key) from None
 
 
-def _rates(section: kit.Section, key: str, default: None) -> Any:
+def _rates(section: kit.RawSection, key: str, default: None) -> Any:
     return tuple(exact_number(rate) for rate in section.numbers(key, default) or ())
 
 
-ARGUMENTS = kit.ArgumentKeys(
-    learning_rate=kit.number(2e-6),
-    lr_scheduler=kit.text("constant"),
-    lr_scheduler_type=kit.text(""),
-    lr_scheduler_args=kit.anything(()),
-    lr_warmup_steps=kit.Key(_length, 0),
-    lr_decay_steps=kit.Key(_length, 0),
-    lr_scheduler_num_cycles=kit.integer(1),
-    lr_scheduler_power=kit.number(1),
-    lr_scheduler_timescale=kit.integer(None),
-    lr_scheduler_min_lr_ratio=kit.number(None),
-    max_train_steps=kit.integer(1600, least=1),
-    max_train_epochs=kit.integer(None, least=1),
-    gradient_accumulation_steps=kit.integer(1, least=1),
-    max_grad_norm=kit.number(1),
-    optimizer_type=kit.text(""),
-    optimizer_args=kit.anything(()),
-    use_8bit_adam=kit.flag(False),
-    use_lion_optimizer=kit.flag(False),
-    unet_lr=kit.number(None),
-    text_encoder_lr=kit.Key(_rates, None),
-    learning_rate_te=kit.number(None),
-    learning_rate_te1=kit.number(None),
-    learning_rate_te2=kit.number(None),
-    learning_rate_te3=kit.number(None),
-    **dict.fromkeys(
-        (
-            *("block_lr", "control_net_lr", "cross_attn_lr", "llm_adapter_lr", "mlp_lr", "mod_lr"),
-            *("self_attn_lr", "fused_optimizer_groups", "huber_schedule", "token_warmup_min"),
-            *("token_warmup_step", "offload_optimizer_device", "offload_optimizer_nvme_path"),
-            "force_scheduler_zero_steps_offset",
-        ),
-        kit.irrelevant(),
-    ),
-)
+class Arguments(
+    kit.ArgumentSection,
+    irrelevant="block_lr control_net_lr cross_attn_lr llm_adapter_lr mlp_lr mod_lr "
+    "self_attn_lr fused_optimizer_groups huber_schedule token_warmup_min "
+    "token_warmup_step offload_optimizer_device offload_optimizer_nvme_path "
+    "force_scheduler_zero_steps_offset",
+):
+    learning_rate: kit.Rate = 2e-6
+    lr_scheduler: str = "constant"
+    lr_scheduler_type: str = ""
+    lr_scheduler_args: Any = ()
+    lr_warmup_steps: int | RunRatio = kit.read_by(_length, 0)
+    lr_decay_steps: int | RunRatio = kit.read_by(_length, 0)
+    lr_scheduler_num_cycles: int = 1
+    lr_scheduler_power: kit.Power = 1
+    lr_scheduler_timescale: int | None = None
+    lr_scheduler_min_lr_ratio: kit.RateRatio | None = None
+    max_train_steps: kit.Steps = kit.integer(1600, least=1)
+    max_train_epochs: kit.Epochs | None = kit.integer(None, least=1)
+    gradient_accumulation_steps: kit.Accumulation = kit.integer(1, least=1)
+    max_grad_norm: kit.Norm = 1
+    optimizer_type: str = ""
+    optimizer_args: Any = ()
+    use_8bit_adam: bool = False
+    use_lion_optimizer: bool = False
+    unet_lr: kit.Rate | None = None
+    text_encoder_lr: Any = kit.read_by(_rates, None)
+    learning_rate_te: kit.Rate | None = None
+    learning_rate_te1: kit.Rate | None = None
+    learning_rate_te2: kit.Rate | None = None
+    learning_rate_te3: kit.Rate | None = None
+
+
 _OPTIMIZERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "": ("AdamW", {}),
     "sgdnesterov": ("SGD", {"momentum": 0.9, "nesterov": True}),
@@ -122,7 +120,7 @@ _OPTIMIZERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 """Lower case name -> the class, and the arguments that the scripts give it by default."""
 
-_KEYWORDS: Mapping[str, Callable[[kit.Values], kit.Arguments]] = {
+_KEYWORDS: Mapping[str, Callable[[Arguments], kit.Arguments]] = {
     "constant": lambda arguments: {},
     "constant_with_warmup": lambda arguments: {},
     "cosine": lambda arguments: {},
@@ -191,19 +189,19 @@ DEFECTS = {
 }
 
 
-def is_schedule_free(arguments: kit.Values) -> bool:
+def is_schedule_free(arguments: Arguments) -> bool:
     """Returns whether the optimizer has no schedule."""
     return bool(arguments.optimizer_type.lower().endswith("schedulefree"))
 
 
-def _lengths_in_use(arguments: kit.Values) -> tuple[int | RunRatio, ...]:
+def _lengths_in_use(arguments: Arguments) -> tuple[int | RunRatio, ...]:
     """The lengths that the scheduler uses."""
     if arguments.lr_scheduler == "warmup_stable_decay":
         return arguments.lr_warmup_steps, arguments.lr_decay_steps
     return (arguments.lr_warmup_steps,)
 
 
-def _processes(context: kit.Context, arguments: kit.Values) -> int:
+def _processes(context: kit.Context, arguments: Arguments) -> int:
     """The processes; 1 where the schedule in updates does not depend on their number."""
     facts = context.numbers
     is_counted = arguments.max_train_epochs is None or facts.total_updates is not None
@@ -222,7 +220,7 @@ def _processes(context: kit.Context, arguments: kit.Values) -> int:
     return int(facts.require("world_size", where=context.where)[0])
 
 
-def _updates(context: kit.Context, arguments: kit.Values, processes: int) -> int:
+def _updates(context: kit.Context, arguments: Arguments, processes: int) -> int:
     epochs, facts = arguments.max_train_epochs, context.numbers
     if epochs is None:
         return int(arguments.max_train_steps)
@@ -234,7 +232,7 @@ def _updates(context: kit.Context, arguments: kit.Values, processes: int) -> int
     return int(epochs * math.ceil(int(batches) / processes / accumulation))
 
 
-def _rate(context: kit.Context, arguments: kit.Values, rate: sp.Expr) -> Schedule:
+def _rate(context: kit.Context, arguments: Arguments, rate: sp.Expr) -> Schedule:
     where, name = context.where, arguments.lr_scheduler
     if is_schedule_free(arguments):
         return kit.by_intervals("constant", (lambda: rate, None))
@@ -279,11 +277,11 @@ def _rate(context: kit.Context, arguments: kit.Values, rate: sp.Expr) -> Schedul
         # at once.
         stable = total - warmup - decay
         keywords = {**keywords, "num_decay_steps": decay, "num_stable_steps": stable}
-    section = kit.Section(arguments.origin.document, {**keywords, **kwargs}, "lr_scheduler_args")
+    section = kit.RawSection(arguments.origin.document, {**keywords, **kwargs}, "lr_scheduler_args")
     return schedule_by_name(name, section, run)
 
 
-def _class_rate(context: kit.Context, arguments: kit.Values) -> Schedule:
+def _class_rate(context: kit.Context, arguments: Arguments) -> Schedule:
     rates = context.facts.get("group_lrs")
     rate = arguments.learning_rate
     if rates is not None:
@@ -294,7 +292,7 @@ def _class_rate(context: kit.Context, arguments: kit.Values) -> Schedule:
     return _rate(context, arguments, rate)
 
 
-def _optimizer_arguments(arguments: kit.Values) -> dict[str, Any]:
+def _optimizer_arguments(arguments: Arguments) -> dict[str, Any]:
     where = arguments.origin.document.source
     return literal_arguments(arguments.optimizer_args, "optimizer_args", where)
 
@@ -331,7 +329,7 @@ def _matches(document: kit.Document) -> bool:
 
 def _read(reading: kit.Reading) -> kit.Recipe:
     document = _flat(reading.document)
-    arguments = ARGUMENTS.read_whole(document)
+    arguments = Arguments.read_whole(document)
     context = reading.context
     encoders = (
         *(
@@ -350,7 +348,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     path, defaults = _OPTIMIZERS.get(kind, (arguments.optimizer_type, {}))
     with arguments.origin.locate_errors():
         settings = {"lr": arguments.learning_rate, **defaults, **_optimizer_arguments(arguments)}
-        optimizer = kit.class_optimizer(kit.Section(document, settings, "optimizer_args"), path)
+        optimizer = kit.class_optimizer(kit.RawSection(document, settings, "optimizer_args"), path)
         groups = [
             optimizer.group(_rate(context, arguments, rate), name=name)
             for name, rate in rates.items()
@@ -376,7 +374,7 @@ _NAMES = (
 )
 FRAMEWORK = kit.Framework(
     "kohya",
-    kit.section_entries(dict.fromkeys(_NAMES, _class_rate), {"": ARGUMENTS}),
+    kit.section_entries(dict.fromkeys(_NAMES, _class_rate), {"": Arguments}),
     versions=("48d368fa5577",),
     repository="https://github.com/kohya-ss/sd-scripts",
     tier=kit.Tier.OFFICIAL,

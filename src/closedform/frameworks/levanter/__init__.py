@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from types import new_class
 from typing import Any
 
 import sympy as sp
@@ -19,47 +20,102 @@ from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
-_SHAPES = {
-    "constant": kit.Keys(type=kit.text()),
-    "cosine": kit.Keys(type=kit.text(), exponent=kit.number(1)),
-    "linear": kit.Keys(type=kit.text()),
-    "inv_sqrt": kit.Keys(type=kit.text(), timescale=kit.number(10_000)),
-    "inv": kit.Keys(type=kit.text()),
-    "power": kit.Keys(
-        # a = 4.6 and b = -0.51 are the fit of "Power scheduler" (Shen et al. 2024,
-        # arXiv:2408.13359), for all batch sizes and lengths.
-        type=kit.text(),
-        batch_size=kit.number(),
-        seq_length=kit.number(),
-        a=kit.number(4.6),
-        b=kit.number(-0.51),
-    ),
+
+class Shape(kit.Section):
+    type: str
+
+
+class Cosine(Shape):
+    exponent: kit.Number = 1
+
+
+class InvSqrt(Shape):
+    timescale: kit.Number = 10_000
+
+
+class Power(Shape):
+    # a = 4.6 and b = -0.51 are the fit of "Power scheduler" (Shen et al. 2024,
+    # arXiv:2408.13359), for all batch sizes and lengths.
+    batch_size: kit.Number
+    seq_length: kit.Number
+    a: kit.Number = 4.6
+    b: kit.Number = -0.51
+
+
+_SHAPES: Mapping[str, type[Shape]] = {
+    "constant": Shape,
+    "cosine": Cosine,
+    "linear": Shape,
+    "inv_sqrt": InvSqrt,
+    "inv": Shape,
+    "power": Power,
 }
 
 
-def _or_list(key: kit.Key) -> kit.Key:
+def _or_list(key: kit.Key) -> Any:
     """A key that holds a value as ``key`` reads it, or a list of whole numbers."""
 
-    def read(place: kit.Section, name: str, default: Any) -> Any:
+    def read(place: kit.RawSection, name: str, default: Any) -> Any:
         is_list = isinstance(place.value(name), list | tuple)
         return (kit.integers() if is_list else key).read(place, name, default)
 
-    return kit.Key(read, key.default)
+    return kit.read_by(read, key.default)
 
 
-_RATE: Mapping[str, kit.Key] = {
-    "learning_rate": kit.number(6e-4),
-    "min_lr_ratio": kit.number(0.1),
-    "warmup": kit.number(0.01),
+class Rate(kit.Section):
+    learning_rate: kit.Rate = 6e-4
+    min_lr_ratio: kit.RateRatio = 0.1
+    warmup: kit.Number = 0.01
     # None for decay: the whole rest of the cycle.
-    "decay": kit.number(None),
-    "rewarmup": kit.number(0),
-    "cooldown": kit.number(None),
-    "cycle_length": _or_list(kit.number(None)),
-    "cycles": _or_list(kit.integer(None)),
-    "lr_schedule": kit.variants(_SHAPES, "cosine"),
-}
-_ADAM = {"beta1": kit.number(0.9), "beta2": kit.number(0.95)}
+    decay: kit.Number | None = None
+    rewarmup: kit.Number = 0
+    cooldown: kit.Number | None = None
+    cycle_length: kit.Number | tuple[int, ...] | None = _or_list(kit.number(None))
+    cycles: int | tuple[int, ...] | None = _or_list(kit.integer(None))
+    lr_schedule: Shape = kit.variants(_SHAPES, "cosine")
+
+
+class Optimizer(Rate, irrelevant="weight_decay_modules default_weight_decay_mask"):
+    type: str = "adam"
+    weight_decay: kit.WeightDecay = 0.1
+    haps: Any = None
+
+
+class _Clipped(Optimizer):
+    # sophia-h clips entries by clip_threshold instead of the norm.
+    max_grad_norm: kit.Norm = 1
+
+
+class _Undecayed(_Clipped):
+    # OptimizerConfig of levanter has 0; its other classes, such as AdamConfig, declare 0.1.
+    weight_decay: kit.WeightDecay = 0
+
+
+class _Lion(_Clipped, irrelevant="epsilon"):
+    beta1: kit.Momentum = 0.9
+    beta2: kit.Momentum = 0.95
+
+
+class _Adam(
+    _Lion,
+    irrelevant="nesterov update_rms_clipping clip_update_norm adamc_weight_decay",
+):
+    epsilon: kit.Epsilon = 1e-8
+    skip_bad_steps: Any = False
+
+
+class _Mini(_Undecayed, irrelevant="lr"):
+    pass
+
+
+class _Muon(_Mini):
+    adam_lr: kit.Rate = 6e-4
+
+
+class _Scion(_Mini):
+    scion_to_signum_lr: kit.Rate = 0.25
+
+
 _BETAS = ("beta1", "beta2", "epsilon")
 _BLOCKS = (
     "merge_small_dims",
@@ -118,45 +174,33 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "sophia-h": (*_BETAS, "clip_threshold", "rng_seed", "gamma", "update_interval"),
 }
 """The optimizers, and the options that are passed on to their rules."""
-_FURTHER: Mapping[str, Mapping[str, kit.Key]] = {
-    "adam": {
-        **_ADAM,
-        "epsilon": kit.number(1e-8),
-        "nesterov": kit.irrelevant(),
-        "update_rms_clipping": kit.irrelevant(),
-        "clip_update_norm": kit.irrelevant(),
-        "skip_bad_steps": kit.anything(False),
-        "adamc_weight_decay": kit.irrelevant(),
-    },
-    "lion": {**_ADAM, "epsilon": kit.irrelevant()},
-    "mini": {"lr": kit.irrelevant()},
-    "muon": {"lr": kit.irrelevant(), "adam_lr": kit.number(6e-4)},
-    "scion": {"lr": kit.irrelevant(), "scion_to_signum_lr": kit.number(0.25)},
+_BASES: Mapping[str, type[Optimizer]] = {
+    "adam": _Adam,
+    "lion": _Lion,
+    "mini": _Mini,
+    "muon": _Muon,
+    "scion": _Scion,
+    "soap": _Undecayed,
+    "sophia-h": Optimizer,
 }
 _SECOND = {"muon": ("adam_lr", "adamw"), "scion": ("scion_to_signum_lr", "signum")}
 """Optimizers with a second group: the option of its rate, and the name of the group."""
 
 
-def _optimizer_keys(kind: str) -> kit.Keys:
-    keys = {
-        "type": kit.text("adam"),
-        # OptimizerConfig of levanter has 0; its other classes, such as AdamConfig, declare 0.1.
-        "weight_decay": kit.number(0 if kind in ("mini", "muon", "scion", "soap") else 0.1),
-        "haps": kit.anything(),
-        "weight_decay_modules": kit.irrelevant(),
-        "default_weight_decay_mask": kit.irrelevant(),
-        **_RATE,
-        **dict.fromkeys(_ARGUMENTS[kind], kit.irrelevant()),
-        **_FURTHER.get(kind, {}),
-    }
-    # sophia-h clips entries by clip_threshold instead of the norm.
-    return kit.Keys(**keys) if kind == "sophia-h" else kit.Keys(**keys, max_grad_norm=kit.number(1))
+def _optimizer_class(kind: str) -> type[Optimizer]:
+    options = {"irrelevant": " ".join(_ARGUMENTS[kind])}
+    return new_class(kind, (_BASES.get(kind, _Clipped),), options)
 
 
-CONFIG = kit.OpenKeys(
-    optimizer=kit.variants({kind: _optimizer_keys(kind) for kind in _ARGUMENTS}, "adam"),
-    trainer=kit.section(kit.OpenKeys(num_train_steps=kit.integer(None))),
-)
+class Trainer(kit.OpenSection):
+    num_train_steps: kit.Steps | None = None
+
+
+class Config(kit.OpenSection):
+    optimizer: Optimizer = kit.variants(
+        {kind: _optimizer_class(kind) for kind in _ARGUMENTS}, "adam"
+    )
+    trainer: Trainer
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +215,7 @@ class Span:
         length: Its updates.
     """
 
-    shape: kit.Values
+    shape: Any
     peak: sp.Expr
     low: sp.Expr
     warmup: int
@@ -240,7 +284,7 @@ _DECAYS: Mapping[str, Callable[[Span, sp.Expr], sp.Expr]] = {
 """From a decay and the updates since its start to the rate."""
 
 
-def _length(optimizer: kit.Values, key: str, total: int) -> int:
+def _length(optimizer: Rate, key: str, total: int) -> int:
     """A part of a length up to 1, or a whole number of updates."""
     length = getattr(optimizer, key)
     if length < 0 or (length > 1 and not length.is_Integer):
@@ -251,7 +295,7 @@ def _length(optimizer: kit.Values, key: str, total: int) -> int:
     return int(float(length) * total) if length <= 1 else int(length)
 
 
-def _points(optimizer: kit.Values, total: int) -> list[int]:
+def _points(optimizer: Rate, total: int) -> list[int]:
     """The ends of the cycles, from 0 on."""
     length, cycles = optimizer.cycle_length, optimizer.cycles
     if length is not None and cycles is not None:
@@ -275,7 +319,7 @@ def _points(optimizer: kit.Values, total: int) -> list[int]:
     return points if points[-1] == total else [*points, total]
 
 
-def _rate(context: kit.Context, optimizer: kit.Values) -> Schedule:
+def _rate(context: kit.Context, optimizer: Rate) -> Schedule:
     (run,) = context.numbers.require("total_updates", where=context.where)
     if not run.is_Integer:
         raise optimizer.error(f"num_train_steps must be an integer, got {run}")
@@ -391,7 +435,7 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = CONFIG.read_whole(reading.document)
+    config = Config.read_whole(reading.document)
     optimizer = config.optimizer
     if "haps" in optimizer:
         raise optimizer.error("haps is not read", "haps", hint="write cycles")
@@ -416,7 +460,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
                 name,
             )
         )
-    threshold = getattr(optimizer, "max_grad_norm", 0)
+    threshold = optimizer.max_grad_norm if isinstance(optimizer, _Clipped) else 0
     if optimizer.origin.content.get("max_grad_norm", threshold) is None:
         threshold = 0  # An explicit null disables clipping; an absent key has the default.
     return reading.recipe(
@@ -430,16 +474,16 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _plan(optimizer: kit.Values) -> kit.OptimizerPlan:
+def _plan(optimizer: Optimizer) -> kit.OptimizerPlan:
     kind, origin = optimizer.type, optimizer.origin
     place = origin.document.place(origin.path)
     # Arguments of the other optimizers, several of which the library does not have, are kept.
-    if kind not in ("adam", "lion"):
+    if not isinstance(optimizer, _Lion):
         options = {key: origin.content[key] for key in origin.content if key in _ARGUMENTS[kind]}
         # Levanter's own steps, which were not compared with the rules of these names.
         return kit.plan_optimizer(kind, options, where=place, by_name=False)
     arguments: dict[str, Any] = {"betas": (optimizer.beta1, optimizer.beta2)}
-    if kind == "adam":
+    if isinstance(optimizer, _Adam):
         arguments["eps"] = optimizer.epsilon
     return kit.plan_optimizer("adamw" if kind == "adam" else kind, arguments, where=place)
 
@@ -520,7 +564,7 @@ FRAMEWORK = kit.Framework(
     "levanter",
     kit.section_entries(
         dict.fromkeys(_DECAYS, _rate),
-        {"optimizer": kit.Keys(**_RATE)},
+        {"optimizer": Rate},
         style=lambda optimizer: str(optimizer.lr_schedule.type),
         defects=DEFECTS,
     ),

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from closedform.errors import nearest
 from closedform.frameworks import torch
-from closedform.frameworks.lightning_cli.schedules import ARGUMENTS, CURVES, rate, warmup_updates
+from closedform.frameworks.lightning_cli.schedules import CURVES, Arguments, rate, warmup_updates
 from closedform.language import Schedule
 from closedform.recipes import kit
 from closedform.schedules import constant
@@ -23,13 +23,16 @@ _BLOCK = ("class_path", "init_args", "dict_kwargs")
 _MODULES = "modelgenerator."
 """The package whose modules step their schedulers after every update."""
 _METRIC = "ReduceLROnPlateau"
-TRAINER = kit.OpenKeys(
-    accumulate_grad_batches=kit.integer(1),
-    gradient_clip_val=kit.number(0),
-    gradient_clip_algorithm=kit.choice("norm", "value", default="norm"),
-    max_steps=kit.integer(-1),
-    max_epochs=kit.integer(-1),
-)
+
+
+class Trainer(kit.OpenSection):
+    accumulate_grad_batches: kit.Accumulation = 1
+    gradient_clip_val: kit.Norm = 0
+    gradient_clip_algorithm: Literal["norm", "value"] = "norm"
+    max_steps: kit.Steps = -1
+    max_epochs: kit.Epochs = -1
+
+
 CLOCKS = {"update": kit.Clock(kit.Unit.UPDATE), "epoch": kit.Clock(kit.Unit.EPOCH)}
 """The clocks of a scheduler within the model, and of one next to it."""
 
@@ -63,18 +66,18 @@ def matches(document: kit.Document) -> bool:
     )
 
 
-def _inner(top: kit.Section) -> kit.Section:
+def _inner(top: kit.RawSection) -> kit.RawSection:
     """The arguments of the model, empty where there are none."""
     model = top.content.get("model")
     if not isinstance(model, Mapping):
-        return kit.Section(top.document, {}, "model")
+        return kit.RawSection(top.document, {}, "model")
     arguments = model.get("init_args")
     if isinstance(arguments, Mapping):
-        return kit.Section(top.document, arguments, "model.init_args")
-    return kit.Section(top.document, model, "model")
+        return kit.RawSection(top.document, arguments, "model.init_args")
+    return kit.RawSection(top.document, model, "model")
 
 
-def _updates(reading: kit.Reading, trainer: kit.Values) -> int | None:
+def _updates(reading: kit.Reading, trainer: Trainer) -> int | None:
     """The updates of the run."""
     steps, epochs = trainer.max_steps, trainer.max_epochs
     length = reading.facts.updates_per_epoch
@@ -92,7 +95,7 @@ def read(reading: kit.Reading) -> kit.Recipe:
         ArgumentError: A fact is missing.
     """
     top = kit.document_section(kit.interpolate(reading.document))
-    trainer, outer = TRAINER.read(top.section("trainer")), top
+    trainer, outer = Trainer.read(top.section("trainer")), top
     is_within = "optimizer" not in top
     if is_within:
         outer = _inner(top)
@@ -117,7 +120,7 @@ def read(reading: kit.Reading) -> kit.Recipe:
         clock, name = CLOCKS["epoch" if by_epoch else "update"], _class(block)
         if name in CURVES:
             total = reading.value_or_fact(total, "total_updates")
-            values = ARGUMENTS.read(block.section("init_args"))
+            values = Arguments.read(block.section("init_args"))
             config_facts["warmup_updates"] = warmup_updates(values, total)
             context = reading.context.with_facts(total_updates=total)
             with block.locate_errors():
@@ -141,19 +144,19 @@ def read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _class(block: kit.Section) -> str:
+def _class(block: kit.RawSection) -> str:
     """The class of a block, without its module."""
     return str(block.text("class_path")).rpartition(".")[2]
 
 
-def _steps_each_update(top: kit.Section, block: kit.Section) -> bool:
+def _steps_each_update(top: kit.RawSection, block: kit.RawSection) -> bool:
     """Whether the model is a module of ModelGenerator."""
     model = top.content.get("model")
     path = model.get("class_path", "") if isinstance(model, Mapping) else ""
     return any(str(name).startswith(_MODULES) for name in (path, block.text("class_path")))
 
 
-def _optimizer(block: kit.Section) -> tuple[kit.OptimizerPlan, Any, Any]:
+def _optimizer(block: kit.RawSection) -> tuple[kit.OptimizerPlan, Any, Any]:
     """The optimizer, its rate and its weight decay, with the defaults of torch."""
     block.check(_BLOCK)
     name = _class(block)
@@ -172,7 +175,7 @@ def _optimizer(block: kit.Section) -> tuple[kit.OptimizerPlan, Any, Any]:
     return kit.plan_optimizer(name, arguments, where=block.document.place(block.path)), rate, decay
 
 
-def _of_torch(reading: kit.Reading, block: kit.Section, base: Any, by_epoch: bool) -> Schedule:
+def _of_torch(reading: kit.Reading, block: kit.RawSection, base: Any, by_epoch: bool) -> Schedule:
     """The rate under one of torch's schedulers, in updates."""
     name, inner = _class(block), block.section("init_args")
     if name == _METRIC:

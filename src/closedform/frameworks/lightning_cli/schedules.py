@@ -17,15 +17,13 @@ CURVES = {
 }
 """The classes, and the curves of transformers that they take."""
 
-ARGUMENTS = kit.Keys(
-    warmup_ratio=kit.number(None),
-    num_warmup_steps=kit.integer(None, least=0),
-    last_epoch=kit.irrelevant(),
-    verbose=kit.irrelevant(),
-)
+
+class Arguments(kit.Section, irrelevant="last_epoch verbose"):
+    warmup_ratio: kit.RunRatio | None = None
+    num_warmup_steps: kit.Steps | None = kit.integer(None, least=0)
 
 
-def warmup_updates(values: kit.Values, total: int) -> int:
+def warmup_updates(values: Arguments, total: int) -> int:
     """Returns the updates of the warmup.
 
     Raises:
@@ -38,7 +36,7 @@ def warmup_updates(values: kit.Values, total: int) -> int:
     return int(float(values.warmup_ratio) * total)
 
 
-def rate(context: kit.Context, values: kit.Values, name: str) -> Schedule:
+def rate(context: kit.Context, values: Arguments, name: str) -> Schedule:
     """Returns the schedule of a class, from the fact ``num_training_steps`` and the base rate."""
     (total,) = context.numbers.require("total_updates", where=context.where)
     config = {

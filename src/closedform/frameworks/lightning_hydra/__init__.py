@@ -6,7 +6,7 @@ The module steps the scheduler once for each epoch, whatever the unit of its arg
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import sympy as sp
 
@@ -23,25 +23,30 @@ METRIC = "ReduceLROnPlateau"
 MOST_CHANGES = 1000
 """The changes of a plateau that are modelled."""
 
-MODEL = kit.OpenKeys(
-    optimizer=kit.section(kit.ClassKeys()), scheduler=kit.anything(), compile=kit.anything()
-)
-TRAINER = kit.OpenKeys(
-    max_epochs=kit.integer(None),
-    accumulate_grad_batches=kit.integer(1),
-    gradient_clip_val=kit.number(None),
-    gradient_clip_algorithm=kit.choice("norm", "value", default="norm"),
-)
-PLATEAU = kit.Keys(
-    mode=kit.choice("min", "max", default="min"),
-    factor=kit.number(0.1),
-    patience=kit.integer(10, least=0),
-    threshold=kit.number(1e-4),
-    threshold_mode=kit.choice("rel", "abs", default="rel"),
-    cooldown=kit.integer(0, least=0),
-    min_lr=kit.number(0),
-    eps=kit.number(1e-8),
-)
+
+class Model(kit.OpenSection):
+    optimizer: kit.ClassSection
+    scheduler: Any = None
+    compile: Any = None
+
+
+class Trainer(kit.OpenSection):
+    max_epochs: kit.Epochs | None = None
+    accumulate_grad_batches: kit.Accumulation = 1
+    gradient_clip_val: kit.Norm | None = None
+    gradient_clip_algorithm: Literal["norm", "value"] = "norm"
+
+
+class Plateau(kit.Section):
+    mode: Literal["min", "max"] = "min"
+    factor: kit.Number = 0.1
+    patience: int = kit.integer(10, least=0)
+    threshold: kit.Number = 1e-4
+    threshold_mode: Literal["rel", "abs"] = "rel"
+    cooldown: int = kit.integer(0, least=0)
+    min_lr: kit.EndRate = 0
+    eps: kit.Epsilon = 1e-8
+
 
 _MODULE = "src/models/mnist_module.py"
 DEFECTS = {
@@ -68,7 +73,7 @@ DEFECTS = {
 }
 
 
-def _arguments(node: kit.Section) -> dict[str, Any]:
+def _arguments(node: kit.RawSection) -> dict[str, Any]:
     """The arguments of a node that Hydra makes a partial call, which the module completes."""
     if not node.flag("_partial_", False):
         raise node.error(
@@ -80,10 +85,10 @@ def _arguments(node: kit.Section) -> dict[str, Any]:
 
 
 def _plateau(
-    context: kit.Context, node: kit.Section, arguments: Mapping[str, Any], rate: sp.Expr
+    context: kit.Context, node: kit.RawSection, arguments: Mapping[str, Any], rate: sp.Expr
 ) -> Schedule:
     """The rate under a loss that never changes."""
-    params = PLATEAU.read(kit.Section(node.document, arguments, node.path))
+    params = Plateau.read(kit.RawSection(node.document, arguments, node.path))
     if context.facts.get("constant_loss") is None:
         raise MissingFactsError(
             "missing facts: constant_loss",
@@ -120,7 +125,7 @@ def _plateau(
     return kit.by_intervals(METRIC, *stages, (lambda: values[-1], None))
 
 
-def _name(model: kit.Values) -> str:
+def _name(model: Model) -> str:
     """The class of the scheduler, empty for none."""
     if model.scheduler is None:
         return ""
@@ -129,7 +134,7 @@ def _name(model: kit.Values) -> str:
     return METRIC if path.rpartition(".")[2] == METRIC else class_of(node, "_target_")
 
 
-def _learning_rate(context: kit.Context, model: kit.Values) -> Schedule:
+def _learning_rate(context: kit.Context, model: Model) -> Schedule:
     optimizer = model.origin.section("optimizer")
     # The default of torch's Adam, the template's optimizer.
     rate = exact_number(optimizer.number("lr", 1e-3))
@@ -142,7 +147,7 @@ def _learning_rate(context: kit.Context, model: kit.Values) -> Schedule:
     return of_class(node, name, arguments, rate, context.as_implemented)
 
 
-def _rate(context: kit.Context, model: kit.Values, trainer: kit.Values) -> Schedule:
+def _rate(context: kit.Context, model: Model, trainer: Trainer) -> Schedule:
     del trainer
     return _learning_rate(context, model)
 
@@ -159,7 +164,7 @@ def _matches(document: kit.Document) -> bool:
     return isinstance(optimizer, Mapping) and {"_target_", "_partial_"} <= set(optimizer)
 
 
-def _epochs(trainer: kit.Values, facts: kit.Facts) -> int | None:
+def _epochs(trainer: Trainer, facts: kit.Facts) -> int | None:
     """The epochs of the run, None if they are not known."""
     epochs = trainer.max_epochs
     if epochs is None and facts.epochs is not None:
@@ -170,8 +175,8 @@ def _epochs(trainer: kit.Values, facts: kit.Facts) -> int | None:
 def _read(reading: kit.Reading) -> kit.Recipe:
     config = kit.document_section(kit.interpolate(kit.in_sections(reading.document)))
     is_whole = isinstance(config.content.get("model"), Mapping)
-    model = MODEL.read(config.section("model") if is_whole else config)
-    trainer = TRAINER.read(config.section("trainer"))
+    model = Model.read(config.section("model") if is_whole else config)
+    trainer = Trainer.read(config.section("trainer"))
     interval = reading.facts.framework_facts.get("interval", "epoch")
     if interval not in ("epoch", "step"):
         raise config.error(f"the fact interval must be epoch or step, got {interval!r:.40}")
@@ -179,7 +184,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         rate = _learning_rate(reading.context, model)
     node = model.origin.section("optimizer")
     optimizer = kit.class_optimizer(
-        kit.Section(node.document, _arguments(node), node.path), node.text("_target_")
+        kit.RawSection(node.document, _arguments(node), node.path), node.text("_target_")
     )
     facts, horizon = reading.facts, _epochs(trainer, reading.facts)
     # A fork of the template may step its scheduler at updates; the fact interval says so.
@@ -205,7 +210,7 @@ FRAMEWORK = kit.Framework(
     "lightning-hydra",
     kit.section_entries(
         dict.fromkeys((*SCHEDULES, METRIC, "constant"), _rate),
-        {"model": MODEL, "trainer": TRAINER},
+        {"model": Model, "trainer": Trainer},
         lambda model, trainer: _name(model) or "constant",
     ),
     versions=("bddbc24b82ab",),

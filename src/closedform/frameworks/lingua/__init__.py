@@ -15,28 +15,34 @@ from closedform.schedules.blends import along_cosine, along_line
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
 KINDS = ("constant", "linear", "inv_sqrt", "cosine", "wsd")
-OPTIM = kit.Keys(
-    lr=kit.number(3e-4),
-    weight_decay=kit.number(0.1),
-    epsilon=kit.number(1e-8),
-    beta1=kit.number(0.9),
-    beta2=kit.number(0.95),
-    clip=kit.number(1),
-    scheduler=kit.choice(*KINDS, default="cosine"),
-    warmup=kit.integer(2000),
-    lr_min_ratio=kit.number(0.1),
-    cycle_length=kit.number(1),
-    cosine_theta=kit.number(1),
-    annealing_step=kit.irrelevant(),
-    decay_fraction=kit.number(0.1),
-    exp_factor=kit.number(0.5),
-)
-CONFIG = kit.OpenKeys(
-    optim=kit.section(OPTIM),
-    steps=kit.integer(1000, may_be_open=True),
-    grad_acc_steps=kit.integer(1),
-)
-SCHEDULE = kit.OpenKeys(optim=kit.section(OPTIM), steps=kit.integer())
+
+
+class Optim(kit.Section, irrelevant="annealing_step"):
+    lr: kit.Rate = 3e-4
+    weight_decay: kit.WeightDecay = 0.1
+    epsilon: kit.Epsilon = 1e-8
+    beta1: kit.Momentum = 0.9
+    beta2: kit.Momentum = 0.95
+    clip: kit.Norm = 1
+    scheduler: str = kit.choice(*KINDS, default="cosine")
+    warmup: kit.Steps = 2000
+    lr_min_ratio: kit.RateRatio = 0.1
+    cycle_length: kit.Number = 1
+    cosine_theta: kit.Number = 1
+    decay_fraction: kit.RunRatio = 0.1
+    exp_factor: kit.Number = 0.5
+
+
+class Config(kit.OpenSection):
+    optim: Optim
+    steps: kit.Steps = kit.integer(1000, may_be_open=True)
+    grad_acc_steps: kit.Accumulation = 1
+
+
+class Arguments(kit.OpenSection):
+    optim: Optim
+    steps: kit.Steps
+
 
 DEFECTS = {
     "warmup-of-constant": kit.Defect(
@@ -64,7 +70,7 @@ DEFECTS = {
 }
 
 
-def _linear(optim: kit.Values, total: int) -> Iterator[kit.Stage]:
+def _linear(optim: Optim, total: int) -> Iterator[kit.Stage]:
     position, length = t - optim.warmup, sp.Integer(total - optim.warmup)
     low = optim.lr_min_ratio
     # Update T is on the line still: upstream tests t > T.
@@ -72,7 +78,7 @@ def _linear(optim: kit.Values, total: int) -> Iterator[kit.Stage]:
     yield lambda: low, None
 
 
-def _inverse_root(optim: kit.Values, total: int) -> Iterator[kit.Stage]:
+def _inverse_root(optim: Optim, total: int) -> Iterator[kit.Stage]:
     del total
     warmup, power = sp.Integer(optim.warmup), optim.exp_factor
 
@@ -85,7 +91,7 @@ def _inverse_root(optim: kit.Values, total: int) -> Iterator[kit.Stage]:
     yield value, None
 
 
-def _cosine(optim: kit.Values, total: int) -> Iterator[kit.Stage]:
+def _cosine(optim: Optim, total: int) -> Iterator[kit.Stage]:
     cycle, low = optim.cycle_length, optim.lr_min_ratio
     kit.refuse_unless(cycle > 0, f"cycle_length must be above 0, got {cycle}", "cosine")
     # The framework divides the update by this product of floats, which may not be whole.
@@ -104,7 +110,7 @@ def _cosine(optim: kit.Values, total: int) -> Iterator[kit.Stage]:
     yield lambda: low, None
 
 
-def _wsd(optim: kit.Values, total: int) -> Iterator[kit.Stage]:
+def _wsd(optim: Optim, total: int) -> Iterator[kit.Stage]:
     part, cycle, low = optim.decay_fraction, optim.cycle_length, optim.lr_min_ratio
     kit.refuse_unless(part < cycle, f"decay_fraction must be below cycle_length, got {part}", "wsd")
     length = int(total * float(cycle))
@@ -142,7 +148,7 @@ def _wsd(optim: kit.Values, total: int) -> Iterator[kit.Stage]:
     yield of_any_cycle, None
 
 
-_CURVES: Mapping[str, Callable[[kit.Values, int], Iterator[kit.Stage]]] = {
+_CURVES: Mapping[str, Callable[[Optim, int], Iterator[kit.Stage]]] = {
     "linear": _linear,
     "inv_sqrt": _inverse_root,
     "cosine": _cosine,
@@ -150,7 +156,7 @@ _CURVES: Mapping[str, Callable[[kit.Values, int], Iterator[kit.Stage]]] = {
 }
 
 
-def _rate(context: kit.Context, optim: kit.Values, total: int) -> Schedule:
+def _rate(context: kit.Context, optim: Optim, total: int) -> Schedule:
     kind, rate, warmup = optim.scheduler, optim.lr, optim.warmup
     # From 0 at update 0 up to, not including, update W.
     rise = (lambda: rate * t / sp.Integer(warmup), warmup)
@@ -165,7 +171,7 @@ def _rate(context: kit.Context, optim: kit.Values, total: int) -> Schedule:
     return kit.by_intervals(kind, rise, *decay)
 
 
-def _of_class(context: kit.Context, config: kit.Values) -> Schedule:
+def _of_class(context: kit.Context, config: Config) -> Schedule:
     return _rate(context, config.optim, config.steps)
 
 
@@ -174,13 +180,13 @@ def _matches(document: kit.Document) -> bool:
     return (
         isinstance(optim, dict)
         and "lr" in optim
-        and set(optim) <= set(OPTIM)
+        and set(optim) <= set(Optim.keys)
         and ("steps" in document.content or not {"warmup", "lr_min_ratio"}.isdisjoint(optim))
     )
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = CONFIG.read_whole(reading.document)
+    config = Config.read_whole(reading.document)
     optim = config.optim
     total = config.steps
     if "steps" not in config:
@@ -205,7 +211,7 @@ FRAMEWORK = kit.Framework(
     "lingua",
     kit.section_entries(
         dict.fromkeys(KINDS, _of_class),
-        {"": SCHEDULE},
+        {"": Arguments},
         style=lambda config: str(config.optim.scheduler),
         defects=DEFECTS,
     ),

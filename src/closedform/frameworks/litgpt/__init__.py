@@ -23,62 +23,57 @@ CLOCKS = {
 }
 
 
-def _warmup_steps(train: kit.Section, key: str, default: Any) -> Any:
+def _warmup_steps(train: kit.RawSection, key: str, default: Any) -> Any:
     """The updates of the warmup: a null is 0, not the default."""
     is_null = key in train.content and train.content[key] is None
     return 0 if is_null else train.integer(key, default)
 
 
-def _train_args(
-    micro_batch_size: int | None = None,
-    global_batch_size: int | None = None,
-    lr_warmup_steps: int = 100,
-    min_lr: float = 6e-5,
-    max_norm: float | None = None,
-) -> kit.Keys:
-    """The keys of ``TrainArgs``, with its defaults or the defaults of a script."""
-    return kit.Keys(
-        save_interval=kit.irrelevant(),
-        log_interval=kit.irrelevant(),
-        global_batch_size=kit.integer(global_batch_size, least=1),
-        micro_batch_size=kit.integer(micro_batch_size, least=1),
-        lr_warmup_steps=kit.Key(_warmup_steps, lr_warmup_steps),
-        lr_warmup_fraction=kit.number(None),
-        epochs=kit.integer(None),
-        max_tokens=kit.integer(None),
-        max_steps=kit.integer(None),
-        max_time=kit.irrelevant(),
-        max_seq_length=kit.integer(None, least=1),
-        tie_embeddings=kit.irrelevant(),
-        max_norm=kit.number(max_norm),
-        min_lr=kit.number(min_lr),
-    )
+class Train(kit.Section, irrelevant="save_interval log_interval max_time tie_embeddings"):
+    """``TrainArgs`` with the defaults of finetuning."""
+
+    global_batch_size: kit.BatchSize | None = kit.integer(None, least=1)
+    micro_batch_size: int | None = kit.integer(None, least=1)
+    lr_warmup_steps: kit.Steps = kit.read_by(_warmup_steps, 100)
+    lr_warmup_fraction: kit.RunRatio | None = None
+    epochs: kit.Epochs | None = None
+    max_tokens: kit.Tokens | None = None
+    max_steps: kit.Steps | None = None
+    max_seq_length: kit.SequenceLength | None = kit.integer(None, least=1)
+    max_norm: kit.Norm | None = None
+    min_lr: kit.EndRate = 6e-5
 
 
-# Defaults of litgpt/pretrain.py, and of the TrainArgs of finetuning.
-TRAIN = {"pretrain": _train_args(4, 512, 2000, 4e-5, 1.0), "finetune": _train_args()}
-"""The section of each script in a config."""
+class Pretrain(Train):
+    """``TrainArgs`` with the defaults of litgpt/pretrain.py."""
+
+    global_batch_size: kit.BatchSize = kit.integer(512, least=1)
+    micro_batch_size: int = kit.integer(4, least=1)
+    lr_warmup_steps: kit.Steps = kit.read_by(_warmup_steps, 2000)
+    max_norm: kit.Norm = 1.0
+    min_lr: kit.EndRate = 4e-5
+
+
+class Config(kit.OpenSection):
+    optimizer: Any = "AdamW"
+    train: kit.RawSection
+    devices: Any = None
+    num_nodes: int = kit.integer(1, least=1)
+
+
+class Component(kit.Section):
+    class_path: str
+    init_args: kit.RawSection
+
+
+class Optimizer(kit.OpenSection, irrelevant="betas momentum weight_decay eps"):
+    lr: kit.Rate
+
+
 _UNSUPPORTED = {
     "pretrain": ("epochs",),  # litgpt/pretrain.py:513
     # litgpt/finetune/full.py:445
     "finetune": ("max_tokens", "max_norm", "tie_embeddings", "lr_warmup_fraction"),
-}
-CONFIG = kit.OpenKeys(
-    optimizer=kit.anything("AdamW"),
-    train=kit.mapping(),
-    devices=kit.anything(),
-    num_nodes=kit.integer(1, least=1),
-)
-OPTIMIZER = kit.Keys(class_path=kit.text(), init_args=kit.mapping())
-ARGUMENTS = {
-    "optimizer": kit.OpenKeys(
-        lr=kit.number(),
-        betas=kit.irrelevant(),
-        momentum=kit.irrelevant(),
-        weight_decay=kit.irrelevant(),
-        eps=kit.irrelevant(),
-    ),
-    "train": _train_args(),
 }
 
 DEFECTS = {
@@ -123,7 +118,7 @@ class Pretraining:
     total: int
 
 
-def _accumulation(train: kit.Values, world: int) -> int | None:
+def _accumulation(train: Train, world: int) -> int | None:
     """The micro-batches of an update, None where the section does not determine them."""
     batch, micro = train.global_batch_size, train.micro_batch_size
     if batch is None or micro is None:
@@ -138,7 +133,7 @@ def _accumulation(train: kit.Values, world: int) -> int | None:
     return count
 
 
-def _run(context: kit.Context, train: kit.Values) -> Pretraining:
+def _run(context: kit.Context, train: Train) -> Pretraining:
     facts, loader = context.numbers, context.facts.get("dataloader_len")
     facts = replace(facts, sequence_length=train.max_seq_length or facts.sequence_length)
     part, steps = train.lr_warmup_fraction, train.lr_warmup_steps
@@ -167,7 +162,7 @@ def _run(context: kit.Context, train: kit.Values) -> Pretraining:
 
 
 def _pretrain(
-    context: kit.Context, optimizer: kit.Values | kit.ClassOptimizer, train: kit.Values
+    context: kit.Context, optimizer: Optimizer | kit.ClassOptimizer, train: Train
 ) -> Schedule:
     _refuse_unsupported("pretrain", train)
     run, rate, low = _run(context, train), exact_number(optimizer.lr, "lr"), train.min_lr
@@ -190,7 +185,7 @@ def _pretrain(
 
 
 def _finetune(
-    context: kit.Context, optimizer: kit.Values | kit.ClassOptimizer, train: kit.Values
+    context: kit.Context, optimizer: Optimizer | kit.ClassOptimizer, train: Train
 ) -> Schedule:
     _refuse_unsupported("finetune", train)
     (total,) = context.numbers.require("total_updates", where=train.origin.document.source)
@@ -218,9 +213,9 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = CONFIG.read_whole(reading.document)
+    config = Config.read_whole(reading.document)
     script = "pretrain" if "max_tokens" in config.train else "finetune"
-    train = TRAIN[script].read(config.train)
+    train = (Pretrain if script == "pretrain" else Train).read(config.train)
     _refuse_unsupported(script, train)
     facts, optimizer = reading.facts, _optimizer(config)
     if config.devices == 0:
@@ -247,7 +242,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _refuse_unsupported(script: str, train: kit.Values) -> None:
+def _refuse_unsupported(script: str, train: Train) -> None:
     """Refuses the arguments that the script's ``validate_args`` raises ValueError for."""
     for key in _UNSUPPORTED[script]:
         if train.origin.content.get(key) is not None:
@@ -255,15 +250,15 @@ def _refuse_unsupported(script: str, train: kit.Values) -> None:
             raise train.error(f"{script} does not support {key}", key, hint)
 
 
-def _optimizer(config: kit.Values) -> kit.ClassOptimizer:
+def _optimizer(config: Config) -> kit.ClassOptimizer:
     name = config.optimizer
     if isinstance(name, str):
-        return kit.class_optimizer(kit.Section(config.origin.document, {}, "optimizer"), name)
-    optimizer = OPTIMIZER.read(config.origin.section("optimizer"))
+        return kit.class_optimizer(kit.RawSection(config.origin.document, {}, "optimizer"), name)
+    optimizer = Component.read(config.origin.section("optimizer"))
     return kit.class_optimizer(optimizer.init_args, optimizer.class_path)
 
 
-def _updates(train: kit.Values, facts: kit.Facts, source: str) -> int:
+def _updates(train: Train, facts: kit.Facts, source: str) -> int:
     """The updates of a finetuning: a fact, or the updates of its epochs, at most ``max_steps``."""
     if facts.total_updates is not None:
         return facts.total_updates
@@ -332,7 +327,9 @@ def _pretraining(
 
 FRAMEWORK = kit.Framework(
     "litgpt",
-    kit.section_entries({"pretrain": _pretrain, "finetune": _finetune}, ARGUMENTS),
+    kit.section_entries(
+        {"pretrain": _pretrain, "finetune": _finetune}, {"optimizer": Optimizer, "train": Train}
+    ),
     versions=("26857050fe3f",),
     repository="https://github.com/Lightning-AI/litgpt",
     tier=kit.Tier.OFFICIAL,

@@ -14,21 +14,20 @@ CLOCK = kit.Clock(kit.Unit.UPDATE)
 STYLES = ("cosine", "linear", "constant", "wsd")
 
 
-class _Flags(kit.Keys):
+class Arguments(kit.Section):
     """Flags of one letter, with a dash before each."""
+
+    k: str = kit.choice(*STYLES, default="cosine")
+    l: kit.Rate = 3e-4  # noqa: E741 - the flag of train_gpt2cu
+    u: kit.Steps = 0
+    q: kit.RateRatio = 1
+    x: kit.Steps = -1
 
     @staticmethod
     def spell(name: str) -> str:
+        """Returns the spelling of a flag."""
         return f"-{name}"
 
-
-ARGUMENTS = _Flags(
-    k=kit.choice(*STYLES, default="cosine"),
-    l=kit.number(3e-4),
-    u=kit.integer(0),
-    q=kit.number(1),
-    x=kit.integer(-1),
-)
 
 DEFECTS = {
     "binary32": kit.Defect(
@@ -49,7 +48,7 @@ def _binary32(value: float) -> float:
     return result
 
 
-def _rate(context: kit.Context, arguments: kit.Values) -> Schedule:
+def _rate(context: kit.Context, arguments: Arguments) -> Schedule:
     style, peak, warmup = arguments.k, arguments.l, sp.Integer(arguments.u)
     total = sp.Integer(arguments.x)
     # -1 stands for one epoch: the batches of the training data.
@@ -88,7 +87,7 @@ def _past_the_end() -> sp.Expr:
 FRAMEWORK = kit.Framework(
     "llm.c",
     kit.section_entries(
-        dict.fromkeys(STYLES, _rate), {"": ARGUMENTS}, style=lambda arguments: str(arguments.k)
+        dict.fromkeys(STYLES, _rate), {"": Arguments}, style=lambda arguments: str(arguments.k)
     ),
     versions=("f1e2ace65149",),
     repository="https://github.com/karpathy/llm.c",

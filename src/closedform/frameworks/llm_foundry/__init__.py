@@ -8,9 +8,9 @@ from typing import Any
 
 from closedform.frameworks.composer import ENTRIES
 from closedform.frameworks.composer.reader import (
+    Config,
     decoupled,
     find_class,
-    open_keys,
     recipe,
     schedulers,
 )
@@ -31,11 +31,24 @@ _OPTIMIZERS = {
     "adalr_lion": "DecoupledAdaLRLion",
     "no_op": "NoOp",
 }
-_GROUP = kit.ClassKeys(param_str_match=kit.text())
-_OPTIMIZER = kit.ClassKeys(
-    name=kit.text(), param_groups=kit.sections(_GROUP), disable_grad=kit.irrelevant()
-)
-_CONFIG = open_keys(optimizer=kit.mapping(), scheduler=schedulers(_SCHEDULERS))
+
+
+class _Group(kit.ClassSection):
+    param_str_match: str
+
+
+class _Optimizer(kit.ClassSection, irrelevant="disable_grad"):
+    name: str
+    param_groups: tuple[_Group, ...]
+
+
+class _Config(Config):
+    optimizer: kit.RawSection
+    scheduler: tuple[Any, ...] = schedulers(_SCHEDULERS)
+
+    @property
+    def schedulers(self) -> tuple[Any, ...]:
+        return self.scheduler
 
 
 def _parameters(document: kit.Document) -> kit.Document:
@@ -54,12 +67,12 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = _CONFIG.read_whole(kit.interpolate(_parameters(reading.document)))
-    optimizer = _OPTIMIZER.read(config.optimizer)
+    config = _Config.read_whole(kit.interpolate(_parameters(reading.document)))
+    optimizer = _Optimizer.read(config.optimizer)
     path = find_class(config.optimizer, optimizer.name, _OPTIMIZERS)
 
-    def build(place: kit.Section) -> kit.ClassOptimizer:
-        left_out = (*_OPTIMIZER.spellings, *_GROUP.spellings)
+    def build(place: kit.RawSection) -> kit.ClassOptimizer:
+        left_out = (*_Optimizer.spellings(), *_Group.spellings())
         return kit.class_optimizer(place, path, left_out, rules=decoupled(place))
 
     optimizers = [("", build(config.optimizer))]
@@ -67,7 +80,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         content = {**config.optimizer.content, **group.origin.content}
         place = replace(group.origin, content=content)
         optimizers.append((group.param_str_match, build(place)))
-    return recipe(reading, config.replace(schedulers=config.scheduler), optimizers)
+    return recipe(reading, config, config.scheduler, optimizers)
 
 
 _WRITTEN = {

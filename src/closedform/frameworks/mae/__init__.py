@@ -16,20 +16,22 @@ from closedform.schedules.blends import along_cosine
 
 CLOCK = kit.Clock(kit.Unit.EPOCH)
 
-ARGUMENTS = kit.ArgumentKeys(
-    accum_iter=kit.integer(1, least=1),
-    batch_size=kit.integer(None),
-    blr=kit.number(None),
-    clip_grad=kit.number(None),
-    epochs=kit.integer(None),
-    layer_decay=kit.number(0.75),
-    lr=kit.number(None),
-    min_lr=kit.number(None),
-    model=kit.text("vit_large_patch16"),
-    momentum=kit.number(None),
-    warmup_epochs=kit.integer(None),
-    weight_decay=kit.number(None),
-)
+
+class Arguments(kit.ArgumentSection):
+    """The arguments of the scripts, whose defaults ``_with_script_defaults`` fills in."""
+
+    accum_iter: kit.Accumulation = kit.integer(1, least=1)
+    batch_size: kit.BatchSize = kit.integer(None)
+    blr: kit.Rate = None
+    clip_grad: kit.Norm | None = None
+    epochs: kit.Epochs = kit.integer(None)
+    layer_decay: kit.Number = 0.75
+    lr: kit.Rate | None = None
+    min_lr: kit.EndRate = None
+    model: str = "vit_large_patch16"
+    momentum: kit.Momentum | None = None
+    warmup_epochs: kit.Epochs = kit.integer(None)
+    weight_decay: kit.WeightDecay = None
 
 
 _FINETUNING = ("clip_grad", "cutmix", "drop_path", "finetune", "layer_decay", "mixup", "reprob")
@@ -89,14 +91,14 @@ DEFECTS = {
 }
 
 
-def _with_script_defaults(arguments: kit.Values, name: str) -> kit.Values:
+def _with_script_defaults(arguments: Arguments, name: str) -> Arguments:
     """The arguments with the defaults of a script."""
     defaults = {key: exact_number(value) for key, value in SCRIPTS[name].defaults.items()}
     absent = {key: value for key, value in defaults.items() if getattr(arguments, key) is None}
     return arguments.replace(**absent)
 
 
-def _updates_per_epoch(context: kit.Context, arguments: kit.Values) -> int:
+def _updates_per_epoch(context: kit.Context, arguments: Arguments) -> int:
     batches = int(context.fact("batches_per_epoch"))
     updates = batches // int(arguments.accum_iter)
     message = f"an epoch of {batches} batches has no update, {arguments.accum_iter} make one"
@@ -104,14 +106,14 @@ def _updates_per_epoch(context: kit.Context, arguments: kit.Values) -> int:
     return updates
 
 
-def _peak(context: kit.Context, arguments: kit.Values) -> sp.Expr:
+def _peak(context: kit.Context, arguments: Arguments) -> sp.Expr:
     if arguments.lr is not None:
         return arguments.lr
     (world,) = context.numbers.require("world_size", where=context.where)
     return arguments.blr * arguments.batch_size * arguments.accum_iter * world / 256
 
 
-def _rate(context: kit.Context, arguments: kit.Values) -> Schedule:
+def _rate(context: kit.Context, arguments: Arguments) -> Schedule:
     updates = _updates_per_epoch(context, arguments)
     accumulation, batches = arguments.accum_iter, sp.Integer(context.fact("batches_per_epoch"))
     epoch = t / sp.Integer(updates)
@@ -128,7 +130,7 @@ def _rate(context: kit.Context, arguments: kit.Values) -> Schedule:
     )
 
 
-def _of_class(context: kit.Context, arguments: kit.Values) -> Schedule:
+def _of_class(context: kit.Context, arguments: Arguments) -> Schedule:
     return _rate(context, _with_script_defaults(arguments, context.path[-1]))
 
 
@@ -161,7 +163,7 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _layers(
-    context: kit.Context, arguments: kit.Values, group: kit.ParamGroup
+    context: kit.Context, arguments: Arguments, group: kit.ParamGroup
 ) -> list[kit.ParamGroup]:
     """The groups of the layers below the head, whose rates are smaller by their depth."""
     size = "_".join(arguments.model.split("_")[:2])
@@ -190,7 +192,7 @@ def _layers(
 
 def _read(reading: kit.Reading) -> kit.Recipe:
     script = _script(reading)
-    arguments = _with_script_defaults(ARGUMENTS.read_whole(reading.document), script)
+    arguments = _with_script_defaults(Arguments.read_whole(reading.document), script)
     context = reading.context
     with arguments.origin.locate_errors():
         schedule = _rate(context, arguments)
@@ -219,7 +221,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 FRAMEWORK = kit.Framework(
     "mae",
-    kit.section_entries(dict.fromkeys(SCRIPTS, _of_class), {"": ARGUMENTS}),
+    kit.section_entries(dict.fromkeys(SCRIPTS, _of_class), {"": Arguments}),
     versions=("efb2a8062c20",),
     repository="https://github.com/facebookresearch/mae",
     tier=kit.Tier.OFFICIAL,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import sympy as sp
 
@@ -13,52 +13,44 @@ from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
-_NOT_READ = (
-    "beta_fast",
-    "beta_slow",
-    "decay_end_step",
-    "diloco_outer_lr",
-    "diloco_outer_momentum",
-    "distill_alpha_schedule",
-    "distill_beta",
-    "distill_beta_end",
-    "distill_beta_schedule",
-    "distill_temperature_schedule",
-    "enable_model_warmup",
-    "local_use_splash_scheduler",
-    "muon_consistent_rms",
-    "optimizer_memory_host_offload",
-    "shard_optimizer_over_data",
-    "skip_step_interval",
-    "skip_step_scaling_factor",
-    "use_batch_split_schedule",
+
+
+class Config(
+    kit.OpenSection,
+    irrelevant="beta_fast beta_slow decay_end_step diloco_outer_lr diloco_outer_momentum "
+    "distill_alpha_schedule distill_beta distill_beta_end distill_beta_schedule "
+    "distill_temperature_schedule enable_model_warmup local_use_splash_scheduler "
+    "muon_consistent_rms optimizer_memory_host_offload shard_optimizer_over_data "
+    "skip_step_interval skip_step_scaling_factor use_batch_split_schedule "
     "use_splash_scheduler",
-)
-"""Options of ``base.yml`` whose names are like those of an optimizer."""
-CONFIG = kit.OpenKeys(
-    learning_rate=kit.number(3e-5),
-    lr_schedule_type=kit.choice("cosine", "wsd", default="cosine"),
-    wsd_decay_style=kit.choice("linear", "cosine", default="linear"),
-    warmup_steps_fraction=kit.number(0.1),
-    wsd_decay_steps_fraction=kit.number(0.1),
-    learning_rate_final_fraction=kit.number(0.1),
-    learning_rate_schedule_steps=kit.integer(-1),
-    steps=kit.integer(None),
-    opt_type=kit.text("adamw"),
-    adam_b1=kit.number(0.9),
-    adam_b2=kit.number(0.95),
-    adam_eps=kit.number(1e-8),
-    adam_eps_root=kit.number(0),
-    adam_weight_decay=kit.number(0.1),
-    adamw_mask=kit.anything(()),
-    muon_beta=kit.number(0.95),
-    muon_weight_decay=kit.number(0),
-    gradient_clipping_threshold=kit.number(1.0),
-    gradient_accumulation_steps=kit.integer(1),
-    skip_step_on_spikes=kit.flag(False),
-    **{name: kit.irrelevant() for name in _NOT_READ},
-)
-"""The options, with the values of ``base.yml``."""
+):
+    """The options, with the values of ``base.yml``.
+
+    The names of those that are not read are like those of an optimizer.
+    """
+
+    learning_rate: kit.Rate = 3e-5
+    lr_schedule_type: Literal["cosine", "wsd"] = "cosine"
+    wsd_decay_style: Literal["linear", "cosine"] = "linear"
+    warmup_steps_fraction: kit.RunRatio = 0.1
+    wsd_decay_steps_fraction: kit.RunRatio = 0.1
+    learning_rate_final_fraction: kit.RateRatio = 0.1
+    learning_rate_schedule_steps: kit.Steps = -1
+    steps: kit.Steps | None = None
+    opt_type: str = "adamw"
+    adam_b1: kit.Momentum = 0.9
+    adam_b2: kit.Momentum = 0.95
+    adam_eps: kit.Epsilon = 1e-8
+    adam_eps_root: kit.Epsilon = 0
+    adam_weight_decay: kit.WeightDecay = 0.1
+    adamw_mask: Any = ()
+    muon_beta: kit.Momentum = 0.95
+    muon_weight_decay: kit.WeightDecay = 0
+    gradient_clipping_threshold: kit.Norm = 1.0
+    gradient_accumulation_steps: kit.Accumulation = 1
+    skip_step_on_spikes: bool = False
+
+
 _FORMER = {"cosine_learning_rate_final_fraction": "learning_rate_final_fraction"}
 """Former names of options."""
 _OWN = ("learning_rate_schedule_steps", "warmup_steps_fraction", "per_device_batch_size")
@@ -93,12 +85,12 @@ DEFECTS = {
 }
 
 
-def _kind(config: kit.Values) -> str:
+def _kind(config: Config) -> str:
     is_stable = config.lr_schedule_type == "wsd"
     return f"wsd-{config.wsd_decay_style}" if is_stable else str(config.lr_schedule_type)
 
 
-def _phases(config: kit.Values) -> tuple[int, int]:
+def _phases(config: Config) -> tuple[int, int]:
     """The updates of the warmup and of the decay, rounded down in floats as MaxText does."""
     total: int = config.learning_rate_schedule_steps
     warmup = int(total * float(config.warmup_steps_fraction))
@@ -107,7 +99,7 @@ def _phases(config: kit.Values) -> tuple[int, int]:
     return warmup, int(total * float(config.wsd_decay_steps_fraction))
 
 
-def _with_lengths(context: kit.Context, config: kit.Values) -> kit.Values:
+def _with_lengths(context: kit.Context, config: Config) -> Config:
     """The options with the lengths of the run and of the schedule: -1 stands for the other one."""
     steps, total = config.steps, config.learning_rate_schedule_steps
     if steps is None:
@@ -140,7 +132,7 @@ _DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr, sp.Expr, int], sp.Expr]] = {
 }
 
 
-def _rate(context: kit.Context, config: kit.Values) -> Schedule:
+def _rate(context: kit.Context, config: Config) -> Schedule:
     config = _with_lengths(context, config)
     kind, peak = _kind(config), config.learning_rate
     parts = config.warmup_steps_fraction, config.wsd_decay_steps_fraction
@@ -156,7 +148,7 @@ def _rate(context: kit.Context, config: kit.Values) -> Schedule:
     if context.as_implemented and DEFECTS["peak-after-line"].concerns(context.version, config):
         last = peak
     begin = total - length
-    after = None if config.steps <= total else count.first_from(total)
+    after = None if (config.steps or 0) <= total else count.first_from(total)
     return kit.by_intervals(
         kind,
         (lambda: peak * count.n / warmup, count.first_from(warmup)),
@@ -173,18 +165,18 @@ def _matches(document: kit.Document) -> bool:
     )
 
 
-def _options(reading: kit.Reading) -> kit.Section:
+def _options(reading: kit.Reading) -> kit.RawSection:
     """The options under their present names, over those of the facts."""
     # Words in capitals are variables of a shell.
     content = {
         key: value for key, value in reading.document.content.items() if not str(key).isupper()
     }
     former = {name: content.pop(key) for key, name in _FORMER.items() if key in content}
-    return kit.Section(reading.document, {**reading.facts.defaults, **former, **content})
+    return kit.RawSection(reading.document, {**reading.facts.defaults, **former, **content})
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    options = CONFIG.read(_options(reading))
+    options = Config.read(_options(reading))
     config = _with_lengths(reading.context, options)
     with options.origin.locate_errors("lr_schedule_type"):
         rate = _rate(reading.context, config)
@@ -204,7 +196,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _optimizer(config: kit.Values) -> tuple[kit.OptimizerPlan, Any]:
+def _optimizer(config: Config) -> tuple[kit.OptimizerPlan, Any]:
     """The optimizer, and its weight decay."""
     name = config.opt_type
     place = config.origin.document.place("opt_type")
@@ -270,7 +262,7 @@ def _configs(
 
 FRAMEWORK = kit.Framework(
     "maxtext",
-    kit.section_entries(dict.fromkeys(_DECAYS, _rate), {"": CONFIG}, style=_kind),
+    kit.section_entries(dict.fromkeys(_DECAYS, _rate), {"": Config}, style=_kind),
     versions=("e591f30cbbf2",),
     repository="https://github.com/AI-Hypercomputer/maxtext",
     tier=kit.Tier.OFFICIAL,

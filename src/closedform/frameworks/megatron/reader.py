@@ -10,7 +10,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.frameworks.megatron.ramp import BatchStage, along_samples, read_ramp, updates_of
-from closedform.frameworks.megatron.schedules import CLOCK, FLAGS, decay, rate
+from closedform.frameworks.megatron.schedules import CLOCK, Flags, decay, rate
 from closedform.language import Schedule
 from closedform.recipes import kit
 
@@ -90,20 +90,20 @@ def _normal(content: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _flags(document: kit.Document) -> kit.Section:
+def _flags(document: kit.Document) -> kit.RawSection:
     """The flags of a command line, of ``MODEL_ARGS``, or of the sections of Megatron-Bridge."""
     if document.python is not None:
         return _from_python(document)
     config = kit.document_section(document)
     if ARGUMENTS in config:
         flags = config.section(ARGUMENTS)
-        return kit.Section(document, _normal(flags.content), ARGUMENTS)
+        return kit.RawSection(document, _normal(flags.content), ARGUMENTS)
     if any(isinstance(config.content.get(name), Mapping) for name in _SECTIONS):
         contents: dict[str, Any] = {}
         for name in _SECTIONS:
             contents |= _normal(config.section(name).content)
-        return kit.Section(document, contents)
-    return kit.Section(document, _normal(config.content))
+        return kit.RawSection(document, contents)
+    return kit.RawSection(document, _normal(config.content))
 
 
 def _is_bridge(document: kit.Document) -> bool:
@@ -111,7 +111,7 @@ def _is_bridge(document: kit.Document) -> bool:
     return document.python is not None or isinstance(content.get("scheduler"), Mapping)
 
 
-def _from_python(document: kit.Document) -> kit.Section:
+def _from_python(document: kit.Document) -> kit.RawSection:
     """The fields of Megatron-Bridge's config classes, or of the functions that make two of them."""
     flags: dict[str, Any] = {}
     for call in kit.calls(document.values):
@@ -127,7 +127,7 @@ def _from_python(document: kit.Document) -> kit.Section:
             "the file calls none of Megatron-Bridge's config classes", "", ", ".join(_CONFIGS)
         )
     flags.pop("precision", None)
-    return kit.Section(document, _normal(flags))
+    return kit.RawSection(document, _normal(flags))
 
 
 def _tenth(rate: Any) -> Any:
@@ -135,7 +135,7 @@ def _tenth(rate: Any) -> Any:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    flags = FLAGS.read(_flags(reading.document))
+    flags = Flags.read(_flags(reading.document))
     if "rampup_batch_size" in flags and "step_batch_size_schedule" in flags:
         raise flags.error("only one of the ramps of the batch size may be given")
     has_length = flags.train_iters is not None or flags.train_samples is not None
@@ -148,7 +148,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 def recipe_of(
     reading: kit.Reading,
-    flags: kit.Values,
+    flags: Flags,
     run: MegatronRun,
     clock: kit.Clock,
     values: Sequence[object],
@@ -186,7 +186,7 @@ def recipe_of(
     )
 
 
-def _run(flags: kit.Values, facts: kit.Facts) -> tuple[MegatronRun, kit.Values]:
+def _run(flags: Flags, facts: kit.Facts) -> tuple[MegatronRun, Flags]:
     """The length of the run and its batch sizes, and the flags with both."""
     missing: list[str] = []
 
@@ -219,7 +219,7 @@ def _run(flags: kit.Values, facts: kit.Facts) -> tuple[MegatronRun, kit.Values]:
     stages: tuple[BatchStage, ...] = ()
     if grows:
         with flags.origin.locate_errors("step-batch-size-schedule"):
-            stages = read_ramp(flags.step_batch_size_schedule, int(length), "")
+            stages = read_ramp(flags.step_batch_size_schedule or "", int(length), "")
         batch = stages[-1].batch
     flags = flags.replace(global_batch_size=1 if stages else int(batch))
     if not in_samples:
@@ -235,7 +235,7 @@ def _run(flags: kit.Values, facts: kit.Facts) -> tuple[MegatronRun, kit.Values]:
     )
 
 
-def by_bridge(flags: kit.Values, run: MegatronRun) -> kit.Values:
+def by_bridge(flags: Flags, run: MegatronRun) -> Flags:
     """Returns the flags by the rules of Megatron-Bridge.
 
     Its horizon may be another one, and a warmup that is longer is cut.
@@ -272,7 +272,7 @@ def by_bridge(flags: kit.Values, run: MegatronRun) -> kit.Values:
 def _build_schedule(
     curve: kit.ScheduleOfSections,
     context: kit.Context,
-    flags: kit.Values,
+    flags: Flags,
     run: MegatronRun,
     key: str,
 ) -> Schedule:
@@ -282,7 +282,7 @@ def _build_schedule(
 
 
 def _decoupled_groups(
-    flags: kit.Values, run: MegatronRun, context: kit.Context, default: kit.ParamGroup
+    flags: Flags, run: MegatronRun, context: kit.Context, default: kit.ParamGroup
 ) -> list[kit.ParamGroup]:
     """The group of the input and output layers, where it has its own rate."""
     if flags.decoupled_lr is None:
@@ -296,7 +296,7 @@ def _decoupled_groups(
     return [kit.ParamGroup(schedules, default.optimizer, role, "decoupled_lr", patterns)]
 
 
-def _optimizer(flags: kit.Values) -> kit.OptimizerPlan:
+def _optimizer(flags: Flags) -> kit.OptimizerPlan:
     name, source = flags.optimizer, flags.origin.document.source
     if name == "adam":
         arguments = {

@@ -20,86 +20,64 @@ STYLES = ("constant", "linear", "cosine", "inverse-square-root", "WSD")
 TAILS = ("linear", "cosine", "exponential", "minus_sqrt")
 WEIGHT_DECAY_STYLES = ("constant", "linear", "cosine")
 OPTIMIZERS = ("adam", "sgd", "muon", "dist_muon", "lion", "soap", "adaptive_muon")
-_WITHOUT_EFFECT = (
-    "adaptive_muon_beta2",
-    "apply_wd_to_qk_layernorm",
-    "cuda_graph_warmup_steps",
-    "dino_warmup_teacher_temp",
-    "dino_warmup_teacher_temp_epochs",
-    "dist_ckpt_optim_fully_reshardable",
-    "distrib_optim_fully_reshardable_mem_efficient",
-    "ft_num_warmup_iters",
-    "grpo_kl_beta",
-    "head_lr_mult",
-    "load_optim",
-    "lr_mult_router",
-    "muon_momentum",
-    "muon_scalar_optimizer",
-    "no_load_optim",
-    "no_save_optim",
-    "no_weight_decay_cond_type",
-    "num_distributed_optimizer_instances",
-    "optimizer_cpu_offload",
-    "optimizer_cuda_graph",
-    "optimizer_offload_fraction",
-    "overlap_cpu_optimizer_d2h_h2d",
-    "overlap_p2p_communication_warmup_flush",
-    "overlap_param_gather_with_optimizer_step",
-    "override_opt_param_scheduler",
-    "rampup_batch_size",
-    "rl_offload_optimizer_during_inference",
-    "router_beta",
-    "save_optim",
-    "soap_shampoo_beta",
-    "tau_decay",
-    "use_distributed_optimizer",
-    "use_layer_wise_distributed_optimizer",
-    "use_precision_aware_optimizer",
-    "use_torch_optimizer_for_cpu_offload",
-    "yarn_beta_fast",
-    "yarn_beta_slow",
-)
-FLAGS = kit.FlagKeys(
-    lr=kit.number(None),
-    lr_decay_style=kit.choice(*STYLES, default="linear"),
-    global_batch_size=kit.integer(None, may_be_open=True),
-    min_lr=kit.number(0),
-    train_iters=kit.integer(None, may_be_open=True),
-    train_samples=kit.integer(None, may_be_open=True),
-    lr_decay_iters=kit.number(None),
-    lr_decay_samples=kit.number(None),
-    lr_warmup_iters=kit.number(0),
-    lr_warmup_samples=kit.number(0),
-    lr_warmup_fraction=kit.number(None),
-    lr_warmup_init=kit.number(0),
-    lr_wsd_decay_iters=kit.number(None),
-    lr_wsd_decay_samples=kit.number(None),
-    lr_wsd_decay_style=kit.text("exponential"),
-    weight_decay=kit.number(0.01),
-    weight_decay_incr_style=kit.choice(*WEIGHT_DECAY_STYLES, default="constant"),
-    start_weight_decay=kit.number(None),
-    end_weight_decay=kit.number(None),
-    adam_beta1=kit.number(0.9),
-    adam_beta2=kit.number(0.999),
-    adam_eps=kit.number(1e-8),
-    clip_grad=kit.number(1),
-    decoupled_lr=kit.number(None),
-    decoupled_min_lr=kit.number(None),
-    decoupled_weight_decay=kit.flag(True),
-    lion_beta1=kit.number(0.95),
-    lion_beta2=kit.number(0.98),
-    max_steps=kit.integer(None),
-    optimizer=kit.choice(*OPTIMIZERS, default="adam"),
-    seq_length=kit.integer(None, may_be_open=True),
-    sgd_momentum=kit.number(0.9),
-    step_batch_size_schedule=kit.text(None),
-    use_checkpoint_opt_param_scheduler=kit.flag(False),
-    **dict.fromkeys(_WITHOUT_EFFECT, kit.irrelevant()),
-)
-"""The flags near the optimizer and its schedules, with the defaults of Megatron-LM."""
 
 
-def _has_warmup(flags: kit.Values) -> bool:
+class Flags(
+    kit.FlagSection,
+    irrelevant="adaptive_muon_beta2 apply_wd_to_qk_layernorm cuda_graph_warmup_steps "
+    "dino_warmup_teacher_temp dino_warmup_teacher_temp_epochs "
+    "dist_ckpt_optim_fully_reshardable "
+    "distrib_optim_fully_reshardable_mem_efficient ft_num_warmup_iters grpo_kl_beta "
+    "head_lr_mult load_optim lr_mult_router muon_momentum muon_scalar_optimizer "
+    "no_load_optim no_save_optim no_weight_decay_cond_type "
+    "num_distributed_optimizer_instances optimizer_cpu_offload optimizer_cuda_graph "
+    "optimizer_offload_fraction overlap_cpu_optimizer_d2h_h2d "
+    "overlap_p2p_communication_warmup_flush "
+    "overlap_param_gather_with_optimizer_step override_opt_param_scheduler "
+    "rampup_batch_size rl_offload_optimizer_during_inference router_beta save_optim "
+    "soap_shampoo_beta tau_decay use_distributed_optimizer "
+    "use_layer_wise_distributed_optimizer use_precision_aware_optimizer "
+    "use_torch_optimizer_for_cpu_offload yarn_beta_fast yarn_beta_slow",
+):
+    """The flags near the optimizer and its schedules, with the defaults of Megatron-LM."""
+
+    lr: kit.Rate | None = None
+    lr_decay_style: str = kit.choice(*STYLES, default="linear")
+    global_batch_size: kit.BatchSize | None = kit.integer(None, may_be_open=True)
+    min_lr: kit.EndRate = 0
+    train_iters: kit.Steps | None = kit.integer(None, may_be_open=True)
+    train_samples: kit.Samples | None = kit.integer(None, may_be_open=True)
+    lr_decay_iters: kit.RealSteps | None = None
+    lr_decay_samples: kit.RealSamples | None = None
+    lr_warmup_iters: kit.RealSteps = 0
+    lr_warmup_samples: kit.RealSamples = 0
+    lr_warmup_fraction: kit.RunRatio | None = None
+    lr_warmup_init: kit.StartRate = 0
+    lr_wsd_decay_iters: kit.RealSteps | None = None
+    lr_wsd_decay_samples: kit.RealSamples | None = None
+    lr_wsd_decay_style: str = "exponential"
+    weight_decay: kit.WeightDecay = 0.01
+    weight_decay_incr_style: str = kit.choice(*WEIGHT_DECAY_STYLES, default="constant")
+    start_weight_decay: kit.WeightDecay | None = None
+    end_weight_decay: kit.WeightDecay | None = None
+    adam_beta1: kit.Momentum = 0.9
+    adam_beta2: kit.Momentum = 0.999
+    adam_eps: kit.Epsilon = 1e-8
+    clip_grad: kit.Norm = 1
+    decoupled_lr: kit.Rate | None = None
+    decoupled_min_lr: kit.EndRate | None = None
+    decoupled_weight_decay: bool = True
+    lion_beta1: kit.Momentum = 0.95
+    lion_beta2: kit.Momentum = 0.98
+    max_steps: kit.Steps | None = None
+    optimizer: str = kit.choice(*OPTIMIZERS, default="adam")
+    seq_length: kit.SequenceLength | None = kit.integer(None, may_be_open=True)
+    sgd_momentum: kit.Momentum = 0.9
+    step_batch_size_schedule: str | None = None
+    use_checkpoint_opt_param_scheduler: bool = False
+
+
+def _has_warmup(flags: Flags) -> bool:
     return bool(flags.lr_warmup_iters or flags.lr_warmup_samples or flags.lr_warmup_fraction)
 
 
@@ -300,7 +278,7 @@ class _Lengths:
     tail: sp.Expr | None
 
 
-def _lengths(flags: kit.Values, context: kit.Context) -> _Lengths:
+def _lengths(flags: Flags, context: kit.Context) -> _Lengths:
     size = flags.global_batch_size
     facts = context.numbers if size is None else kit.Facts(global_batch_size=size)
     batch = CLOCK.per_update(facts)
@@ -342,7 +320,7 @@ def _lengths(flags: kit.Values, context: kit.Context) -> _Lengths:
     return _Lengths(batch, run, decay, warmup, None if last is None else last * factor)
 
 
-def rate(context: kit.Context, flags: kit.Values) -> Schedule:
+def rate(context: kit.Context, flags: Flags) -> Schedule:
     """Returns the learning rate; the fact ``param_group`` may have ``max_lr`` and ``min_lr``."""
     lengths = _lengths(flags, context)
     if flags.lr is None:
@@ -368,7 +346,7 @@ def rate(context: kit.Context, flags: kit.Values) -> Schedule:
     return learning_rate(plan(exact_number(peak), exact_number(low)))
 
 
-def decay(context: kit.Context, flags: kit.Values) -> Schedule:
+def decay(context: kit.Context, flags: Flags) -> Schedule:
     """Returns the weight decay; the fact ``param_group`` may have its ends and ``wd_mult``."""
     style = flags.weight_decay_incr_style
     lengths = _lengths(flags, context)
@@ -394,13 +372,13 @@ def decay(context: kit.Context, flags: kit.Values) -> Schedule:
 SCHEDULES = {
     **kit.section_entries(
         dict.fromkeys(STYLES, rate),
-        {"": FLAGS},
+        {"": Flags},
         lambda flags: str(flags.lr_decay_style),
         DEFECTS,
     ),
     **kit.section_entries(
         {f"wd-{name}": decay for name in WEIGHT_DECAY_STYLES},
-        {"": FLAGS},
+        {"": Flags},
         lambda flags: f"wd-{flags.weight_decay_incr_style}",
         DEFECTS,
     ),

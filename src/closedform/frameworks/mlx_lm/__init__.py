@@ -15,56 +15,73 @@ from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
-SCHEDULE = kit.ClassKeys(
-    name=kit.text(), arguments=kit.anything(), warmup=kit.number(0), warmup_init=kit.number(0)
-)
-CONFIG = kit.ClassKeys(
-    grad_accumulation_steps=kit.integer(1, least=1),
-    iters=kit.integer(1000),
-    learning_rate=kit.number(1e-5),
-    lr_schedule=kit.section(SCHEDULE, is_optional=True),
-    optimizer=kit.text("adam"),
-    optimizer_config=kit.mapping(),
-)
-_ADAM = {
-    "betas": kit.numbers((0.9, 0.999)),
-    "eps": kit.number(1e-8),
-    "bias_correction": kit.flag(False),
-}
-OPTIMIZERS: Mapping[str, kit.Keys] = {
-    "adam": kit.Keys(**_ADAM),
-    "adamw": kit.Keys(weight_decay=kit.number(0.01), **_ADAM),
-    "muon": kit.Keys(
-        momentum=kit.number(0.95),
-        weight_decay=kit.number(0.01),
-        nesterov=kit.flag(True),
-        ns_steps=kit.integer(5),
-    ),
-    "sgd": kit.Keys(
-        momentum=kit.number(0),
-        weight_decay=kit.number(0),
-        dampening=kit.number(0),
-        nesterov=kit.flag(False),
-    ),
-    "adafactor": kit.Keys(
-        eps=kit.numbers((1e-30, 1e-3)),
-        clip_threshold=kit.number(1),
-        decay_rate=kit.number(-0.8),
-        beta_1=kit.number(None),
-        weight_decay=kit.number(0),
-        relative_step=kit.flag(True),
-        scale_parameter=kit.flag(True),
-        warmup_init=kit.flag(False),
-    ),
+
+class LearningRate(kit.ClassSection):
+    name: str
+    arguments: Any = None
+    warmup: kit.Number = 0
+    warmup_init: kit.Number = 0
+
+
+class Config(kit.ClassSection):
+    grad_accumulation_steps: kit.Accumulation = kit.integer(1, least=1)
+    iters: kit.Steps = 1000
+    learning_rate: kit.Rate = 1e-5
+    lr_schedule: LearningRate | None
+    optimizer: str = "adam"
+    optimizer_config: kit.RawSection
+
+
+class Adam(kit.Section):
+    betas: kit.Momenta = (0.9, 0.999)
+    eps: kit.Epsilon = 1e-8
+    bias_correction: bool = False
+
+
+class Adamw(Adam):
+    weight_decay: kit.WeightDecay = 0.01
+
+
+class Muon(kit.Section):
+    momentum: kit.Momentum = 0.95
+    weight_decay: kit.WeightDecay = 0.01
+    nesterov: bool = True
+    ns_steps: int = 5
+
+
+class Sgd(kit.Section):
+    momentum: kit.Momentum = 0
+    weight_decay: kit.WeightDecay = 0
+    dampening: kit.Number = 0
+    nesterov: bool = False
+
+
+class Adafactor(kit.Section):
+    eps: kit.Numbers = (1e-30, 1e-3)
+    clip_threshold: kit.Norm = 1
+    decay_rate: kit.Number = -0.8
+    beta_1: kit.Momentum | None = None
+    weight_decay: kit.WeightDecay = 0
+    relative_step: bool = True
+    scale_parameter: bool = True
+    warmup_init: bool = False
+
+
+OPTIMIZERS: Mapping[str, type[kit.Section]] = {
+    "adam": Adam,
+    "adamw": Adamw,
+    "muon": Muon,
+    "sgd": Sgd,
+    "adafactor": Adafactor,
 }
 """The arguments of mlx's optimizers: Adam and AdamW do not correct their bias by default."""
 
 
-def _ignored_keys(config: kit.Values) -> list[str]:
+def _ignored_keys(config: Config) -> list[str]:
     """The keys of the optimizer's that the trainer does not read, such as those with hyphens."""
     schedule = config.lr_schedule
-    inner = [] if schedule is None else schedule.origin.unknown_related(SCHEDULE.spellings)
-    return [*config.origin.unknown_related((*CONFIG.spellings, "resume_adapter_file")), *inner]
+    inner = [] if schedule is None else schedule.origin.unknown_related(LearningRate.spellings())
+    return [*config.origin.unknown_related((*Config.spellings(), "resume_adapter_file")), *inner]
 
 
 DEFECTS = {
@@ -103,7 +120,8 @@ DEFECTS = {
         "false",
         "mlx: python/mlx/optimizers/optimizers.py: Adafactor._compute_learning_rate",
         lambda config: (
-            config.optimizer.lower() == "adafactor" and _optimizer(config)[1].relative_step
+            config.optimizer.lower() == "adafactor"
+            and config.optimizer_config.section("adafactor").flag("relative_step", True)
         ),
         kind=kit.DefectKind.CONVENTION,
     ),
@@ -140,7 +158,7 @@ _KINDS: Mapping[str, tuple[Callable[..., Stages], tuple[int, int], int | None]] 
 """Each schedule: its stages, the least and largest number of arguments, the place of its length."""
 
 
-def _rate(context: kit.Context, config: kit.Values) -> Schedule:
+def _rate(context: kit.Context, config: Config) -> Schedule:
     schedule, where = config.lr_schedule, context.where
     if schedule is None:
         return constant(config.learning_rate)
@@ -166,11 +184,11 @@ def _rate(context: kit.Context, config: kit.Values) -> Schedule:
     return kit.by_intervals(name, (lambda: rise, kit.first_from(warmup + 1)), *decay)
 
 
-def _kind(config: kit.Values) -> str:
+def _kind(config: Config) -> str:
     return "constant" if config.lr_schedule is None else str(config.lr_schedule.name)
 
 
-def _optimizer(config: kit.Values) -> tuple[str, kit.Values]:
+def _optimizer(config: Config) -> tuple[str, kit.Section]:
     """The name of the optimizer, and its arguments."""
     name = config.optimizer.lower()
     if name not in OPTIMIZERS:
@@ -178,9 +196,9 @@ def _optimizer(config: kit.Values) -> tuple[str, kit.Values]:
     return name, OPTIMIZERS[name].read(config.optimizer_config.section(name))
 
 
-def _group(config: kit.Values, rate: Schedule) -> kit.ParamGroup:
+def _group(config: Config, rate: Schedule) -> kit.ParamGroup:
     name, arguments = _optimizer(config)
-    kwargs: dict[str, Any] = {key: getattr(arguments, key) for key in OPTIMIZERS[name]}
+    kwargs: dict[str, Any] = {key: getattr(arguments, key) for key in arguments.keys}
     decay = kwargs.get("weight_decay", 0)
     if "bias_correction" in kwargs:
         kwargs["correct_bias"] = kwargs.pop("bias_correction")
@@ -224,7 +242,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         # Of a command line the names with hyphens are those that count.
         names = {str(key).replace("-", "_"): value for key, value in document.content.items()}
         document = replace(document, content=names)
-    config = CONFIG.read_whole(document)
+    config = Config.read_whole(document)
     with config.origin.locate_errors("lr_schedule"):
         rate = _rate(reading.context, config)
     accumulation = config.grad_accumulation_steps
@@ -242,7 +260,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 FRAMEWORK = kit.Framework(
     "mlx-lm",
     kit.section_entries(
-        dict.fromkeys(("constant", *_KINDS), _rate), {"": CONFIG}, _kind, defects=DEFECTS
+        dict.fromkeys(("constant", *_KINDS), _rate), {"": Config}, _kind, defects=DEFECTS
     ),
     versions=("d78bf58e217c",),
     repository="https://github.com/ml-explore/mlx-lm",

@@ -133,7 +133,7 @@ def read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _check(top: kit.Section) -> None:
+def _check(top: kit.RawSection) -> None:
     """Refuses inheritance that is not merged, and other keys than those of MMEngine."""
     if "*" in top:
         raise top.error(
@@ -162,7 +162,7 @@ def _check(top: kit.Section) -> None:
         raise top.error("optimizer is a key of MMCV 1", "optimizer", hint="write optim_wrapper")
 
 
-def _loop(reading: kit.Reading, top: kit.Section, wrapper: kit.Section) -> _Loop:
+def _loop(reading: kit.Reading, top: kit.RawSection, wrapper: kit.RawSection) -> _Loop:
     train = top.section("train_cfg")
     if not reading.document.python:
         train.check_related(_LOOP)
@@ -188,7 +188,7 @@ def _class_name(value: Any) -> str:
 
 
 def _schedulers(
-    top: kit.Section, name: str, loop: _Loop, reading: kit.Reading
+    top: kit.RawSection, name: str, loop: _Loop, reading: kit.Reading
 ) -> list[dict[str, Any]]:
     """The schedulers of an optimizer, each with its end."""
     given = top.value("param_scheduler", [])
@@ -229,8 +229,8 @@ def _default_end(loop: _Loop, by_epoch: bool) -> int | None:
 
 
 def _groups(
-    top: kit.Section,
-    wrapper: kit.Section,
+    top: kit.RawSection,
+    wrapper: kit.RawSection,
     schedulers: list[dict[str, Any]],
     loop: _Loop,
     reading: kit.Reading,
@@ -276,7 +276,7 @@ def _defaults(kind: str) -> dict[str, Any]:
     return {"lr": kit.REQUIRED, **found}
 
 
-def _value(given: kit.Section, key: str, default: Any) -> Any:
+def _value(given: kit.RawSection, key: str, default: Any) -> Any:
     return exact_number(given.number(key, default), given.at(key))
 
 
@@ -295,7 +295,7 @@ def _schedule(
     key: str,
     own: Mapping[str, Any],
     counts: int,
-    wrapper: kit.Section,
+    wrapper: kit.RawSection,
 ) -> Schedule:
     facts: dict[str, Any] = {"param_groups": [own], "group_index": 0}
     if loop.epoch_length is not None:
@@ -321,7 +321,7 @@ def every(schedule: Schedule, counts: int) -> Schedule:
     return Schedule(moved, name=schedule.name)
 
 
-def _scale(top: kit.Section, reading: kit.Reading, counts: int) -> Any:
+def _scale(top: kit.RawSection, reading: kit.Reading, counts: int) -> Any:
     """The factor of ``auto_scale_lr``, which is off unless it is enabled.
 
     The runner divides the samples of one step of all processes, without the accumulation, by
@@ -349,7 +349,7 @@ def _scale(top: kit.Section, reading: kit.Reading, counts: int) -> Any:
 
 
 def _paramwise(
-    wrapper: kit.Section, values: Mapping[str, Any]
+    wrapper: kit.RawSection, values: Mapping[str, Any]
 ) -> list[tuple[str, dict[str, Any], tuple[str, ...]]]:
     """The groups of ``paramwise_cfg``: name, values that differ, patterns."""
     section = wrapper.section("paramwise_cfg")
@@ -377,11 +377,11 @@ def _paramwise(
     return groups
 
 
-def _exact(section: kit.Section, key: str) -> Any:
+def _exact(section: kit.RawSection, key: str) -> Any:
     return exact_number(section.number(key), section.at(key))
 
 
-def _clipping(wrapper: kit.Section) -> kit.Clipping | None:
+def _clipping(wrapper: kit.RawSection) -> kit.Clipping | None:
     section = wrapper.section("clip_grad")
     if not section.content:
         return None

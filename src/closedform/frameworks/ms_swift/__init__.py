@@ -7,88 +7,70 @@ from dataclasses import replace
 from typing import Any
 
 from closedform.frameworks import megatron, transformers
-from closedform.frameworks.megatron.schedules import CLOCK, FLAGS, STYLES, rate
+from closedform.frameworks.megatron.schedules import CLOCK, STYLES, Flags, rate
 from closedform.frameworks.megatron.schedules import decay as weight_decay
-from closedform.frameworks.transformers.arguments import TrainerProgram, keys_with, read_arguments
+from closedform.frameworks.transformers.arguments import Arguments, TrainerProgram, read_arguments
 from closedform.frameworks.transformers.schedules import CURVES, OF_LOSS
 from closedform.language import exact_number
 from closedform.recipes import kit
 
-_FURTHER = (
-    "adalora_beta1",
-    "adalora_beta2",
-    "chord_mu_decay_steps",
-    "chord_mu_warmup_steps",
-    "fipo_decay_rate",
-    "lorap_lr_ratio",
-    "loraplus_lr_ratio",
-    "multi_turn_scheduler",
-    "offload_optimizer",
-    "optimizer",
-    "rlsd_lambda_decay_steps",
-    "rlsd_lambda_warmup_steps",
-    "sdar_gate_beta",
-)
 _MUON = "muon_"
-_MEGATRON = kit.OpenKeys(
-    **{
-        **FLAGS,
-        "lr_decay_style": kit.choice(*STYLES, default="cosine"),
-        "global_batch_size": kit.integer(16),
-        "weight_decay": kit.number(0.1),
-        "adam_beta2": kit.number(0.95),
-        "optimizer": kit.text("adam"),
-        "vit_lr": kit.number(None),
-        "aligner_lr": kit.number(None),
-        **dict.fromkeys(
-            (
-                "beta",
-                "fipo_decay_rate",
-                "multi_turn_scheduler",
-                "nccl_comm_warmup",
-                "offload_optimizer",
-            ),
-            kit.irrelevant(),
-        ),
-    }
-)
-"""The flags of Megatron-LM, with other defaults."""
+
+
+class _Megatron(
+    Flags,
+    irrelevant="beta fipo_decay_rate multi_turn_scheduler nccl_comm_warmup offload_optimizer",
+):
+    """The flags of Megatron-LM, with other defaults and with underscores."""
+
+    spell = staticmethod(kit.Section.spell)
+    lr_decay_style: str = kit.choice(*STYLES, default="cosine")
+    global_batch_size: kit.BatchSize = 16
+    weight_decay: kit.WeightDecay = 0.1
+    adam_beta2: kit.Momentum = 0.95
+    optimizer: str = "adam"
+    vit_lr: kit.Rate | None = None
+    aligner_lr: kit.Rate | None = None
+
 
 _SEVERAL = ("lr", "min_lr", "micro_batch_size", "global_batch_size", "train_iters")
 
 
-def _rate(section: kit.Section, class_name: str = "") -> float:
+def _rate(section: kit.RawSection, class_name: str = "") -> float:
     """The default: lower where all parameters are trained."""
     del class_name
     kind = section.value("tuner_type") or section.value("train_type") or "lora"
     return 1e-5 if kind == "full" else 1e-4
 
 
-def _is_megatron(section: kit.Section) -> bool:
+def _is_megatron(section: kit.RawSection) -> bool:
     return any(key in section for key in _SEVERAL) and "learning_rate" not in section
 
 
-def _own_keys(section: kit.Section) -> bool:
+def _own_keys(section: kit.RawSection) -> bool:
     return any(key in section for key in ("tuner_type", "train_type", "vit_lr", "aligner_lr"))
 
 
 _GROUP_RATES = ("vit_lr", "aligner_lr")
-_PROGRAM = TrainerProgram(
-    "ms-swift",
-    _own_keys,
-    keys_with(
-        learning_rate=kit.number(None),
-        lr_scheduler_type=kit.choice(*CURVES, *OF_LOSS, default="cosine"),
-        weight_decay=kit.number(0.1),
-        adam_beta2=kit.number(0.95),
-        use_galore=kit.flag(False),
-        **dict.fromkeys(_GROUP_RATES, kit.number(None)),
-        **dict.fromkeys(_FURTHER, kit.irrelevant()),
-    ),
-    _rate,
-    _GROUP_RATES,
-    ("use_galore",),
-)
+
+
+class _Arguments(
+    Arguments,
+    irrelevant="adalora_beta1 adalora_beta2 chord_mu_decay_steps chord_mu_warmup_steps "
+    "fipo_decay_rate lorap_lr_ratio loraplus_lr_ratio multi_turn_scheduler "
+    "offload_optimizer optimizer rlsd_lambda_decay_steps rlsd_lambda_warmup_steps "
+    "sdar_gate_beta",
+):
+    learning_rate: kit.Rate | None = None
+    lr_scheduler_type: str = kit.choice(*CURVES, *OF_LOSS, default="cosine")
+    weight_decay: kit.WeightDecay = 0.1
+    adam_beta2: kit.Momentum = 0.95
+    use_galore: bool = False
+    vit_lr: kit.Rate | None = None
+    aligner_lr: kit.Rate | None = None
+
+
+_PROGRAM = TrainerProgram("ms-swift", _own_keys, _Arguments, _rate, _GROUP_RATES, ("use_galore",))
 
 
 def _matches(document: kit.Document) -> bool:
@@ -111,7 +93,7 @@ def _read_megatron(reading: kit.Reading) -> kit.Recipe:
     content = {
         key: value for key, value in section.content.items() if not str(key).startswith(_MUON)
     }
-    flags = _MEGATRON.read(kit.Section(section.document, content))
+    flags = _Megatron.read(kit.RawSection(section.document, content))
     total = reading.value_or_fact(flags.train_iters, "total_updates")
     lr = exact_number(_rate(section)) if flags.lr is None else flags.lr
     flags = flags.replace(train_iters=total, train_samples=None, lr=lr)
@@ -138,7 +120,7 @@ def _read_megatron(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _plan(flags: kit.Values) -> kit.OptimizerPlan:
+def _plan(flags: _Megatron) -> kit.OptimizerPlan:
     name = flags.optimizer
     where = flags.origin.document.place("optimizer")
     decay = flags.weight_decay

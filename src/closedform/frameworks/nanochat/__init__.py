@@ -9,20 +9,25 @@ from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
-CONFIG = kit.Keys(
-    warmup_steps=kit.number(), warmdown_ratio=kit.number(), final_lr_frac=kit.number()
-)
+
+
+class Config(kit.Section):
+    warmup_steps: kit.RealSteps
+    warmdown_ratio: kit.RunRatio
+    final_lr_frac: kit.RateRatio
+
+
 _RAMP = sp.Integer(400)
 _MOMENTUM = tuple(sp.Rational(hundredths, 100) for hundredths in (85, 97, 90))
 
 
-def _warmdown(context: kit.Context, config: kit.Values) -> tuple[sp.Expr, sp.Expr]:
+def _warmdown(context: kit.Context, config: Config) -> tuple[sp.Expr, sp.Expr]:
     """The length of the run and of its warmdown, which is rounded in floats."""
     (total,) = context.numbers.require("total_updates", where=context.where)
     return total, sp.Integer(round(float(config.warmdown_ratio) * int(total)))
 
 
-def _multiplier(context: kit.Context, config: kit.Values) -> Schedule:
+def _multiplier(context: kit.Context, config: Config) -> Schedule:
     count, warmup = CLOCK.count(context.numbers), config.warmup_steps
     total, length = _warmdown(context, config)
     return kit.by_intervals(
@@ -38,7 +43,7 @@ def _multiplier(context: kit.Context, config: kit.Values) -> Schedule:
     )
 
 
-def _momentum(context: kit.Context, config: kit.Values) -> Schedule:
+def _momentum(context: kit.Context, config: Config) -> Schedule:
     count = CLOCK.count(context.numbers)
     total, length = _warmdown(context, config)
     low, high, last = _MOMENTUM
@@ -50,7 +55,7 @@ def _momentum(context: kit.Context, config: kit.Values) -> Schedule:
     )
 
 
-def _weight_decay(context: kit.Context, config: kit.Values) -> Schedule:
+def _weight_decay(context: kit.Context, config: Config) -> Schedule:
     total, _ = _warmdown(context, config)
     first = exact_number(context.fact("weight_decay_scaled"))
     n = CLOCK.count(context.numbers).n
@@ -66,7 +71,7 @@ _CURVES = {
 }
 FRAMEWORK = kit.Framework(
     "nanochat",
-    kit.section_entries(_CURVES, {"": CONFIG}),
+    kit.section_entries(_CURVES, {"": Config}),
     versions=("92d63d4e8bb4",),
     repository="https://github.com/karpathy/nanochat",
     tier=kit.Tier.OFFICIAL,

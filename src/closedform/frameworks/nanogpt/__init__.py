@@ -7,17 +7,17 @@ from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
-CONFIG = kit.Keys(
-    learning_rate=kit.number(6e-4),
-    max_iters=kit.irrelevant(),
-    warmup_iters=kit.number(2000),
-    lr_decay_iters=kit.number(600_000),
-    min_lr=kit.number(6e-5),
-    decay_lr=kit.flag(True),
-)
 
 
-def _rate(context: kit.Context, config: kit.Values) -> Schedule:
+class Config(kit.Section, irrelevant="max_iters"):
+    learning_rate: kit.Rate = 6e-4
+    warmup_iters: kit.RealSteps = 2000
+    lr_decay_iters: kit.RealSteps = 600_000
+    min_lr: kit.EndRate = 6e-5
+    decay_lr: bool = True
+
+
+def _rate(context: kit.Context, config: Config) -> Schedule:
     count = CLOCK.count(context.numbers)
     peak, warmup, total = config.learning_rate, config.warmup_iters, config.lr_decay_iters
     if not config.decay_lr:
@@ -37,7 +37,7 @@ def _rate(context: kit.Context, config: kit.Values) -> Schedule:
 
 FRAMEWORK = kit.Framework(
     "nanogpt",
-    kit.section_entries({"get_lr": _rate}, {"": CONFIG}),
+    kit.section_entries({"get_lr": _rate}, {"": Config}),
     versions=("3adf61e154c3",),
     repository="https://github.com/karpathy/nanoGPT",
     tier=kit.Tier.FROZEN,

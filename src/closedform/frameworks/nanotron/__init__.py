@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import sympy as sp
 
@@ -18,40 +18,44 @@ from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
-SCHEDULER = kit.Keys(
-    learning_rate=kit.number(),
-    lr_warmup_steps=kit.integer(0),
-    lr_warmup_style=kit.choice("linear", "constant"),
-    lr_decay_style=kit.choice("linear", "cosine", "1-sqrt", default="linear"),
-    lr_decay_steps=kit.integer(None),
-    lr_decay_starting_step=kit.integer(None),
-    min_decay_lr=kit.number(None),
-)
-TOKENS = kit.OpenKeys(
-    train_steps=kit.integer(None, may_be_open=True),
-    batch_accumulation_per_replica=kit.integer(None, may_be_open=True),
-)
-_ADAM = {
-    "adam_beta1": kit.number(None),
-    "adam_beta2": kit.number(None),
-    "adam_eps": kit.number(None),
-}
-FACTORY = kit.Keys(name=kit.text("adamW"), torch_adam_is_fused=kit.irrelevant(), **_ADAM)
-OPTIMIZER = kit.Keys(
-    accumulate_grad_in_fp32=kit.irrelevant(),
-    clip_grad=kit.number(None),
-    learning_rate_scheduler=kit.section(SCHEDULER),
-    name=kit.irrelevant(),
-    optimizer_factory=kit.section(FACTORY),
-    torch_adam_is_fused=kit.irrelevant(),
-    weight_decay=kit.number(0),
-    weight_decay_exclude_named_params=kit.anything(()),
-    zero_stage=kit.irrelevant(),
-    **_ADAM,  # Before 2024 the arguments of Adam were written here.
-)
-CONFIG = kit.OpenKeys(
-    optimizer=kit.section(OPTIMIZER), tokens=kit.section(TOKENS), learning_rate=kit.irrelevant()
-)
+
+class Scheduler(kit.Section):
+    learning_rate: kit.Rate
+    lr_warmup_steps: kit.Steps = 0
+    lr_warmup_style: Literal["linear", "constant"]
+    lr_decay_style: Literal["linear", "cosine", "1-sqrt"] = "linear"
+    lr_decay_steps: kit.Steps | None = None
+    lr_decay_starting_step: kit.Steps | None = None
+    min_decay_lr: kit.EndRate | None = None
+
+
+class Tokens(kit.OpenSection):
+    train_steps: kit.Steps | None = kit.integer(None, may_be_open=True)
+    batch_accumulation_per_replica: kit.Accumulation | None = kit.integer(None, may_be_open=True)
+
+
+class _Adam(kit.Section):
+    adam_beta1: kit.Momentum | None = None
+    adam_beta2: kit.Momentum | None = None
+    adam_eps: kit.Epsilon | None = None
+
+
+class Factory(_Adam, irrelevant="torch_adam_is_fused"):
+    name: str = "adamW"
+
+
+class Optimizer(_Adam, irrelevant="accumulate_grad_in_fp32 name torch_adam_is_fused zero_stage"):
+    clip_grad: kit.Norm | None = None
+    learning_rate_scheduler: Scheduler
+    optimizer_factory: Factory
+    weight_decay: kit.WeightDecay = 0
+    weight_decay_exclude_named_params: Any = ()
+
+
+class Config(kit.OpenSection, irrelevant="learning_rate"):
+    optimizer: Optimizer
+    tokens: Tokens
+
 
 DEFECTS = {
     "decay-not-shortened": kit.Defect(
@@ -91,12 +95,12 @@ _DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr, sp.Expr, sp.Integer], sp.Expr]
 }
 
 
-def _decay_length(scheduler: kit.Values, tokens: kit.Values) -> int:
-    length: int | None = scheduler.lr_decay_steps
-    return tokens.train_steps - scheduler.lr_warmup_steps if length is None else length
+def _decay_length(scheduler: Scheduler, tokens: Tokens) -> int:
+    length, total = scheduler.lr_decay_steps, tokens.train_steps or 0
+    return total - scheduler.lr_warmup_steps if length is None else length
 
 
-def _rate(context: kit.Context, scheduler: kit.Values, tokens: kit.Values) -> Schedule:
+def _rate(context: kit.Context, scheduler: Scheduler, tokens: Tokens) -> Schedule:
     kind, warmup = scheduler.lr_decay_style, scheduler.lr_warmup_steps
     length, begin = _decay_length(scheduler, tokens), scheduler.lr_decay_starting_step
     begin = warmup if begin is None else begin
@@ -152,7 +156,7 @@ def _as_yaml(document: kit.Document) -> kit.Document:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = CONFIG.read_whole(_as_yaml(reading.document))
+    config = Config.read_whole(_as_yaml(reading.document))
     optimizer, scheduler = config.optimizer, config.optimizer.learning_rate_scheduler
     total = reading.value_or_fact(config.tokens.train_steps, "total_updates")
     tokens = config.tokens.replace(train_steps=total)
@@ -171,7 +175,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _optimizer(optimizer: kit.Values) -> kit.ClassOptimizer:
+def _optimizer(optimizer: Optimizer) -> kit.ClassOptimizer:
     """The optimizer, from ``optimizer_factory`` or, before 2024, next to it."""
     factory = optimizer.optimizer_factory
     place = factory if factory.origin.content else optimizer
@@ -187,7 +191,9 @@ def _optimizer(optimizer: kit.Values) -> kit.ClassOptimizer:
         betas = [place.require("adam_beta1"), place.require("adam_beta2")]
         content |= {"betas": betas, "eps": place.require("adam_eps")}
     path = {"adamw": "AdamW", "sgd": "SGD"}[name]
-    return kit.class_optimizer(kit.Section(place.origin.document, content, place.origin.path), path)
+    return kit.class_optimizer(
+        kit.RawSection(place.origin.document, content, place.origin.path), path
+    )
 
 
 _STYLES = {
@@ -245,7 +251,7 @@ FRAMEWORK = kit.Framework(
     "nanotron",
     kit.section_entries(
         dict.fromkeys(_DECAYS, _rate),
-        {"learning_rate_scheduler": SCHEDULER, "tokens": TOKENS},
+        {"learning_rate_scheduler": Scheduler, "tokens": Tokens},
         style=lambda scheduler, tokens: str(scheduler.lr_decay_style),
         defects=DEFECTS,
     ),

@@ -14,14 +14,16 @@ from closedform.schedules.blends import along_cosine
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
-CONFIG = kit.OpenKeys(
-    gradient_accumulation_steps=kit.integer(8, least=1),
-    lr_language_backbone=kit.number(5e-5),
-    lr_mp=kit.number(0.00512),
-    lr_vision_backbone=kit.number(5e-5),
-    max_grad_norm=kit.number(1),
-    max_training_steps=kit.integer(40000),
-)
+
+class Config(kit.OpenSection):
+    gradient_accumulation_steps: kit.Accumulation = kit.integer(8, least=1)
+    lr_language_backbone: kit.Rate = 5e-5
+    lr_mp: kit.Rate = 0.00512
+    lr_vision_backbone: kit.Rate = 5e-5
+    max_grad_norm: kit.Norm = 1
+    max_training_steps: kit.Steps = 40000
+
+
 GROUPS = {
     "lr_mp": "MP.*",
     "lr_vision_backbone": "vision_encoder.*",
@@ -40,7 +42,7 @@ DEFECTS = {
 }
 
 
-def _rate(context: kit.Context, config: kit.Values, name: str) -> Schedule:
+def _rate(context: kit.Context, config: Config, name: str) -> Schedule:
     rate, total = getattr(config, name), config.max_training_steps
     warmup = sp.Rational(3 * total, 100)
 
@@ -59,7 +61,7 @@ def _rate(context: kit.Context, config: kit.Values, name: str) -> Schedule:
     )
 
 
-def _of_class(context: kit.Context, config: kit.Values) -> Schedule:
+def _of_class(context: kit.Context, config: Config) -> Schedule:
     name = context.facts.get("group", "lr_mp")
     message = f"there is no group {name!r:.60}: they are {', '.join(GROUPS)}"
     kit.refuse_unless(name in GROUPS, message, context.where)
@@ -79,7 +81,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         body = kit.python_text.run_class(document.python, "TrainConfig", document.source)
         if body is not None:
             document = replace(document, content={**document.content, **body.names})
-    config = CONFIG.read_whole(document)
+    config = Config.read_whole(document)
     plan = kit.plan_optimizer("AdamW", {}, where=document.source)
     with config.origin.locate_errors():
         groups = [
@@ -109,7 +111,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 FRAMEWORK = kit.Framework(
     "nanovlm",
-    kit.section_entries({"get_lr": _of_class}, {"": CONFIG}, defects=DEFECTS),
+    kit.section_entries({"get_lr": _of_class}, {"": Config}, defects=DEFECTS),
     versions=("4e0c09618461",),
     repository="https://github.com/huggingface/nanoVLM",
     tier=kit.Tier.OFFICIAL,

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from closedform.frameworks.nemo.reader import READER
 from closedform.frameworks.nemo.schedules import CLOCK, DEFECTS, POLICIES, rate
 from closedform.frameworks.nemo.writer import WRITER
 from closedform.recipes import kit
 
 _KINDS = {name: keys for name, (_, keys) in POLICIES.items()}
-_ARGUMENTS = kit.Keys(lr=kit.number(), sched=kit.variants(_KINDS, "WarmupPolicy", by="name"))
+
+
+class _Arguments(kit.Section):
+    lr: kit.Rate
+    sched: Any = kit.variants(_KINDS, "WarmupPolicy", by="name")
+
 
 FRAMEWORK = kit.Framework(
     "nemo",
     kit.section_entries(
         dict.fromkeys(POLICIES, lambda context, config: rate(context, config.sched, config.lr)),
-        {"": _ARGUMENTS},
+        {"": _Arguments},
         style=lambda config: str(config.sched.name),
     ),
     versions=("8cfedd720346",),

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from closedform.errors import nearest
-from closedform.frameworks.nemo.schedules import CLOCK, OUTER, POLICIES, Lengths, is_left_out, rate
+from closedform.frameworks.nemo.schedules import (
+    CLOCK,
+    POLICIES,
+    Lengths,
+    Outer,
+    Sched,
+    is_left_out,
+    rate,
+)
 from closedform.language import Schedule, UpdateRule, exact_number, floor_div, t
 from closedform.recipes import kit
 from closedform.schedules import step_decay
@@ -41,72 +49,81 @@ _CLASSES: Mapping[str, str] = MappingProxyType(
 """The optimizers of NeMo's registry."""
 
 
-def _plain(section: kit.Section, key: str, default: object) -> int | None:
+def _plain(section: kit.RawSection, key: str, default: object) -> int | None:
     """An integer; None for a value of another type, or one that the file does not determine."""
     value = section.content.get(key, default)
     return value if isinstance(value, int) else None
 
 
-_COUNT = kit.Key(_plain, None)
-_STEPS = kit.Key(_plain, -1)
-_OPTIM = kit.ClassKeys(
-    name=kit.text("adam"),
-    _target_=kit.text(None),
-    sched=kit.mapping(),
-    args=kit.mapping(),
-    cls=kit.irrelevant(),
-    **dict.fromkeys(
-        (
-            "bucket_cap_mb",
-            "contiguous_grad_buffer",
-            "contiguous_param_buffer",
-            "grad_sync_dtype",
-            "overlap_grad_sync",
-            "overlap_param_sync",
-            "param_sync_dtype",
-        ),
-        kit.irrelevant(),
-    ),
-)
-_PLACE = kit.ClassKeys(optim=kit.mapping(), optim_param_groups=kit.mapping())
-_TRAINER = kit.ClassKeys(
-    max_steps=_STEPS,
-    max_epochs=_COUNT,
-    accumulate_grad_batches=_COUNT,
-    gradient_clip_val=kit.number(0),
-)
-_CONFIG = kit.ClassKeys(model=kit.mapping(), trainer=kit.section(_TRAINER))
+class _Optim(
+    kit.ClassSection,
+    irrelevant="cls bucket_cap_mb contiguous_grad_buffer contiguous_param_buffer "
+    "grad_sync_dtype overlap_grad_sync overlap_param_sync param_sync_dtype",
+):
+    name: str = "adam"
+    _target_: str | None = None
+    sched: kit.RawSection
+    args: kit.RawSection
+
+
+class _Place(kit.ClassSection):
+    optim: kit.RawSection
+    optim_param_groups: kit.RawSection
+
+
+class _Trainer(kit.ClassSection):
+    max_steps: int | None = kit.read_by(_plain, -1)
+    max_epochs: int | None = kit.read_by(_plain, None)
+    accumulate_grad_batches: int | None = kit.read_by(_plain, None)
+    gradient_clip_val: kit.Norm = 0
+
+
+class _Config(kit.ClassSection):
+    model: kit.RawSection
+    trainer: _Trainer
+
+
 _MISTAKEN = ("lr_scheduler", "optimiser", "sched", "scheduler")
 """Keys next to ``optim`` that NeMo does not read; a model has many others."""
 
-_ADAM = kit.ClassKeys(
-    optimizer=kit.choice("adam", default="adam"),
-    lr=kit.number(),
-    adam_beta1=kit.number(0.9),
-    adam_beta2=kit.number(0.999),
-    adam_eps=kit.number(1e-8),
-    weight_decay=kit.number(0.01),
-)
-_MODULE = kit.Keys(
-    _target_=kit.irrelevant(),
-    config=kit.section(_ADAM),
-    lr_scheduler=kit.mapping(),
-    no_weight_decay_cond=kit.irrelevant(),
-    scale_lr_cond=kit.irrelevant(),
-    lr_mult=kit.irrelevant(),
-)
-_TARGET = kit.ClassKeys(
-    _target_=kit.text(),
-    max_steps=kit.integer(10),
-    interval=kit.irrelevant(),
-    frequency=kit.irrelevant(),
-)
-"""The keys of a scheduler module of ``nemo.lightning`` that its policy does not have."""
+
+class _Adam(kit.ClassSection):
+    optimizer: Literal["adam"] = "adam"
+    lr: kit.Rate
+    adam_beta1: kit.Momentum = 0.9
+    adam_beta2: kit.Momentum = 0.999
+    adam_eps: kit.Epsilon = 1e-8
+    weight_decay: kit.WeightDecay = 0.01
+
+
+class _Module(kit.Section, irrelevant="_target_ no_weight_decay_cond scale_lr_cond lr_mult"):
+    config: _Adam
+    lr_scheduler: kit.RawSection
+
+
+class _Target(kit.ClassSection, irrelevant="interval frequency"):
+    """The keys of a scheduler module of ``nemo.lightning`` that its policy does not have."""
+
+    _target_: str
+    max_steps: kit.Steps = 10
+
 
 _RULES: Mapping[str, Callable[..., UpdateRule]] = MappingProxyType({"FusedAdam": kit.fused_adam})
-_OF_TORCH = {
-    "StepLR": kit.Keys(**OUTER, step_size=kit.integer(), gamma=kit.number(0.1)),
-    "ExponentialLR": kit.Keys(**OUTER, gamma=kit.number()),
+
+
+class StepLR(Outer):
+    step_size: int
+    gamma: kit.Number = 0.1
+
+
+class ExponentialLR(Outer):
+    gamma: kit.Number
+
+
+_Schedule = StepLR | ExponentialLR | Sched
+_OF_TORCH: Mapping[str, type[StepLR] | type[ExponentialLR]] = {
+    "StepLR": StepLR,
+    "ExponentialLR": ExponentialLR,
 }
 _LOSS = "ReduceLROnPlateau"
 _LIGHTNING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -139,22 +156,22 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = _CONFIG.read_whole(kit.interpolate(reading.document))
+    config = _Config.read_whole(kit.interpolate(reading.document))
     outer = config.model if "optim" in config.model else config.origin
-    place = _PLACE.read(outer)
+    place = _Place.read(outer)
     for name in _MISTAKEN:
         if name in outer:
             raise outer.error(f"unknown key {name!r}", hint="did you mean 'optim'?")
     if "lr_scheduler" in place.optim or "config" in place.optim:
         return _lightning(reading, place.optim, config.trainer)
-    optim = _OPTIM.read(place.optim)
+    optim = _Optim.read(place.optim)
     optimizers = {"": _optimizer(optim)}
     for name, content in place.optim_param_groups.content.items():
         if not isinstance(content, Mapping):
             raise place.error(f"the param group {name} must be a mapping", "optim_param_groups")
         inner = place.optim_param_groups.section(name)
         group = replace(inner, content={**place.optim.content, **inner.content})
-        optimizers[str(name)] = _optimizer(_OPTIM.read(group))
+        optimizers[str(name)] = _optimizer(_Optim.read(group))
     rates = [exact_number(optimizer.lr) for optimizer in optimizers.values()]
     steps = _plain(optim.sched, "max_steps", None)
     lengths = (steps, config.trainer.max_steps)
@@ -167,10 +184,10 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 def _recipe(
     reading: kit.Reading,
-    trainer: kit.Values,
+    trainer: _Trainer,
     optimizers: Mapping[str, kit.ClassOptimizer],
     total: int | None,
-    values: tuple[kit.Values | None, Collection[Any], Lengths],
+    values: tuple[_Schedule | None, Collection[Any], Lengths],
 ) -> kit.Recipe:
     sched, rates, _ = values
     groups = []
@@ -188,13 +205,13 @@ def _recipe(
     )
 
 
-def _arguments(outer: kit.Section) -> kit.Section:
+def _arguments(outer: kit.RawSection) -> kit.RawSection:
     """The arguments of a class within ``args``."""
     inner = outer.section("args")
     return inner.section("params") if "params" in inner else inner
 
 
-def _optimizer(optim: kit.Values) -> kit.ClassOptimizer:
+def _optimizer(optim: _Optim) -> kit.ClassOptimizer:
     path, place = optim._target_, optim.origin
     if path is None:
         if optim.name.lower() not in _CLASSES:
@@ -204,10 +221,10 @@ def _optimizer(optim: kit.Values) -> kit.ClassOptimizer:
     if "args" in optim:
         params = _arguments(place)
         place = replace(params, content={**params.content, "lr": place.value("lr")})
-    return kit.class_optimizer(place, path, (*_OPTIM, "params"), rules=_RULES)
+    return kit.class_optimizer(place, path, (*_Optim.keys, "params"), rules=_RULES)
 
 
-def _total(steps: int | None, trainer: kit.Values, reading: kit.Reading) -> int | None:
+def _total(steps: int | None, trainer: _Trainer, reading: kit.Reading) -> int | None:
     """The updates of the run: of the trainer, else of ``sched``, else of the facts."""
     limit, facts = trainer.max_steps, reading.facts
     if limit is not None and limit >= 0:
@@ -220,7 +237,7 @@ def _total(steps: int | None, trainer: kit.Values, reading: kit.Reading) -> int 
     return epochs * int(length) if epochs and epochs > 0 and length is not None else None
 
 
-def _sched(origin: kit.Section, total: int | None, reading: kit.Reading) -> kit.Values:
+def _sched(origin: kit.RawSection, total: int | None, reading: kit.Reading) -> _Schedule:
     """The values of a section ``sched``, with the length of the run."""
     name = origin.text("name")
     if name == _LOSS:
@@ -235,7 +252,7 @@ def _sched(origin: kit.Section, total: int | None, reading: kit.Reading) -> kit.
         )
     place = origin
     if "args" in origin:
-        OUTER.check(origin)
+        Outer.check(origin)
         place = _arguments(origin)
     _, keys = POLICIES[name]
     keys.check(place)
@@ -245,11 +262,11 @@ def _sched(origin: kit.Section, total: int | None, reading: kit.Reading) -> kit.
     return keys.read(replace(place, content={**place.content, "name": name, "max_steps": total}))
 
 
-def _rate(reading: kit.Reading, sched: kit.Values, rates: list[Any], index: int) -> Schedule:
+def _rate(reading: kit.Reading, sched: _Schedule, rates: list[Any], index: int) -> Schedule:
     """The schedule of a param group; of torch's own classes, StepLR counts updates."""
-    if sched.name == "StepLR":
+    if isinstance(sched, StepLR):
         return step_decay(rates[index], sched.gamma, sched.step_size)
-    if sched.name == "ExponentialLR":
+    if isinstance(sched, ExponentialLR):
         (length,) = reading.facts.require("updates_per_epoch", where=reading.document.source)
         factor = sched.gamma ** floor_div(t, length)
         return Schedule(factor, name=sched.name).scale(rates[index])
@@ -259,9 +276,9 @@ def _rate(reading: kit.Reading, sched: kit.Values, rates: list[Any], index: int)
         return rate(context, sched, rates[0])
 
 
-def _lightning(reading: kit.Reading, optim: kit.Section, trainer: kit.Values) -> kit.Recipe:
+def _lightning(reading: kit.Reading, optim: kit.RawSection, trainer: _Trainer) -> kit.Recipe:
     """The modules of ``nemo.lightning``: an optimizer's config and a scheduler, each a target."""
-    module = _MODULE.read(optim)
+    module = _Module.read(optim)
     adam, sched, total = module.config, None, None
     arguments = {
         "lr": adam.lr,
@@ -272,7 +289,7 @@ def _lightning(reading: kit.Reading, optim: kit.Section, trainer: kit.Values) ->
     place = replace(adam.origin, content=arguments)
     optimizer = kit.class_optimizer(place, "FusedAdam", rules=_RULES)
     if module.lr_scheduler.content:
-        target = _TARGET.read(module.lr_scheduler)
+        target = _Target.read(module.lr_scheduler)
         label, total = target._target_.rpartition(".")[2], target.max_steps
         name = label.removesuffix("Scheduler")
         if name not in _LIGHTNING:
@@ -280,7 +297,9 @@ def _lightning(reading: kit.Reading, optim: kit.Section, trainer: kit.Values) ->
             raise target.error(
                 f"there is no scheduler module {label!r}", "_target_", nearest(label, modules)
             )
-        written = {key: value for key, value in target.origin.content.items() if key not in _TARGET}
+        written = {
+            key: value for key, value in target.origin.content.items() if key not in _Target.keys
+        }
         content = {**_LIGHTNING[name], **written, "name": name, "max_steps": total}
         _, keys = POLICIES[name]
         sched = keys.read(replace(target.origin, content=content))

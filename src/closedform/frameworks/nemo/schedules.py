@@ -32,7 +32,7 @@ class Policy:
         total: ``max_steps``.
     """
 
-    values: kit.Values
+    values: Any
     context: kit.Context
     rates: tuple[sp.Expr, ...]
     base: sp.Expr
@@ -61,9 +61,9 @@ Build = Callable[[Policy], Schedule]
 _PHASES = ("warmup", "hold", "constant")
 
 
-def _length(values: kit.Values, keys: kit.Keys, kind: str, where: str) -> sp.Expr | None:
+def _length(values: Sched, kind: str, where: str) -> sp.Expr | None:
     """The length of a phase in updates, from its steps or its part of the run; None without one."""
-    if f"{kind}_steps" not in keys:
+    if f"{kind}_steps" not in values.keys:
         return None
     steps, ratio = getattr(values, f"{kind}_steps"), getattr(values, f"{kind}_ratio")
     kit.refuse_unless(
@@ -75,10 +75,10 @@ def _length(values: kit.Values, keys: kit.Keys, kind: str, where: str) -> sp.Exp
         return steps
     kit.refuse_unless(values.max_steps is not None, f"{kind}_ratio needs max_steps", where)
     # int() of a product of floats, as upstream.
-    return exact_number(int(float(ratio) * values.max_steps))
+    return exact_number(int(float(ratio) * (values.max_steps or 0)))
 
 
-def rate(context: kit.Context, values: kit.Values, lr: Any) -> Schedule:
+def rate(context: kit.Context, values: Sched, lr: Any) -> Schedule:
     """Returns the schedule of the section of a policy.
 
     Args:
@@ -86,8 +86,8 @@ def rate(context: kit.Context, values: kit.Values, lr: Any) -> Schedule:
         values: The values of the section.
         lr: The rate of the optimizer.
     """
-    build, keys = POLICIES[values.name]
-    warmup, hold, constant = (_length(values, keys, kind, context.where) for kind in _PHASES)
+    build, _ = POLICIES[values.name]
+    warmup, hold, constant = (_length(values, kind, context.where) for kind in _PHASES)
     warmup = sp.S.Zero if warmup is None else warmup
     if hold is None and not context.as_implemented:
         hold = sp.S.Zero
@@ -283,49 +283,107 @@ def _t5(policy: Policy) -> Schedule:
     )
 
 
-def _phase(kind: str) -> dict[str, kit.Key]:
-    return {f"{kind}_steps": kit.number(None), f"{kind}_ratio": kit.number(None)}
+class _Outside(
+    kit.Section,
+    irrelevant="monitor reduce_on_plateau t_max_epochs t_accumulate_grad_batches "
+    "t_limit_train_batches t_num_workers",
+):
+    name: str
+    max_steps: kit.Steps | None = kit.integer()
+    last_epoch: int = -1
 
 
-def _keys(*phases: str, **keys: kit.Key) -> kit.Keys:
-    """The keys of a policy: its phases, further keys, and those that NeMo reads outside of it."""
-    of_phases = {name: key for phase in phases for name, key in _phase(phase).items()}
-    return kit.Keys(**{"min_lr": kit.number(0), **_OUTSIDE, **of_phases, **keys})
+class Outer(_Outside, irrelevant="iters_per_batch args"):
+    """The keys of ``sched`` that has the arguments of its class as ``args``."""
 
 
-_OUTSIDE = {
-    "name": kit.text(),
-    "max_steps": kit.integer(),
-    "last_epoch": kit.integer(-1),
-    "monitor": kit.irrelevant(),
-    "reduce_on_plateau": kit.irrelevant(),
-    "t_max_epochs": kit.irrelevant(),
-    "t_accumulate_grad_batches": kit.irrelevant(),
-    "t_limit_train_batches": kit.irrelevant(),
-    "t_num_workers": kit.irrelevant(),
-}
-OUTER = kit.Keys(**_OUTSIDE, iters_per_batch=kit.irrelevant(), args=kit.irrelevant())
-"""The keys of ``sched`` that has the arguments of its class as ``args``."""
+class Sched(_Outside):
+    min_lr: kit.EndRate = 0
 
-_OPEN = {"max_steps": kit.integer(None)}
-_WARM = _keys("warmup")
-_WITH_HOLD = _keys("warmup", "hold")
-_POWER = {"power": kit.number(1), "cycle": kit.flag(False)}
-POLICIES: Mapping[str, tuple[Build, kit.Keys]] = {
-    "WarmupPolicy": (_policy(_flat, is_open=True), _keys("warmup", **_OPEN)),
-    "WarmupHoldPolicy": (_policy(_flat), _keys("warmup", "hold", **_OPEN)),
-    "SquareAnnealing": (_policy(_square), _keys("warmup", min_lr=kit.number(1e-5))),
-    "SquareRootAnnealing": (_policy(_square_root), _WARM),
-    "NoamHoldAnnealing": (_policy(_hold_noam), _keys("warmup", "hold", decay_rate=kit.number(0.5))),
-    "WarmupAnnealing": (_policy(_annealing), _WARM),
-    "InverseSquareRootAnnealing": (_policy(_inverse_root), _WARM),
-    "PolynomialDecayAnnealing": (_policy(_polynomial_decay), _keys("warmup", **_POWER)),
-    "PolynomialHoldDecayAnnealing": (_policy(_polynomial_hold), _keys("warmup", "hold", **_POWER)),
-    "WarmupHoldAnnealLinear": (_policy(_hold_linear), _WITH_HOLD),
-    "WarmupHoldAnnealOneMinusSquareRoot": (_policy(_hold_root), _WITH_HOLD),
-    "CosineAnnealing": (_cosine, _keys("warmup", "constant")),
-    "NoamAnnealing": (_noam, _keys("warmup", d_model=kit.number(), **_OPEN)),
-    "T5InverseSquareRootAnnealing": (_t5, _keys("constant")),
+
+class _Warmup(kit.Section):
+    warmup_steps: kit.RealSteps | None = None
+    warmup_ratio: kit.RunRatio | None = None
+
+
+class _Hold(kit.Section):
+    hold_steps: kit.RealSteps | None = None
+    hold_ratio: kit.RunRatio | None = None
+
+
+class _Open(Sched):
+    max_steps: kit.Steps | None = None
+
+
+class _Warm(Sched, _Warmup):
+    pass
+
+
+class _WithHold(Sched, _Warmup, _Hold):
+    pass
+
+
+class _Power(kit.Section):
+    power: kit.Power = 1
+    cycle: bool = False
+
+
+class _Constant(kit.Section):
+    constant_steps: kit.RealSteps | None = None
+    constant_ratio: kit.RunRatio | None = None
+
+
+class WarmupPolicy(_Open, _Warmup):
+    pass
+
+
+class WarmupHoldPolicy(_Open, _Warmup, _Hold):
+    pass
+
+
+class SquareAnnealing(Sched, _Warmup):
+    min_lr: kit.EndRate = 1e-5
+
+
+class NoamHoldAnnealing(Sched, _Warmup, _Hold):
+    decay_rate: kit.Number = 0.5
+
+
+class PolynomialDecayAnnealing(Sched, _Warmup, _Power):
+    pass
+
+
+class PolynomialHoldDecayAnnealing(Sched, _Warmup, _Hold, _Power):
+    pass
+
+
+class CosineAnnealing(Sched, _Warmup, _Constant):
+    pass
+
+
+class NoamAnnealing(_Open, _Warmup):
+    d_model: kit.Number
+
+
+class T5InverseSquareRootAnnealing(Sched, _Constant):
+    pass
+
+
+POLICIES: Mapping[str, tuple[Build, type[Sched]]] = {
+    "WarmupPolicy": (_policy(_flat, is_open=True), WarmupPolicy),
+    "WarmupHoldPolicy": (_policy(_flat), WarmupHoldPolicy),
+    "SquareAnnealing": (_policy(_square), SquareAnnealing),
+    "SquareRootAnnealing": (_policy(_square_root), _Warm),
+    "NoamHoldAnnealing": (_policy(_hold_noam), NoamHoldAnnealing),
+    "WarmupAnnealing": (_policy(_annealing), _Warm),
+    "InverseSquareRootAnnealing": (_policy(_inverse_root), _Warm),
+    "PolynomialDecayAnnealing": (_policy(_polynomial_decay), PolynomialDecayAnnealing),
+    "PolynomialHoldDecayAnnealing": (_policy(_polynomial_hold), PolynomialHoldDecayAnnealing),
+    "WarmupHoldAnnealLinear": (_policy(_hold_linear), _WithHold),
+    "WarmupHoldAnnealOneMinusSquareRoot": (_policy(_hold_root), _WithHold),
+    "CosineAnnealing": (_cosine, CosineAnnealing),
+    "NoamAnnealing": (_noam, NoamAnnealing),
+    "T5InverseSquareRootAnnealing": (_t5, T5InverseSquareRootAnnealing),
 }
 """The policies by name: their schedule, and the keys of their section."""
 
@@ -347,7 +405,7 @@ def _defect(
     text: str,
     line: int,
     *classes: str,
-    concerns: Callable[[kit.Values, Collection[sp.Expr]], bool] = lambda sched, rates: True,
+    concerns: Callable[[Sched, Collection[sp.Expr]], bool] = lambda sched, rates: True,
     documented: str | None = None,
     kind: kit.DefectKind = kit.DefectKind.CONVENTION,
 ) -> kit.Defect:
@@ -357,18 +415,18 @@ def _defect(
     ``max_steps`` of the section and of the trainer, None where one is not given.
     """
 
-    def applies(sched: kit.Values | None, rates: Collection[sp.Expr], lengths: Lengths) -> bool:
+    def applies(sched: Sched | None, rates: Collection[sp.Expr], lengths: Lengths) -> bool:
         return sched is not None and sched.name in classes and concerns(sched, rates)
 
     place = f"nemo/core/optim/lr_scheduler.py:{line}"
     return kit.Defect(text, place, applies, documented, kind, classes)
 
 
-def _has(sched: kit.Values, phase: str) -> bool:
-    return any(name in sched for name in _phase(phase))
+def _has(sched: Any, phase: str) -> bool:
+    return any(f"{phase}_{unit}" in sched for unit in ("steps", "ratio"))
 
 
-def _has_rates(sched: kit.Values, rates: Collection[sp.Expr]) -> bool:
+def _has_rates(sched: Any, rates: Collection[sp.Expr]) -> bool:
     return len(set(rates)) > 1
 
 

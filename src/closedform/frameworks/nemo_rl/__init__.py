@@ -12,7 +12,7 @@ import sympy as sp
 
 from closedform.errors import MissingFactsError
 from closedform.frameworks.megatron.reader import MegatronRun, by_bridge, recipe_of
-from closedform.frameworks.megatron.schedules import FLAGS, STYLES, decay
+from closedform.frameworks.megatron.schedules import STYLES, Flags, decay
 from closedform.frameworks.megatron.schedules import rate as rate_of_flags
 from closedform.frameworks.torch.paths import class_of, of_class
 from closedform.frameworks.torch.schedules import SCHEDULES
@@ -25,13 +25,14 @@ ALGORITHMS = ("grpo", "ppo", "sft", "distillation", "dpo", "rm")
 PAIRED = ("dpo", "rm")
 """Algorithms whose batches are pairs: they double the batch, and the scheduler's iterations."""
 
-POLICY = kit.OpenKeys(
-    megatron_cfg=kit.anything(),
-    max_grad_norm=kit.number(None),
-    optimizer=kit.anything(),
-    scheduler=kit.anything(),
-    train_global_batch_size=kit.anything(),
-)
+
+class Policy(kit.OpenSection):
+    megatron_cfg: Any = None
+    max_grad_norm: kit.Norm | None = None
+    optimizer: Any = None
+    scheduler: Any = None
+    train_global_batch_size: Any = None
+
 
 DEFECTS = {
     "warmup-is-cut": kit.Defect(
@@ -57,13 +58,13 @@ DEFECTS = {
 }
 
 
-def _kwargs(entry: kit.Section) -> Mapping[str, Any]:
+def _kwargs(entry: kit.RawSection) -> Mapping[str, Any]:
     if "kwargs" not in entry.content:
         raise entry.error("kwargs is missing", hint="give the arguments of the class")
     return entry.section("kwargs").content
 
 
-def _list(origin: kit.Section) -> tuple[list[dict[str, Any]], list[Any]]:
+def _list(origin: kit.RawSection) -> tuple[list[dict[str, Any]], list[Any]]:
     """The schedulers of a list, and the milestones of the entry that has no name."""
     members, marks = [], None
     for entry in origin.sections("scheduler"):
@@ -78,11 +79,11 @@ def _list(origin: kit.Section) -> tuple[list[dict[str, Any]], list[Any]]:
     return members, marks
 
 
-def _rate_of_optimizer(policy: kit.Section) -> sp.Expr:
+def _rate_of_optimizer(policy: kit.RawSection) -> sp.Expr:
     return exact_number(policy.section("optimizer").section("kwargs").number("lr", 1e-3))
 
 
-def _of_torch(policy: kit.Section, as_implemented: bool) -> Schedule:
+def _of_torch(policy: kit.RawSection, as_implemented: bool) -> Schedule:
     rate, scheduler = _rate_of_optimizer(policy), policy.value("scheduler")
     if scheduler is None:
         return constant(rate)
@@ -94,11 +95,11 @@ def _of_torch(policy: kit.Section, as_implemented: bool) -> Schedule:
     return of_class(entry, class_of(entry, "name"), _kwargs(entry), rate, as_implemented)
 
 
-def _of_class(context: kit.Context, policy: kit.Values) -> Schedule:
+def _of_class(context: kit.Context, policy: Policy) -> Schedule:
     return _of_torch(policy.origin, context.as_implemented)
 
 
-def _flags(config: kit.Section, iterations: int) -> tuple[kit.Values, MegatronRun]:
+def _flags(config: kit.RawSection, iterations: int) -> tuple[Flags, MegatronRun]:
     """The flags of Megatron-Bridge and the run, in training steps."""
     policy = config.section("policy")
     bridge = policy.section("megatron_cfg")
@@ -114,7 +115,7 @@ def _flags(config: kit.Section, iterations: int) -> tuple[kit.Values, MegatronRu
                 )
             content[str(key).replace("_", "-")] = value
     batch = policy.integer("train_global_batch_size") * (2 if algorithm in PAIRED else 1)
-    flags = FLAGS.read(kit.Section(config.document, content, bridge.path))
+    flags = Flags.read(kit.RawSection(config.document, content, bridge.path))
     flags = flags.replace(global_batch_size=batch, train_iters=iterations, train_samples=None)
     part = flags.lr_warmup_fraction
     if part is not None and part >= 1 and not flags.lr_warmup_iters:
@@ -122,11 +123,11 @@ def _flags(config: kit.Section, iterations: int) -> tuple[kit.Values, MegatronRu
     return flags, MegatronRun(batch, (), iterations)
 
 
-def _algorithm(config: kit.Section) -> str:
+def _algorithm(config: kit.RawSection) -> str:
     return next((name for name in ALGORITHMS if name in config), "")
 
 
-def _iterations(config: kit.Section, context: kit.Context) -> int | None:
+def _iterations(config: kit.RawSection, context: kit.Context) -> int | None:
     """The training steps of the run: the fact, or the least of the config's limits."""
     algorithm, facts = config.section(_algorithm(config)), context.numbers
     steps: int | None = algorithm.integer("max_num_steps", None)
@@ -141,7 +142,7 @@ def _iterations(config: kit.Section, context: kit.Context) -> int | None:
     return training_steps if steps is None else min(steps, training_steps)
 
 
-def _require_iterations(config: kit.Section, context: kit.Context) -> int:
+def _require_iterations(config: kit.RawSection, context: kit.Context) -> int:
     iterations = _iterations(config, context)
     if iterations is None:
         raise MissingFactsError(
@@ -152,14 +153,14 @@ def _require_iterations(config: kit.Section, context: kit.Context) -> int:
     return iterations
 
 
-def _of_megatron(context: kit.Context, policy: kit.Values) -> Schedule:
+def _of_megatron(context: kit.Context, policy: Policy) -> Schedule:
     config = policy.origin
     flags, run = _flags(config, _require_iterations(config, context))
     curve = decay if context.key == "weight_decay" else rate_of_flags
     return curve(context, by_bridge(flags, run))
 
 
-def _config(document: kit.Document) -> kit.Section:
+def _config(document: kit.Document) -> kit.RawSection:
     return kit.document_section(kit.interpolate(kit.in_sections(document)))
 
 
@@ -174,7 +175,7 @@ def _matches(document: kit.Document) -> bool:
 
 def _read(reading: kit.Reading) -> kit.Recipe:
     config, context = _config(reading.document), reading.context
-    policy = POLICY.read(config.section("policy"))
+    policy = Policy.read(config.section("policy"))
     backend = reading.facts.framework_facts.get("backend")
     bridge = policy.origin.section("megatron_cfg")
     if backend == "megatron" or (backend is None and bridge.flag("enabled", False)):
@@ -206,15 +207,24 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-_WHOLE = kit.OpenKeys(**dict.fromkeys(("policy", *ALGORITHMS), kit.anything()))
+class _Whole(kit.OpenSection):
+    policy: Any = None
+    grpo: Any = None
+    ppo: Any = None
+    sft: Any = None
+    distillation: Any = None
+    dpo: Any = None
+    rm: Any = None
+
+
 FRAMEWORK = kit.Framework(
     "nemo-rl",
     {
         **kit.section_entries(
-            dict.fromkeys((*SCHEDULES, "list", "constant"), _of_class), {"": POLICY}
+            dict.fromkeys((*SCHEDULES, "list", "constant"), _of_class), {"": Policy}
         ),
         **kit.section_entries(
-            {f"megatron-{style}": _of_megatron for style in STYLES}, {"": _WHOLE}
+            {f"megatron-{style}": _of_megatron for style in STYLES}, {"": _Whole}
         ),
     },
     versions=("7ea279abfbeb",),

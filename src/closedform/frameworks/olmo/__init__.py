@@ -111,41 +111,45 @@ CURVES: Mapping[str, Callable[[OlmoNumbers], tuple[FactorSegment, ...]]] = {
     "constant_with_warmup": lambda plan: (_warm(plan), (lambda n: plan.peak, None)),
 }
 
-OPTIMIZER = kit.Keys(
-    name=kit.choice(*RULES, default="lionw"),
-    learning_rate=kit.number(1e-4),
-    weight_decay=kit.number(0.01),
-    betas=kit.numbers((0.9, 0.95)),
-    eps=kit.number(1e-5),
-    decay_norm_and_bias=kit.flag(False),
-    decay_embeddings=kit.flag(False),
-    no_decay_norm_and_bias=kit.irrelevant(),
-    selective_updates=kit.irrelevant(),
-    metrics_log_interval=kit.irrelevant(),
-    record_update_metrics=kit.irrelevant(),
-)
-SCHEDULER = kit.Keys(
-    name=kit.choice(*CURVES, default="cosine_with_warmup"),
-    units=kit.choice(*CLOCKS, default="steps"),
-    t_warmup=kit.number(100),
-    t_max=kit.number(None),
-    alpha_f=kit.number(0.1),
-    warmup_min_lr=kit.number(None),
-    grad_clip_warmup_steps=kit.number(None),
-    grad_clip_warmup_factor=kit.number(None),
-)
-CONFIG = kit.OpenKeys(
-    optimizer=kit.section(OPTIMIZER),
-    scheduler=kit.section(SCHEDULER),
-    max_duration=kit.anything(10_000),
-    global_train_batch_size=kit.integer(512),
-    model=kit.section(kit.OpenKeys(max_sequence_length=kit.integer(None))),
-    max_grad_norm=kit.number(None),
-    max_grad_norm_ratio=kit.number(None),
-    stop_at=kit.integer(None),
-    reset_optimizer_state=kit.irrelevant(),
-    save_optimizer_state=kit.irrelevant(),
-)
+
+class Optimizer(
+    kit.Section,
+    irrelevant="no_decay_norm_and_bias selective_updates metrics_log_interval "
+    "record_update_metrics",
+):
+    name: str = kit.choice(*RULES, default="lionw")
+    learning_rate: kit.Rate = 1e-4
+    weight_decay: kit.WeightDecay = 0.01
+    betas: kit.Momenta = (0.9, 0.95)
+    eps: kit.Epsilon = 1e-5
+    decay_norm_and_bias: bool = False
+    decay_embeddings: bool = False
+
+
+class Scheduler(kit.Section):
+    name: str = kit.choice(*CURVES, default="cosine_with_warmup")
+    units: str = kit.choice(*CLOCKS, default="steps")
+    t_warmup: kit.RealSteps = 100
+    t_max: kit.RealSteps | None = None
+    alpha_f: kit.Number = 0.1
+    warmup_min_lr: kit.EndRate | None = None
+    grad_clip_warmup_steps: kit.Norm | None = None
+    grad_clip_warmup_factor: kit.Norm | None = None
+
+
+class Model(kit.OpenSection):
+    max_sequence_length: kit.SequenceLength | None = None
+
+
+class Config(kit.OpenSection, irrelevant="reset_optimizer_state save_optimizer_state"):
+    optimizer: Optimizer
+    scheduler: Scheduler
+    max_duration: Any = 10_000
+    global_train_batch_size: kit.BatchSize = 512
+    model: Model
+    max_grad_norm: kit.Norm | None = None
+    max_grad_norm_ratio: kit.Norm | None = None
+    stop_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +169,7 @@ class OlmoRun:
     end: int | None
 
 
-def _run(config: kit.Values, facts: kit.Facts) -> OlmoRun:
+def _run(config: Config, facts: kit.Facts) -> OlmoRun:
     clock = CLOCKS[config.scheduler.units]
     length = config.model.max_sequence_length or facts.sequence_length
     tokens = facts.tokens_per_update
@@ -180,7 +184,7 @@ def _run(config: kit.Values, facts: kit.Facts) -> OlmoRun:
     return OlmoRun(clock, facts, updates, run_tokens)
 
 
-def _length(config: kit.Values, facts: kit.Facts) -> tuple[int | None, int | None]:
+def _length(config: Config, facts: kit.Facts) -> tuple[int | None, int | None]:
     """The updates of the run, and its tokens where they are given."""
     duration = str(config.max_duration).strip()
     unit = next((unit for unit in ("T", "ep") if duration.endswith(unit)), "")
@@ -207,7 +211,7 @@ def _length(config: kit.Values, facts: kit.Facts) -> tuple[int | None, int | Non
     return None if per_update is None else math.ceil(exact_number(amount) / per_update), tokens
 
 
-def _plan(config: kit.Values, run: OlmoRun, context: kit.Context) -> OlmoNumbers:
+def _plan(config: Config, run: OlmoRun, context: kit.Context) -> OlmoNumbers:
     scheduler, peak = config.scheduler, config.optimizer.learning_rate
     first, end = scheduler.warmup_min_lr, scheduler.t_max
     if end is None and run.end is None:
@@ -223,13 +227,13 @@ def _plan(config: kit.Values, run: OlmoRun, context: kit.Context) -> OlmoNumbers
     )
 
 
-def _rate(context: kit.Context, config: kit.Values) -> Schedule:
+def _rate(context: kit.Context, config: Config) -> Schedule:
     run = _run(config, context.numbers)
     plan = _plan(config, run, context)
     return _build_schedule(CURVES[config.scheduler.name](plan), run, config.scheduler.name)
 
 
-def _bolt_on_warmup(context: kit.Context, config: kit.Values) -> Schedule:
+def _bolt_on_warmup(context: kit.Context, config: Config) -> Schedule:
     """A warmup from 0 to where the inner schedule is at its end; 0 before its start."""
     run = _run(config, context.numbers)
     stages = CURVES[config.scheduler.name](_plan(config, run, context))
@@ -301,7 +305,7 @@ def _matches(document: kit.Document) -> bool:
 def _read(reading: kit.Reading) -> kit.Recipe:
     if reading.document.python is not None or "train_module" in reading.document.content:
         return olmo_core.read(replace(reading, framework="olmo_core", defects=OLMO_CORE.defects))
-    config = CONFIG.read_whole(kit.interpolate(reading.document))
+    config = Config.read_whole(kit.interpolate(reading.document))
     optimizer = config.optimizer
     run = _run(config, reading.facts)
     with config.scheduler.origin.locate_errors():
@@ -326,7 +330,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _optimizer(optimizer: kit.Values) -> kit.ClassOptimizer:
+def _optimizer(optimizer: Optimizer) -> kit.ClassOptimizer:
     name, rule = RULES[optimizer.name]
     content = {
         "lr": optimizer.learning_rate,
@@ -336,11 +340,11 @@ def _optimizer(optimizer: kit.Values) -> kit.ClassOptimizer:
     }
     origin = optimizer.origin
     return kit.class_optimizer(
-        kit.Section(origin.document, content, origin.path), name, (), rules={name: rule}
+        kit.RawSection(origin.document, content, origin.path), name, (), rules={name: rule}
     )
 
 
-def _clipping(config: kit.Values, run: OlmoRun) -> kit.Clipping | None:
+def _clipping(config: Config, run: OlmoRun) -> kit.Clipping | None:
     """The clipping, larger by a factor over the first updates."""
     scheduler, threshold = config.scheduler, config.max_grad_norm
     if config.max_grad_norm_ratio is not None or threshold is None:
@@ -454,7 +458,7 @@ def _lasting(
     )
 
 
-_LAYOUT = {"": CONFIG}
+_LAYOUT = {"": Config}
 FRAMEWORK = kit.Framework(
     "olmo",
     {

@@ -9,7 +9,13 @@ from types import MappingProxyType
 from typing import Any
 
 from closedform.errors import nearest
-from closedform.frameworks.olmo_core.schedules import CLASSES, CLOCKS, rate, scheduler_values
+from closedform.frameworks.olmo_core.schedules import (
+    CLASSES,
+    CLOCKS,
+    Scheduler,
+    rate,
+    scheduler_values,
+)
 from closedform.language import exact_number
 from closedform.recipes import kit
 
@@ -143,21 +149,21 @@ def read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _overrides(optim: kit.Section, name: str) -> list[tuple[kit.ClassOptimizer, dict[str, Any]]]:
+def _overrides(optim: kit.RawSection, name: str) -> list[tuple[kit.ClassOptimizer, dict[str, Any]]]:
     """The param groups that the config pulls out, with options of their own."""
     overrides = []
     for override in optim.sections("group_overrides"):
         override.check(("class", "params", "opts"))
         options = override.section("opts")
         content = {**optim.content, **{k: v for k, v in options.content.items() if k != "class"}}
-        section = kit.Section(optim.document, content, override.path)
+        section = kit.RawSection(optim.document, content, override.path)
         patterns = tuple(str(part) for part in override.value("params", []))
         group_fields = {"name": ", ".join(patterns), "patterns": patterns}
         overrides.append((kit.class_optimizer(section, name, _OUTSIDE), group_fields))
     return overrides
 
 
-def _total(duration: kit.Section, tokens: Any, reading: kit.Reading) -> int | None:
+def _total(duration: kit.RawSection, tokens: Any, reading: kit.Reading) -> int | None:
     """The updates of the run."""
     if reading.facts.total_updates is not None or not duration.content:
         return reading.facts.total_updates
@@ -174,7 +180,11 @@ def _total(duration: kit.Section, tokens: Any, reading: kit.Reading) -> int | No
 
 
 def _context(
-    scheduler: kit.Values, config: kit.Section, total: int | None, tokens: Any, reading: kit.Reading
+    scheduler: Scheduler,
+    config: kit.RawSection,
+    total: int | None,
+    tokens: Any,
+    reading: kit.Reading,
 ) -> kit.Context:
     """The context of a scheduler: the length of the run in its unit."""
     in_tokens = scheduler.units == "tokens"
@@ -187,7 +197,7 @@ def _context(
         duration = config.section("trainer").section("max_duration")
         is_exact = duration.value("unit") == "tokens"
         facts["max_tokens"] = duration.integer("value") if is_exact else int(total or 0) * tokens
-    return replace(reading.context, path=(getattr(scheduler, "class"),)).with_facts(**facts)
+    return replace(reading.context, path=(scheduler.class_,)).with_facts(**facts)
 
 
 READER = kit.Reader(read, _matches)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Any
 
 import sympy as sp
 
@@ -66,13 +67,13 @@ class Scope:
     where: str
 
 
-SegmentBuilder = Callable[[kit.Values, Scope], CurveSegments]
+SegmentBuilder = Callable[[Any, Scope], CurveSegments]
 
 
-def _length(scheduler: kit.Values, kind: str, scope: Scope) -> sp.Expr:
+def _length(scheduler: Scheduler, kind: str, scope: Scope) -> sp.Expr:
     """The length of a warmup or decay, from a number or a fraction of the horizon."""
     length, part = getattr(scheduler, kind), getattr(scheduler, f"{kind}_fraction")
-    if kind == "warmup" and scheduler.warmup_steps is not None:
+    if isinstance(scheduler, _Warmup) and kind == "warmup" and scheduler.warmup_steps is not None:
         kit.refuse_unless(
             length is None, "only one of warmup and warmup_steps may be given", scope.where
         )
@@ -89,9 +90,7 @@ def _length(scheduler: kit.Values, kind: str, scope: Scope) -> sp.Expr:
     return sp.Integer(round(float(part) * int(scope.total)))
 
 
-def _warm(
-    scheduler: kit.Values, scope: Scope, *, includes_end: bool
-) -> tuple[CurveSegment, sp.Expr]:
+def _warm(scheduler: _Warmup, scope: Scope, *, includes_end: bool) -> tuple[CurveSegment, sp.Expr]:
     """The warmup and its length."""
     warmup = _length(scheduler, "warmup", scope)
     first = scheduler.warmup_min_lr
@@ -124,23 +123,23 @@ def _tail(
     return fall
 
 
-def _constant(scheduler: kit.Values, scope: Scope) -> CurveSegments:
+def _constant(scheduler: Scheduler, scope: Scope) -> CurveSegments:
     del scheduler
     return (CurveSegment(lambda n: scope.rate),)
 
 
-def _constant_warmed(scheduler: kit.Values, scope: Scope) -> CurveSegments:
+def _constant_warmed(scheduler: _Warmup, scope: Scope) -> CurveSegments:
     warm, _ = _warm(scheduler, scope, includes_end=True)
     return warm, CurveSegment(lambda n: scope.rate)
 
 
-def _decay(scheduler: kit.Values, scope: Scope) -> tuple[sp.Expr, sp.Expr]:
+def _decay(scheduler: _Decay, scope: Scope) -> tuple[sp.Expr, sp.Expr]:
     """The length of the decay and its minimum."""
     low = scheduler.decay_min_lr
     return _length(scheduler, "decay", scope), low
 
 
-def _wsd(scheduler: kit.Values, scope: Scope) -> CurveSegments:
+def _wsd(scheduler: Wsd, scope: Scope) -> CurveSegments:
     warm, _ = _warm(scheduler, scope, includes_end=True)
     # decay_fraction 0.1 is a default, so that decay in updates needs an explicit null.
     length, low = _decay(scheduler, scope)
@@ -149,7 +148,7 @@ def _wsd(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     return warm, CurveSegment(lambda n: scope.rate, scope.total - length), CurveSegment(fall)
 
 
-def _power(scheduler: kit.Values, scope: Scope) -> CurveSegments:
+def _power(scheduler: PowerLR, scope: Scope) -> CurveSegments:
     warm, warmup = _warm(scheduler, scope, includes_end=True)
     length, low = _decay(scheduler, scope)
     exponent = scheduler.b
@@ -169,7 +168,7 @@ def _power(scheduler: kit.Values, scope: Scope) -> CurveSegments:
 
 
 def _falling(
-    scheduler: kit.Values, scope: Scope, fall: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]
+    scheduler: _Fall, scope: Scope, fall: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]
 ) -> CurveSegments:
     """A warmup, a curve from the rate to the last one, and that after the horizon."""
     # t_max replaces the horizon of the curve, but not the length of the run.
@@ -184,15 +183,15 @@ def _falling(
     return warm, CurveSegment(value, total), CurveSegment(lambda n: end)
 
 
-def _linear(scheduler: kit.Values, scope: Scope) -> CurveSegments:
+def _linear(scheduler: _Fall, scope: Scope) -> CurveSegments:
     return _falling(scheduler, scope, along_line)
 
 
-def _cosine(scheduler: kit.Values, scope: Scope) -> CurveSegments:
+def _cosine(scheduler: _Fall, scope: Scope) -> CurveSegments:
     return _falling(scheduler, scope, along_cosine)
 
 
-def _half_cosine(scheduler: kit.Values, scope: Scope) -> CurveSegments:
+def _half_cosine(scheduler: _Fall, scope: Scope) -> CurveSegments:
     """The second half of a cosine of double length; the warmup ends where it begins."""
     end = scheduler.alpha_f
     top = scope.rate * (1 + end) / 2
@@ -204,7 +203,7 @@ def _half_cosine(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     return warm, *rest
 
 
-def _cosine_cut(scheduler: kit.Values, scope: Scope) -> CurveSegments:
+def _cosine_cut(scheduler: CosWithWarmupAndLinearDecay, scope: Scope) -> CurveSegments:
     inner = _cosine(scheduler, scope)
     length, low = _decay(scheduler, scope)
     begin = scope.total - length
@@ -218,7 +217,7 @@ def _cosine_cut(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     return *before, CurveSegment(fall)
 
 
-def _inverse_root(scheduler: kit.Values, scope: Scope) -> CurveSegments:
+def _inverse_root(scheduler: InvSqrtWithWarmup, scope: Scope) -> CurveSegments:
     warm, warmup = _warm(scheduler, scope, includes_end=False)
     end = scope.rate * scheduler.alpha_f
 
@@ -229,7 +228,7 @@ def _inverse_root(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     return warm, CurveSegment(fall)
 
 
-def _exponential(scheduler: kit.Values, scope: Scope) -> CurveSegments:
+def _exponential(scheduler: ExponentialScheduler, scope: Scope) -> CurveSegments:
     low = scheduler.lr_min
 
     def rise(n: sp.Expr) -> sp.Expr:
@@ -239,7 +238,7 @@ def _exponential(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     return CurveSegment(rise, scope.total), CurveSegment(lambda n: scope.rate)
 
 
-def _periods(scheduler: kit.Values, scope: Scope) -> CurveSegments:
+def _periods(scheduler: Wsds, scope: Scope) -> CurveSegments:
     where = scope.where
     lengths = scheduler.period_lengths
     factors = scheduler.period_lr_multipliers
@@ -280,9 +279,7 @@ def _start_of_fall(rate: sp.Expr) -> Callable[[], sp.Expr]:
     return lambda: rate
 
 
-def _ends(
-    scheduler: kit.Values, end: str, base: sp.Expr, default: sp.Expr | None, where: str
-) -> sp.Expr:
+def _ends(scheduler: Any, end: str, base: sp.Expr, default: sp.Expr | None, where: str) -> sp.Expr:
     """A rate of a stage, given so or as a fraction of the initial rate."""
     value, part = getattr(scheduler, f"{end}_lr"), getattr(scheduler, f"{end}_lr_fraction")
     kit.refuse_unless(
@@ -317,7 +314,7 @@ def _line_stage(
     return CurveSegment(value, begin + length)
 
 
-def _compose_segments(scheduler: kit.Values, scope: Scope) -> CurveSegments:
+def _compose_segments(scheduler: ComposableScheduler, scope: Scope) -> CurveSegments:
     begin, last, stages = sp.S.Zero, scope.rate, []
     for segment in scheduler.stages:
         length = segment.duration
@@ -330,7 +327,7 @@ def _compose_segments(scheduler: kit.Values, scope: Scope) -> CurveSegments:
     return _override_decay((*stages, CurveSegment(_rate_of_step(last))), scheduler, scope)
 
 
-def _override_decay(stages: CurveSegments, scheduler: kit.Values, scope: Scope) -> CurveSegments:
+def _override_decay(stages: CurveSegments, scheduler: _Override, scope: Scope) -> CurveSegments:
     """The stages until the start of the override, then its decay, then its last rate."""
     override = scheduler.override_decay
     if override is None:
@@ -351,7 +348,7 @@ def _override_decay(stages: CurveSegments, scheduler: kit.Values, scope: Scope) 
     return *before, decay, CurveSegment(_rate_of_step(end))
 
 
-def _sequence(scheduler: kit.Values, scope: Scope) -> CurveSegments:
+def _sequence(scheduler: SequentialScheduler, scope: Scope) -> CurveSegments:
     specs, lengths = scheduler.origin.sections("schedulers"), scheduler.schedulers_max
     # One length for each scheduler is accepted, of which the last is ignored: the last scheduler
     # takes the rest of the run.
@@ -399,70 +396,107 @@ def _past_the_end(n: sp.Expr) -> sp.Expr:
     raise kit.UndefinedError("AssertionError: the step is past max_steps")
 
 
-# warmup_steps is the older name of warmup.
-_WARMUP = {
-    "warmup": kit.number(None),
-    "warmup_steps": kit.number(None),
-    "warmup_fraction": kit.number(None),
-    "warmup_min_lr": kit.number(0),
-}
-_DECAY = {
-    "decay": kit.number(None),
-    "decay_fraction": kit.nullable(kit.number(0.1)),
-    "decay_min_lr": kit.number(0),
-}
-_LAST = {"alpha_f": kit.number(0.1)}
-_FALL = {**_WARMUP, **_LAST, "t_max": kit.number(None)}
-_RATES = {
-    "end_lr": kit.number(None),
-    "end_lr_fraction": kit.number(None),
-    "shape": kit.choice(*_SHAPES, default="linear"),
-    "duration": kit.number(),
-}
-_STAGE = kit.Keys(**_RATES, start_lr=kit.number(None), start_lr_fraction=kit.number(None))
-_OVERRIDE = {
-    "override_decay": kit.section(kit.Keys(**_RATES, start=kit.number()), is_optional=True)
-}
-_OF_ALL = {
-    "class": kit.text(),
-    "units": kit.choice(*CLOCKS, default="steps"),
-    "lr_field": kit.irrelevant(),
-    "initial_lr_field": kit.irrelevant(),
-}
-_PERIODS = {
-    **_WARMUP,
-    **_DECAY,
+class Scheduler(kit.Section, irrelevant="lr_field initial_lr_field"):
+    class_: str
+    units: str = kit.choice(*CLOCKS, default="steps")
+
+
+class _Warmup(Scheduler):
+    # warmup_steps is the older name of warmup.
+    warmup: kit.Number | None = None
+    warmup_steps: kit.RealSteps | None = None
+    warmup_fraction: kit.RunRatio | None = None
+    warmup_min_lr: kit.EndRate = 0
+
+
+class _Decay(Scheduler):
+    decay: kit.Number | None = None
+    decay_fraction: kit.RunRatio | None = kit.nullable(kit.number(0.1))
+    decay_min_lr: kit.EndRate = 0
+
+
+class _Last(Scheduler):
+    alpha_f: kit.Number = 0.1
+
+
+class _Fall(_Warmup, _Last):
+    t_max: kit.RealSteps | None = None
+
+
+class _Rates(kit.Section):
+    end_lr: kit.EndRate | None = None
+    end_lr_fraction: kit.RateRatio | None = None
+    shape: str = kit.choice(*_SHAPES, default="linear")
+    duration: kit.Number
+
+
+class _Stage(_Rates):
+    start_lr: kit.StartRate | None = None
+    start_lr_fraction: kit.RateRatio | None = None
+
+
+class _OverrideDecay(_Rates):
+    start: kit.Number
+
+
+class _Override(Scheduler):
+    override_decay: _OverrideDecay | None
+
+
+class Wsd(_Warmup, _Decay):
+    pass
+
+
+class Wsds(Wsd):
     # WSDS has no default fraction, unlike WSD.
-    "decay_fraction": kit.number(None),
-    "period_lengths": kit.numbers(),
-    "period_lr_multipliers": kit.numbers(None),
-}
-CLASSES: Mapping[str, tuple[SegmentBuilder, kit.Keys]] = {
-    name: (curve, kit.Keys(**_OF_ALL, **keys))
-    for name, curve, keys in (
-        ("ConstantScheduler", _constant, {}),
-        ("ConstantWithWarmup", _constant_warmed, _WARMUP),
-        ("WSD", _wsd, {**_WARMUP, **_DECAY}),
-        ("PowerLR", _power, {**_WARMUP, **_DECAY, "b": kit.number(-0.51)}),
-        ("LinearWithWarmup", _linear, _FALL),
-        ("InvSqrtWithWarmup", _inverse_root, {**_WARMUP, **_LAST}),
-        ("CosWithWarmup", _cosine, _FALL),
-        ("HalfCosWithWarmup", _half_cosine, _FALL),
-        ("CosWithWarmupAndLinearDecay", _cosine_cut, {**_FALL, **_DECAY}),
-        ("ExponentialScheduler", _exponential, {"lr_min": kit.number(1e-9)}),
-        ("WSDS", _periods, _PERIODS),
-        ("ComposableScheduler", _compose_segments, {"stages": kit.sections(_STAGE), **_OVERRIDE}),
-        (
-            "SequentialScheduler",
-            _sequence,
-            {"schedulers": kit.irrelevant(), "schedulers_max": kit.numbers(()), **_OVERRIDE},
-        ),
-    )
+    decay_fraction: kit.RunRatio | None = None
+    period_lengths: kit.Numbers
+    period_lr_multipliers: kit.Numbers | None = None
+
+
+class PowerLR(Wsd):
+    b: kit.Number = -0.51
+
+
+class InvSqrtWithWarmup(_Warmup, _Last):
+    pass
+
+
+class CosWithWarmupAndLinearDecay(_Fall, _Decay):
+    pass
+
+
+class ExponentialScheduler(Scheduler):
+    lr_min: kit.EndRate = 1e-9
+
+
+class ComposableScheduler(_Override):
+    stages: tuple[_Stage, ...]
+
+
+class SequentialScheduler(_Override, irrelevant="schedulers"):
+    schedulers_max: kit.Numbers = ()
+
+
+CLASSES: Mapping[str, tuple[SegmentBuilder, type[Scheduler]]] = {
+    "ConstantScheduler": (_constant, Scheduler),
+    "ConstantWithWarmup": (_constant_warmed, _Warmup),
+    "WSD": (_wsd, Wsd),
+    "PowerLR": (_power, PowerLR),
+    "LinearWithWarmup": (_linear, _Fall),
+    "InvSqrtWithWarmup": (_inverse_root, InvSqrtWithWarmup),
+    "CosWithWarmup": (_cosine, _Fall),
+    "HalfCosWithWarmup": (_half_cosine, _Fall),
+    "CosWithWarmupAndLinearDecay": (_cosine_cut, CosWithWarmupAndLinearDecay),
+    "ExponentialScheduler": (_exponential, ExponentialScheduler),
+    "WSDS": (_periods, Wsds),
+    "ComposableScheduler": (_compose_segments, ComposableScheduler),
+    "SequentialScheduler": (_sequence, SequentialScheduler),
 }
 """The classes by name, with the keys of their section."""
 
 
-def scheduler_values(place: kit.Section) -> kit.Values:
+def scheduler_values(place: kit.RawSection) -> Scheduler:
     """Returns the values of a section ``{"class": name, …}``.
 
     Raises:
@@ -474,13 +508,13 @@ def scheduler_values(place: kit.Section) -> kit.Values:
     return CLASSES[name][1].read(place)
 
 
-def _stages(place: kit.Section, scope: Scope) -> CurveSegments:
+def _stages(place: kit.RawSection, scope: Scope) -> CurveSegments:
     values = scheduler_values(place)
-    return CLASSES[getattr(values, "class")][0](values, scope)
+    return CLASSES[values.class_][0](values, scope)
 
 
 def rate(
-    context: kit.Context, optim: kit.Values | kit.ClassOptimizer, scheduler: kit.Values
+    context: kit.Context, optim: _Optim | kit.ClassOptimizer, scheduler: Scheduler
 ) -> Schedule:
     """Returns the schedule of a scheduler for the rate of an optimizer.
 
@@ -499,7 +533,7 @@ def rate(
         return (count.first_after if stage.includes_end else count.first_from)(stage.end)
 
     scope = Scope(exact_number(optim.lr, "lr"), exact_number(total), context.where)
-    name = getattr(scheduler, "class")
+    name = scheduler.class_
     stages: Sequence[CurveSegment] = CLASSES[name][0](scheduler, scope)
     # The stage is bound as a default argument: a closure in a generator would see the last one.
     return kit.by_intervals(
@@ -513,11 +547,11 @@ _SOURCE = "src/olmo_core/optim/scheduler.py"
 def _convention(text: str, place: str, name: str, *keys: str) -> kit.Defect:
     """A convention of a class, in the configs that give one of some keys, or in all."""
 
-    def applies(scheduler: kit.Values | None, is_skipping: bool) -> bool:
+    def applies(scheduler: Any | None, is_skipping: bool) -> bool:
         del is_skipping
         return (
             scheduler is not None
-            and getattr(scheduler, "class") == name
+            and scheduler.class_ == name
             and (not keys or any(getattr(scheduler, key) for key in keys))
         )
 
@@ -544,7 +578,7 @@ DEFECTS = {
         f"{_SOURCE}:446",
         lambda scheduler, is_skipping: (
             scheduler is not None
-            and getattr(scheduler, "class") == "InvSqrtWithWarmup"
+            and scheduler.class_ == "InvSqrtWithWarmup"
             and not any((scheduler.warmup, scheduler.warmup_steps, scheduler.warmup_fraction))
         ),
         kind=kit.DefectKind.CONVENTION,
@@ -558,13 +592,18 @@ DEFECTS = {
         classes=(),
     ),
 }
-_OPTIM = kit.ClassKeys(lr=kit.number())
+
+
+class _Optim(kit.ClassSection):
+    lr: kit.Rate
+
+
 SCHEDULES = {
     name: entry
     for name, (_, keys) in CLASSES.items()
     for entry in kit.section_entries(
         {name: rate},
-        {"optim": _OPTIM, "scheduler": keys},
-        style=lambda optim, scheduler: str(getattr(scheduler, "class")),
+        {"optim": _Optim, "scheduler": keys},
+        style=lambda optim, scheduler: str(scheduler.class_),
     ).values()
 }

@@ -20,7 +20,7 @@ SCALERS = ("NONE", "BATCH", "GLOBAL_BATCH", "GRADIENT_ACCUMULATION", "BOTH", "GL
 SCHEDULE_FREE = ("SCHEDULE_FREE_ADAMW", "SCHEDULE_FREE_SGD", "PRODIGY_PLUS_SCHEDULE_FREE")
 
 
-def _optimizer(section: kit.Section, key: str, default: str) -> Mapping[str, Any]:
+def _optimizer(section: kit.RawSection, key: str, default: str) -> Mapping[str, Any]:
     """The optimizer: its name, or a section with it and its arguments."""
     if isinstance(section.content.get(key), Mapping):
         content = dict(section.section(key).content)
@@ -28,23 +28,21 @@ def _optimizer(section: kit.Section, key: str, default: str) -> Mapping[str, Any
     return {"optimizer": section.text(key, default)}
 
 
-CONFIG = kit.OpenKeys(
-    learning_rate=kit.number(3e-6),
-    learning_rate_scheduler=kit.text("CONSTANT"),
-    learning_rate_warmup_steps=kit.number(200),
-    learning_rate_cycles=kit.number(1),
-    learning_rate_min_factor=kit.number(0),
-    learning_rate_scaler=kit.choice(*SCALERS, default="NONE"),
-    epochs=kit.integer(100, least=1),
-    batch_size=kit.integer(1, least=1),
-    gradient_accumulation_steps=kit.integer(1, least=1),
-    clip_grad_norm=kit.number(1),
-    custom_learning_rate_scheduler=kit.text(None),
-    scheduler_params=kit.anything(()),
-    optimizer=kit.Key(_optimizer, "ADAMW"),
-    optimizer_defaults=kit.irrelevant(),
-    ema_decay=kit.irrelevant(),
-)
+class Config(kit.OpenSection, irrelevant="optimizer_defaults ema_decay"):
+    learning_rate: kit.Rate = 3e-6
+    learning_rate_scheduler: str = "CONSTANT"
+    learning_rate_warmup_steps: kit.RealSteps = 200
+    learning_rate_cycles: kit.Number = 1
+    learning_rate_min_factor: kit.RateRatio = 0
+    learning_rate_scaler: str = kit.choice(*SCALERS, default="NONE")
+    epochs: kit.Epochs = kit.integer(100, least=1)
+    batch_size: kit.BatchSize = kit.integer(1, least=1)
+    gradient_accumulation_steps: kit.Accumulation = kit.integer(1, least=1)
+    clip_grad_norm: kit.Norm = 1
+    custom_learning_rate_scheduler: str | None = None
+    scheduler_params: Any = ()
+    optimizer: Mapping[str, Any] = kit.read_by(_optimizer, "ADAMW")
+
 
 DEFECTS = {
     "warmup-of-one": kit.Defect(
@@ -87,7 +85,7 @@ DEFECTS = {
 }
 
 
-def _stages(config: kit.Values, count: kit.Count, warmup: int, rest: int) -> tuple[Any, ...]:
+def _stages(config: Config, count: kit.Count, warmup: int, rest: int) -> tuple[Any, ...]:
     """The stages after the warmup, of a factor of the rate."""
     kind, cycles = config.learning_rate_scheduler, config.learning_rate_cycles
     steps, end = count.n - warmup, count.first_from(sp.Integer(warmup + rest))
@@ -139,7 +137,7 @@ def _micro_batches(context: kit.Context) -> int | None:
     return context.numbers.micro_batches_per_epoch if steps is None else steps
 
 
-def _updates(context: kit.Context, config: kit.Values) -> int:
+def _updates(context: kit.Context, config: Config) -> int:
     in_epoch, facts = _micro_batches(context), context.numbers
     if in_epoch is None and facts.total_updates is not None:
         return facts.total_updates
@@ -148,7 +146,7 @@ def _updates(context: kit.Context, config: kit.Values) -> int:
     return int(in_epoch * config.epochs / config.gradient_accumulation_steps)
 
 
-def _rate(context: kit.Context, config: kit.Values) -> Schedule:
+def _rate(context: kit.Context, config: Config) -> Schedule:
     total, accumulation = _updates(context, config), config.gradient_accumulation_steps
     steps, where = config.learning_rate_warmup_steps, context.where
     warmup = 0
@@ -174,7 +172,7 @@ def _rate(context: kit.Context, config: kit.Values) -> Schedule:
     return kit.by_intervals(kind, rise, *((value(factor), end) for factor, end in stages))
 
 
-def _scale_rate(context: kit.Context, config: kit.Values) -> sp.Expr:
+def _scale_rate(context: kit.Context, config: Config) -> sp.Expr:
     """The rate times the root of the samples of a batch, an update, or all processes."""
     scaler, factor = config.learning_rate_scaler, sp.S.One
     if scaler.endswith(("BATCH", "BOTH")):
@@ -188,9 +186,9 @@ def _scale_rate(context: kit.Context, config: kit.Values) -> sp.Expr:
 
 
 def _custom(
-    context: kit.Context, config: kit.Values, rate: sp.Expr, total: int, warmup: int
+    context: kit.Context, config: Config, rate: sp.Expr, total: int, warmup: int
 ) -> Schedule:
-    path, where = config.custom_learning_rate_scheduler, context.where
+    path, where = config.custom_learning_rate_scheduler or "", context.where
     kit.refuse_unless(
         path, "CUSTOM needs custom_learning_rate_scheduler, the path of a class", where
     )
@@ -214,7 +212,7 @@ def _custom(
     return of_torch(path, arguments, rate, where)
 
 
-def _class_rate(context: kit.Context, config: kit.Values) -> Schedule:
+def _class_rate(context: kit.Context, config: Config) -> Schedule:
     kind = config.learning_rate_scheduler
     message = f"the config must ask for {context.path[-1]!r}, got {kind!r}"
     kit.refuse_unless(kind == context.path[-1], message, context.where)
@@ -241,7 +239,7 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = CONFIG.read_whole(reading.document)
+    config = Config.read_whole(reading.document)
     with config.origin.locate_errors():
         rate = _rate(reading.context, config)
         updates = _updates(reading.context, config)
@@ -275,7 +273,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 FRAMEWORK = kit.Framework(
     "onetrainer",
-    kit.section_entries(dict.fromkeys((*CURVES, "CUSTOM"), _class_rate), {"": CONFIG}),
+    kit.section_entries(dict.fromkeys((*CURVES, "CUSTOM"), _class_rate), {"": Config}),
     versions=("23df3832e8f2",),
     repository="https://github.com/Nerogar/OneTrainer",
     tier=kit.Tier.OFFICIAL,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sympy as sp
 
 from closedform.errors import MissingFactsError
@@ -13,32 +15,35 @@ from closedform.schedules.blends import along_cosine
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
 KINDS = ("cosine", "const", "const-cooldown")
-ARGUMENTS = kit.FlagKeys(
-    accum_freq=kit.integer(1, least=1),
-    audio_layer_decay=kit.number(1),
-    beta1=kit.number(None),
-    beta2=kit.number(None),
-    epochs=kit.integer(32),
-    epochs_cooldown=kit.integer(None),
-    eps=kit.number(None),
-    grad_clip_norm=kit.number(None),
-    image_layer_decay=kit.number(1),
-    lr=kit.number(5e-4),
-    lr_cooldown_end=kit.number(0),
-    lr_cooldown_power=kit.number(1),
-    lr_scheduler=kit.choice(*KINDS, default="cosine"),
-    model=kit.text("RN50"),
-    momentum=kit.number(None),
-    opt=kit.text("adamw"),
-    opt_fallback_list=kit.anything(),
-    opt_kwargs=kit.anything(),
-    skip_scheduler=kit.flag(False),
-    text_layer_decay=kit.number(1),
-    visual_layer_decay=kit.number(1),
-    warmup=kit.integer(10000),
-    wd=kit.number(0.2),
-    wd_exclude=kit.anything(()),
-)
+
+
+class Arguments(kit.FlagSection):
+    accum_freq: kit.Accumulation = kit.integer(1, least=1)
+    audio_layer_decay: kit.Number = 1
+    beta1: kit.Momentum | None = None
+    beta2: kit.Momentum | None = None
+    epochs: kit.Epochs = 32
+    epochs_cooldown: kit.Epochs | None = None
+    eps: kit.Epsilon | None = None
+    grad_clip_norm: kit.Norm | None = None
+    image_layer_decay: kit.Number = 1
+    lr: kit.Rate = 5e-4
+    lr_cooldown_end: kit.EndRate = 0
+    lr_cooldown_power: kit.Power = 1
+    lr_scheduler: str = kit.choice(*KINDS, default="cosine")
+    model: str = "RN50"
+    momentum: kit.Momentum | None = None
+    opt: str = "adamw"
+    opt_fallback_list: Any = None
+    opt_kwargs: Any = None
+    skip_scheduler: bool = False
+    text_layer_decay: kit.Number = 1
+    visual_layer_decay: kit.Number = 1
+    warmup: int = 10000
+    wd: kit.WeightDecay = 0.2
+    wd_exclude: Any = ()
+
+
 _LAYERS = ("audio_layer_decay", "image_layer_decay", "text_layer_decay", "visual_layer_decay")
 
 DEFECTS = {
@@ -71,11 +76,11 @@ DEFECTS = {
 }
 
 
-def _updates_per_epoch(context: kit.Context, arguments: kit.Values) -> int:
+def _updates_per_epoch(context: kit.Context, arguments: Arguments) -> int:
     return int(context.fact("batches_per_epoch")) // int(arguments.accum_freq)
 
 
-def _total(context: kit.Context, arguments: kit.Values) -> int:
+def _total(context: kit.Context, arguments: Arguments) -> int:
     """The updates of the run: those of the batches of a process, or the fact."""
     if context.facts.get("batches_per_epoch") is not None:
         return _updates_per_epoch(context, arguments) * int(arguments.epochs)
@@ -89,7 +94,7 @@ def _total(context: kit.Context, arguments: kit.Values) -> int:
     return updates
 
 
-def _rate(context: kit.Context, arguments: kit.Values) -> Schedule:
+def _rate(context: kit.Context, arguments: Arguments) -> Schedule:
     kind, warmup = arguments.lr_scheduler, sp.Integer(arguments.warmup)
     rate = arguments.lr * exact_number(context.facts.get("lr_scale", 1), "lr_scale")
     scale = kit.quotient(rate, arguments.lr) if arguments.lr else sp.S.One
@@ -105,8 +110,9 @@ def _rate(context: kit.Context, arguments: kit.Values) -> Schedule:
             kind, rise, (lambda: along_cosine(rate, sp.S.Zero, kit.quotient(steps, length)), None)
         )
     message = "const-cooldown needs --epochs-cooldown"
-    kit.refuse_unless("epochs_cooldown" in arguments, message, context.where)
-    length = sp.Integer(_updates_per_epoch(context, arguments) * arguments.epochs_cooldown)
+    epochs = arguments.epochs_cooldown
+    kit.refuse_unless(epochs is not None, message, context.where)
+    length = sp.Integer(_updates_per_epoch(context, arguments) * (epochs or 0))
     power, end = arguments.lr_cooldown_power, arguments.lr_cooldown_end * scale
 
     def falling() -> sp.Expr:
@@ -151,7 +157,7 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    arguments = ARGUMENTS.read_whole(reading.document)
+    arguments = Arguments.read_whole(reading.document)
     context = reading.context
     with arguments.origin.locate_errors():
         schedule = _rate(context, arguments)
@@ -190,7 +196,7 @@ FRAMEWORK = kit.Framework(
     "open_clip",
     kit.section_entries(
         dict.fromkeys(KINDS, _rate),
-        {"": ARGUMENTS},
+        {"": Arguments},
         style=lambda arguments: str(arguments.lr_scheduler),
         defects=DEFECTS,
     ),

@@ -34,37 +34,36 @@ _OLMO: Mapping[str, tuple[str, Mapping[str, float]]] = {
 }
 """The schedulers of OLMo-core by ``lr_scheduler_type``, with their arguments."""
 
-_BASE = {
-    "learning_rate": kit.number(2e-5),
-    "lr_scheduler_type": kit.choice(*CURVES, default="linear"),
-    "weight_decay": kit.number(0),
-    "fused_optimizer": kit.irrelevant(),
-}
-TUNING = kit.OpenKeys(
-    **_BASE,
-    warmup_ratio=kit.number(0.03),
-    final_lr_ratio=kit.number(None),
-    max_train_steps=kit.integer(None, least=1),
-    num_train_epochs=kit.integer(None, least=1),
-    num_epochs=kit.integer(None, least=1),
-    gradient_accumulation_steps=kit.integer(1, least=1),
-    clip_grad_norm=kit.number(-1),
-    max_grad_norm=kit.number(-1),
-    use_8bit_optimizer=kit.flag(False),
-    dpo_beta=kit.irrelevant(),
-)
-GRPO = kit.OpenKeys(
-    **_BASE,
-    warmup_ratio=kit.number(0),
-    num_epochs=kit.integer(1, least=1),
-    num_mini_batches=kit.integer(1, least=1),
-    max_grad_norm=kit.number(1),
-    total_episodes=kit.integer(None, least=1),
-    num_unique_prompts_rollout=kit.integer(None, least=1),
-    num_samples_per_prompt_rollout=kit.integer(None, least=1),
-    set_weight_decay_on_bias_and_norm=kit.flag(True),
-    **dict.fromkeys(("beta", "warmup_steps", "num_warmup_steps"), kit.irrelevant()),
-)
+
+class _Base(kit.OpenSection, irrelevant="fused_optimizer"):
+    learning_rate: kit.Rate = 2e-5
+    lr_scheduler_type: str = kit.choice(*CURVES, default="linear")
+    warmup_ratio: kit.RunRatio = 0
+    weight_decay: kit.WeightDecay = 0
+
+
+class Tuning(_Base, irrelevant="dpo_beta"):
+    warmup_ratio: kit.RunRatio = 0.03
+    final_lr_ratio: kit.RateRatio | None = None
+    max_train_steps: kit.Steps | None = kit.integer(None, least=1)
+    num_train_epochs: kit.Epochs | None = kit.integer(None, least=1)
+    num_epochs: kit.Epochs | None = kit.integer(None, least=1)
+    gradient_accumulation_steps: kit.Accumulation = kit.integer(1, least=1)
+    clip_grad_norm: kit.Norm = -1
+    max_grad_norm: kit.Norm = -1
+    use_8bit_optimizer: bool = False
+
+
+class Grpo(_Base, irrelevant="beta warmup_steps num_warmup_steps"):
+    num_epochs: kit.Epochs = kit.integer(1, least=1)
+    num_mini_batches: int = kit.integer(1, least=1)
+    max_grad_norm: kit.Norm = 1
+    total_episodes: int | None = kit.integer(None, least=1)
+    num_unique_prompts_rollout: int | None = kit.integer(None, least=1)
+    num_samples_per_prompt_rollout: int | None = kit.integer(None, least=1)
+    set_weight_decay_on_bias_and_norm: bool = True
+
+
 _SPARED = ("bias", "layer_norm.weight")
 
 
@@ -118,7 +117,7 @@ DEFECTS = {
 }
 
 
-def _plan(context: kit.Context, arguments: kit.Values) -> RunNumbers:
+def _plan(context: kit.Context, arguments: Tuning) -> RunNumbers:
     accumulation, most = arguments.gradient_accumulation_steps, arguments.max_train_steps
     facts, epochs = context.numbers, arguments.num_train_epochs or arguments.num_epochs or 2
     if _is_olmo(context):
@@ -137,7 +136,7 @@ def _plan(context: kit.Context, arguments: kit.Values) -> RunNumbers:
 
 
 def _build_schedule(
-    context: kit.Context, arguments: kit.Values, plan: RunNumbers, ratio: sp.Expr | None = None
+    context: kit.Context, arguments: _Base, plan: RunNumbers, ratio: sp.Expr | None = None
 ) -> Schedule:
     """The schedule of ``get_scheduler``, where the line may end at a part of the rate."""
     kit.refuse_unless(plan.updates > 0, "the run has no update", context.where)
@@ -149,7 +148,7 @@ def _build_schedule(
         run = replace(run, total=(total - ratio * warmup) / (1 - ratio))
     origin = arguments.origin
     return schedule_by_name(
-        arguments.lr_scheduler_type, kit.Section(origin.document, {}, origin.path), run
+        arguments.lr_scheduler_type, kit.RawSection(origin.document, {}, origin.path), run
     )
 
 
@@ -163,7 +162,7 @@ def _is_olmo(context: kit.Context) -> bool:
     return bool(trainer == "olmo-core")
 
 
-def _of_olmo(context: kit.Context, arguments: kit.Values, total: int) -> Schedule:
+def _of_olmo(context: kit.Context, arguments: _Base, total: int) -> Schedule:
     """The schedule of a trainer of OLMo-core, which counts the update itself."""
     kind = arguments.lr_scheduler_type
     kit.refuse_unless(kind in _OLMO, f"OLMo-core has no scheduler {kind!r} here", context.where)
@@ -178,7 +177,7 @@ def _of_olmo(context: kit.Context, arguments: kit.Values, total: int) -> Schedul
     )
 
 
-def _of_tuning(context: kit.Context, arguments: kit.Values) -> Schedule:
+def _of_tuning(context: kit.Context, arguments: Tuning) -> Schedule:
     if _is_olmo(context):
         return _of_olmo(context, arguments, _plan(context, arguments).updates)
     ratio, where = arguments.final_lr_ratio, context.where
@@ -193,11 +192,14 @@ def _of_tuning(context: kit.Context, arguments: kit.Values) -> Schedule:
     return _build_schedule(context, arguments, _plan(context, arguments), ratio)
 
 
-def _plan_of_grpo(context: kit.Context, arguments: kit.Values) -> RunNumbers:
-    batch = (arguments.num_unique_prompts_rollout, arguments.num_samples_per_prompt_rollout)
+def _plan_of_grpo(context: kit.Context, arguments: Grpo) -> RunNumbers:
+    prompts, samples = (
+        arguments.num_unique_prompts_rollout,
+        arguments.num_samples_per_prompt_rollout,
+    )
     steps = context.facts.get("num_training_steps")
-    if steps is None and None not in (arguments.total_episodes, *batch):
-        steps = arguments.total_episodes // (batch[0] * batch[1])
+    if steps is None and arguments.total_episodes and prompts and samples:
+        steps = arguments.total_episodes // (prompts * samples)
     if steps is None:
         raise MissingFactsError(
             "missing facts: num_training_steps",
@@ -208,7 +210,7 @@ def _plan_of_grpo(context: kit.Context, arguments: kit.Values) -> RunNumbers:
     return RunNumbers(1, updates, updates, _is_olmo(context))
 
 
-def _of_grpo(context: kit.Context, arguments: kit.Values) -> Schedule:
+def _of_grpo(context: kit.Context, arguments: Grpo) -> Schedule:
     plan = _plan_of_grpo(context, arguments)
     if _is_olmo(context):
         return _of_olmo(context, arguments, plan.updates)
@@ -238,26 +240,28 @@ def _matches(document: kit.Document) -> bool:
 def _read(reading: kit.Reading) -> kit.Recipe:
     content, context = reading.document.content, reading.context
     is_grpo = any(key in content for key in _OF_GRPO) or "num_training_steps" in context.facts
-    arguments = (GRPO if is_grpo else TUNING).read_whole(reading.document)
+    arguments = (Grpo if is_grpo else Tuning).read_whole(reading.document)
+    accumulation, is_compressed, limit = None, False, arguments.max_grad_norm
     with arguments.origin.locate_errors():
-        plan = (_plan_of_grpo if is_grpo else _plan)(context, arguments)
-        rate = (_of_grpo if is_grpo else _of_tuning)(context, arguments)
-    is_compressed = not is_grpo and arguments.use_8bit_optimizer
+        if isinstance(arguments, Grpo):
+            plan, rate = _plan_of_grpo(context, arguments), _of_grpo(context, arguments)
+            is_split = arguments.set_weight_decay_on_bias_and_norm
+        else:
+            plan, rate = _plan(context, arguments), _of_tuning(context, arguments)
+            is_split, is_compressed = True, arguments.use_8bit_optimizer
+            accumulation = arguments.gradient_accumulation_steps
+            limit = arguments.clip_grad_norm if arguments.clip_grad_norm > 0 else limit
     name = "AdamW8bit" if is_compressed else "adamw"
     source = arguments.origin.document.source
     optimizer = kit.plan_optimizer(name, {}, None, source, by_name=not is_compressed)
     schedules = {"lr": rate, "weight_decay": constant(arguments.weight_decay)}
     group = kit.ParamGroup(schedules, optimizer, kit.Role.DEFAULT)
-    limit = arguments.max_grad_norm
-    if not is_grpo and arguments.clip_grad_norm > 0:
-        limit = arguments.clip_grad_norm
-    is_split = not is_grpo or arguments.set_weight_decay_on_bias_and_norm
     return reading.recipe(
         [group, *([group.without_decay(_SPARED)] if is_split else [])],
         clock=OF_OLMO if _is_olmo(context) else OF_UPDATES if is_grpo else CLOCK,
         horizon=plan.updates,
         clipping=kit.Clipping(limit) if limit > 0 else None,
-        accumulation=None if is_grpo else arguments.gradient_accumulation_steps,
+        accumulation=accumulation,
         values=(arguments, plan),
         derived={"total_updates": plan.updates},
     )
@@ -268,12 +272,12 @@ FRAMEWORK = kit.Framework(
     {
         **kit.section_entries(
             dict.fromkeys(CURVES, _of_tuning),
-            {"": TUNING},
+            {"": Tuning},
             lambda arguments: str(arguments.lr_scheduler_type),
         ),
         **kit.section_entries(
             {f"grpo-{name}": _of_grpo for name in CURVES},
-            {"": GRPO},
+            {"": Grpo},
             lambda arguments: f"grpo-{arguments.lr_scheduler_type}",
         ),
     },

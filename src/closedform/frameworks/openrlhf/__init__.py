@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import sympy as sp
 
@@ -20,50 +20,61 @@ TO_ALL = "c3188af3^"
 """The version that passes the minimum to every scheduler."""
 
 _WITH_MINIMUM = ("cosine_with_min_lr", "cosine_warmup_with_min_lr")
-_SCHEDULER = {
-    "lr_scheduler": kit.choice(*CURVES, default="cosine_with_min_lr"),
-    "lr_warmup_ratio": kit.number(0.03),
-    "min_lr_ratio": kit.number(0.1),
-    "optim": kit.choice("adam", "muon", default="adam"),
-}
-RUN = kit.Keys(
-    **_SCHEDULER,
-    lr=kit.number(),
-    muon_lr=kit.number(0.02),
-    batch_size=kit.integer(128, least=1),
-    max_epochs=kit.number(1),
-    n_samples_per_prompt=kit.integer(1),
-    num_episodes=kit.integer(1),
-)
-"""The numbers of a schedule."""
 
-MODEL = kit.OpenKeys(
-    **_SCHEDULER,
-    max_norm=kit.number(1),
-    adam=kit.section(
-        kit.Keys(
-            lr=kit.number(None),
-            betas=kit.numbers((0.9, 0.95)),
-            eps=kit.number(1e-8),
-            weight_decay=kit.number(0),
-        )
-    ),
-    muon=kit.section(
-        kit.Keys(
-            lr=kit.number(0.02),
-            momentum=kit.number(0.95),
-            ns_steps=kit.irrelevant(),
-            nesterov=kit.irrelevant(),
-            no_nesterov=kit.irrelevant(),
-        )
-    ),
-)
-"""The flags of a model, which have its name as a prefix in PPO."""
 
-TRAIN = kit.OpenKeys(
-    batch_size=kit.integer(128, least=1), max_epochs=kit.number(None), num_episodes=kit.integer(1)
-)
-ROLLOUT = kit.OpenKeys(n_samples_per_prompt=kit.integer(1))
+class _Scheduler(kit.Section):
+    lr_scheduler: str = kit.choice(*CURVES, default="cosine_with_min_lr")
+    lr_warmup_ratio: kit.RunRatio = 0.03
+    min_lr_ratio: kit.RateRatio = 0.1
+    optim: Literal["adam", "muon"] = "adam"
+
+
+class Run(_Scheduler):
+    """The numbers of a schedule."""
+
+    lr: kit.Rate
+    muon_lr: kit.Rate = 0.02
+    batch_size: kit.BatchSize = kit.integer(128, least=1)
+    max_epochs: kit.RealEpochs = 1
+    n_samples_per_prompt: int = 1
+    num_episodes: int = 1
+
+    @property
+    def lr_scheduler_type(self) -> str:
+        """The name by which the defects of the Trainer know the scheduler."""
+        return self.lr_scheduler
+
+
+class Adam(kit.Section):
+    lr: kit.Rate | None = None
+    betas: kit.Momenta = (0.9, 0.95)
+    eps: kit.Epsilon = 1e-8
+    weight_decay: kit.WeightDecay = 0
+
+
+class Muon(kit.Section, irrelevant="ns_steps nesterov no_nesterov"):
+    lr: kit.Rate = 0.02
+    momentum: kit.Momentum = 0.95
+
+
+class Model(_Scheduler, kit.OpenSection):
+    """The flags of a model, which have its name as a prefix in PPO."""
+
+    max_norm: kit.Norm = 1
+    adam: Adam
+    muon: Muon
+
+
+class Train(kit.OpenSection):
+    batch_size: kit.BatchSize = kit.integer(128, least=1)
+    max_epochs: kit.RealEpochs | None = None
+    num_episodes: int = 1
+
+
+class Rollout(kit.OpenSection):
+    n_samples_per_prompt: int = 1
+
+
 _SPARED = ("bias", "layer_norm.weight", "layernorm.weight", "norm.weight", "ln_f.weight")
 _RATES = {"train_sft": 5e-6, "train_dpo": 1e-5, "train_rm": 9e-6, "actor": 1e-6, "critic": 9e-6}
 
@@ -117,7 +128,7 @@ DEFECTS = {
 }
 
 
-def _total(context: kit.Context, run: kit.Values) -> int:
+def _total(context: kit.Context, run: Run) -> int:
     """The updates of the run: those of its data, or the fact."""
     facts, where = context.facts, context.where
     prompts, size = facts.get("prompts_len"), facts.get("dataset_len")
@@ -137,7 +148,7 @@ def _total(context: kit.Context, run: kit.Values) -> int:
     return int(context.numbers.total_updates)
 
 
-def _rate(context: kit.Context, run: kit.Values) -> Schedule:
+def _rate(context: kit.Context, run: Run) -> Schedule:
     default = run.muon_lr if run.optim == "muon" else run.lr
     group = context.facts.get("group", run.optim)
     kit.refuse_unless(group in ("adam", "muon"), f"there is no group {group!r:.40}", context.where)
@@ -153,7 +164,9 @@ def _rate(context: kit.Context, run: kit.Values) -> Schedule:
         as_implemented=context.as_implemented,
     )
     origin = run.origin
-    return schedule_by_name(name, kit.Section(origin.document, kwargs, origin.path), numbers_of_run)
+    return schedule_by_name(
+        name, kit.RawSection(origin.document, kwargs, origin.path), numbers_of_run
+    )
 
 
 def _matches(document: kit.Document) -> bool:
@@ -163,7 +176,7 @@ def _matches(document: kit.Document) -> bool:
     return is_run and document.python is None and any(name.startswith(models) for name in names)
 
 
-def _model(reading: kit.Reading, config: kit.Section) -> tuple[str, kit.Values]:
+def _model(reading: kit.Reading, config: kit.RawSection) -> tuple[str, Model]:
     """The name and the flags of the model that is read: the fact ``role``, or else the actor."""
     role = reading.facts.framework_facts.get("role")
     is_ppo = any(name in config for name in ("actor", "critic", "rollout"))
@@ -172,14 +185,14 @@ def _model(reading: kit.Reading, config: kit.Section) -> tuple[str, kit.Values]:
     if role not in ("actor", "critic", "sft"):
         raise config.error(f"the fact role must be actor, critic or sft, got {role!r:.40}")
     if role == "sft":
-        return reading.document.program, MODEL.read(config)
-    return role, MODEL.read(config.section(role))
+        return reading.document.program, Model.read(config)
+    return role, Model.read(config.section(role))
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
     config = kit.document_section(kit.in_sections(reading.document))
     name, model = _model(reading, config)
-    train, rollout = TRAIN.read(config.section("train")), ROLLOUT.read(config.section("rollout"))
+    train, rollout = Train.read(config.section("train")), Rollout.read(config.section("rollout"))
     rate = model.adam.lr
     if rate is None and name in _RATES:
         rate = sp.Rational(str(_RATES[name]))
@@ -188,22 +201,23 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     epochs = train.max_epochs
     if epochs is None:
         epochs = sp.Integer(2 if name == "train_sft" else 1)
-    run = model.replace(
-        lr=rate,
-        muon_lr=model.muon.lr,
-        batch_size=train.batch_size,
-        max_epochs=epochs,
-        num_episodes=train.num_episodes,
-        n_samples_per_prompt=rollout.n_samples_per_prompt,
-        lr_scheduler_type=model.lr_scheduler,
-    )
+    numbers = {
+        "lr": rate,
+        "muon_lr": model.muon.lr,
+        "batch_size": train.batch_size,
+        "max_epochs": epochs,
+        "num_episodes": train.num_episodes,
+        "n_samples_per_prompt": rollout.n_samples_per_prompt,
+    }
+    scheduler = {name: getattr(model, name) for name in _Scheduler.keys}
+    run = Run.of(model.origin, {**scheduler, **numbers})
     context = _with_samples(reading.context, config, name)
     with model.origin.locate_errors():
         total = _total(context, run)
         kit.refuse_unless(total > 0, "the run has no update: give more samples", context.where)
         names = ("muon", "adam") if run.optim == "muon" else ("adam",)
-        groups = [_group(context.with_facts(group=group), run, group) for group in names]
-    if run.optim == "adam" and run.adam.weight_decay != 0:
+        groups = [_group(context.with_facts(group=group), run, model, group) for group in names]
+    if run.optim == "adam" and model.adam.weight_decay != 0:
         groups.append(groups[0].without_decay(_SPARED))
     return reading.recipe(
         groups,
@@ -216,7 +230,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _with_samples(context: kit.Context, config: kit.Section, model: str) -> kit.Context:
+def _with_samples(context: kit.Context, config: kit.RawSection, model: str) -> kit.Context:
     """The context with the samples that are used, at most those that the flags allow."""
     key = "prompts_len" if model in ("actor", "critic") else "dataset_len"
     size = context.facts.get(key, context.facts.get("dataset_size"))
@@ -226,13 +240,13 @@ def _with_samples(context: kit.Context, config: kit.Section, model: str) -> kit.
     return context.with_facts(**{key: min(size, most)})
 
 
-def _group(context: kit.Context, run: kit.Values, name: str) -> kit.ParamGroup:
-    adam, source = run.adam, run.origin.document.source
+def _group(context: kit.Context, run: Run, model: Model, name: str) -> kit.ParamGroup:
+    adam, source = model.adam, run.origin.document.source
     schedules = {"lr": _rate(context, run), "weight_decay": constant(adam.weight_decay)}
     if run.optim == "adam":
         plan = kit.plan_optimizer("adamw", {"betas": adam.betas, "eps": adam.eps}, None, source)
         return kit.ParamGroup(schedules, plan, kit.Role.DEFAULT)
-    arguments: Mapping[str, Any] = {"momentum": run.muon.momentum}
+    arguments: Mapping[str, Any] = {"momentum": model.muon.momentum}
     if name == "muon":
         # DeepSpeed's Muon splits its matrices over processes.
         plan = kit.plan_optimizer("deepspeed muon", arguments, None, source, by_name=False)
@@ -244,7 +258,7 @@ def _group(context: kit.Context, run: kit.Values, name: str) -> kit.ParamGroup:
 FRAMEWORK = kit.Framework(
     "openrlhf",
     kit.section_entries(
-        dict.fromkeys(CURVES, _rate), {"": RUN}, lambda run: str(run.lr_scheduler), DEFECTS
+        dict.fromkeys(CURVES, _rate), {"": Run}, lambda run: str(run.lr_scheduler), DEFECTS
     ),
     versions=("3c3be6234e0c", TO_ALL),
     repository="https://github.com/OpenRLHF/OpenRLHF",

@@ -7,7 +7,7 @@ makes updates of them. With ``by_epoch`` the scheduler is stepped after each epo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from closedform.errors import nearest
 from closedform.frameworks.paddle.schedules import SCHEDULES
@@ -21,65 +21,117 @@ BEFORE_BASE = "37f9b41baa5a"
 CLOCK, EPOCHS = kit.Clock(kit.Unit.UPDATE), kit.Clock(kit.Unit.EPOCH)
 
 
-def _rate_keys(**keys: kit.Key) -> kit.Keys:
-    return kit.Keys(
-        name=kit.text(None),
-        warmup_epoch=kit.number(0),
-        warmup_start_lr=kit.number(0.0),
-        by_epoch=kit.flag(False),
-        last_epoch=kit.irrelevant(),
-        verbose=kit.irrelevant(),
-        **keys,
-    )
+class Rate(kit.Section, irrelevant="last_epoch verbose"):
+    name: str | None = None
+    warmup_epoch: kit.RealEpochs = 0
+    warmup_start_lr: kit.StartRate = 0.0
+    by_epoch: bool = False
 
 
-FIXED = kit.Keys(learning_rate=kit.number())
-RATES: Mapping[str, kit.Keys] = {
-    "Constant": _rate_keys(learning_rate=kit.number()),
-    "Linear": _rate_keys(
-        learning_rate=kit.number(),
-        end_lr=kit.number(0.0),
-        power=kit.number(1.0),
-        cycle=kit.flag(False),
-    ),
-    "Cosine": _rate_keys(learning_rate=kit.number(), eta_min=kit.number(0.0)),
-    "Step": _rate_keys(learning_rate=kit.number(), step_size=kit.integer(), gamma=kit.number()),
-    "Piecewise": _rate_keys(
-        learning_rate=kit.irrelevant(), decay_epochs=kit.numbers(), values=kit.numbers()
-    ),
-    "MultiStepDecay": _rate_keys(
-        learning_rate=kit.number(), milestones=kit.numbers(), gamma=kit.number(0.1)
-    ),
+class Fixed(kit.Section):
+    learning_rate: kit.Rate
+
+
+class Constant(Rate):
+    learning_rate: kit.Rate
+
+
+class Linear(Constant):
+    end_lr: kit.EndRate = 0.0
+    power: kit.Power = 1.0
+    cycle: bool = False
+
+
+class Cosine(Constant):
+    eta_min: kit.EndRate = 0.0
+
+
+class Step(Constant):
+    step_size: int
+    gamma: kit.Number
+
+
+class Piecewise(Rate, irrelevant="learning_rate"):
+    decay_epochs: kit.Numbers
+    values: kit.Numbers
+
+
+class MultiStepDecay(Constant):
+    milestones: kit.Numbers
+    gamma: kit.Number = 0.1
+
+
+RATES: Mapping[str, type[Constant] | type[Piecewise]] = {
+    "Constant": Constant,
+    "Linear": Linear,
+    "Cosine": Cosine,
+    "Step": Step,
+    "Piecewise": Piecewise,
+    "MultiStepDecay": MultiStepDecay,
 }
 """The rates; that of ``Piecewise`` comes from its values."""
-REGULARIZER = kit.Keys(name=kit.choice("L2", default="L2"), coeff=kit.number(0.0))
 
 
-_COMMON = {
-    "name": kit.text(),
-    "lr": kit.anything(),
-    "regularizer": kit.section(REGULARIZER),
-    "weight_decay": kit.number(0.0),
-    "clip_norm": kit.number(None),
-    "multi_precision": kit.irrelevant(),
+class Regularizer(kit.Section):
+    name: Literal["L2"] = "L2"
+    coeff: kit.Number = 0.0
+
+
+class _Common(kit.Section, irrelevant="multi_precision"):
+    name: str
+    lr: Any = None
+    regularizer: Regularizer
+    weight_decay: kit.WeightDecay = 0.0
+    clip_norm: kit.Norm | None = None
+
+
+class _Spared(kit.Section):
+    no_weight_decay_name: Any = ""
+
+
+class _Adam(kit.Section):
+    beta1: kit.Momentum = 0.9
+    beta2: kit.Momentum = 0.999
+    epsilon: kit.Epsilon = 1e-8
+
+
+class Momentum(_Spared, _Common):
+    momentum: kit.Momentum
+    use_nesterov: bool = False
+
+
+class Adam(_Adam, _Common):
+    pass
+
+
+class AdamW(_Adam, _Spared, _Common, irrelevant="one_dim_param_no_weight_decay"):
+    pass
+
+
+class RMSProp(_Common):
+    momentum: kit.Momentum = 0.0
+    rho: kit.Momentum = 0.95
+    epsilon: kit.Epsilon = 1e-6
+
+
+OPTIMIZERS: Mapping[str, type[_Common]] = {
+    "Momentum": Momentum,
+    "SGD": _Common,
+    "Adam": Adam,
+    "AdamW": AdamW,
+    "RMSProp": RMSProp,
 }
-_SPARED = {"no_weight_decay_name": kit.anything("")}
-_ADAM = {"beta1": kit.number(0.9), "beta2": kit.number(0.999), "epsilon": kit.number(1e-8)}
-OPTIMIZERS: Mapping[str, kit.Keys] = {
-    "Momentum": kit.Keys(momentum=kit.number(), use_nesterov=kit.flag(False), **_SPARED, **_COMMON),
-    "SGD": kit.Keys(**_COMMON),
-    "Adam": kit.Keys(**_ADAM, **_COMMON),
-    "AdamW": kit.Keys(
-        one_dim_param_no_weight_decay=kit.irrelevant(), **_ADAM, **_SPARED, **_COMMON
-    ),
-    "RMSProp": kit.Keys(
-        momentum=kit.number(0.0), rho=kit.number(0.95), epsilon=kit.number(1e-6), **_COMMON
-    ),
-}
-CONFIG = kit.OpenKeys(
-    Global=kit.section(kit.OpenKeys(epochs=kit.integer(), update_freq=kit.integer(1))),
-    Optimizer=kit.anything(),
-)
+
+
+class _Global(kit.OpenSection):
+    epochs: kit.Epochs
+    update_freq: int = 1
+
+
+class Config(kit.OpenSection):
+    Global: _Global
+    Optimizer: Any = None
+
 
 DEFECTS = {
     "warmup-in-updates": kit.Defect(
@@ -131,7 +183,7 @@ def read(reading: kit.Reading) -> kit.Recipe:
         ConfigError: A key or class is unknown, or a value is not valid.
         ArgumentError: The fact ``updates_per_epoch`` is missing.
     """
-    config = CONFIG.read_whole(reading.document)
+    config = Config.read_whole(reading.document)
     place = config.origin.section("Optimizer")
     name = place.text("name")
     if name not in OPTIMIZERS:
@@ -142,12 +194,13 @@ def read(reading: kit.Reading) -> kit.Recipe:
     (length,) = reading.facts.require("updates_per_epoch", where=reading.document.source)
     epochs, length = config.Global.epochs, int(length)
     if reading.version == BEFORE_BASE:
-        rate = rate.replace(by_epoch=False, warmup_start_lr=0, eta_min=0)
+        rate = rate.replace(by_epoch=False, warmup_start_lr=0)
+        rate = rate.replace(eta_min=0) if isinstance(rate, Cosine) else rate
     with rate.origin.locate_errors():
         schedule = _schedule(reading, rate, epochs, length)
     schedules = {"lr": schedule, "weight_decay": constant(_decay(optimizer))}
     groups = [kit.ParamGroup(schedules, _plan(name, optimizer), kit.Role.DEFAULT)]
-    if "no_weight_decay_name" in optimizer:
+    if isinstance(optimizer, _Spared) and "no_weight_decay_name" in optimizer:
         groups.append(groups[0].without_decay(str(optimizer.no_weight_decay_name).split()))
     threshold = optimizer.clip_norm
     return reading.recipe(
@@ -162,17 +215,19 @@ def read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _rate_of(place: kit.Section) -> kit.Values:
+def _rate_of(place: kit.RawSection) -> Constant | Piecewise:
     """The values of a rate; a section without a name has a constant one."""
     if "name" not in place:
-        FIXED.check(place)
+        Fixed.check(place)
     name = place.text("name", "Constant")
     if name not in RATES:
         raise place.error(f"PaddleClas has no rate {name!r}", "name", nearest(name, RATES))
     return RATES[name].read(place).replace(name=name)
 
 
-def _schedule(reading: kit.Reading, rate: kit.Values, epochs: int, length: int) -> Schedule:
+def _schedule(
+    reading: kit.Reading, rate: Constant | Piecewise, epochs: int, length: int
+) -> Schedule:
     """The rate in updates."""
     is_new = reading.version != BEFORE_BASE
     # Lengths are computed in floats.
@@ -202,32 +257,32 @@ def _schedule(reading: kit.Reading, rate: kit.Values, epochs: int, length: int) 
 
 
 def _curve(
-    rate: kit.Values, rest: float, steps_per_epoch: int
+    rate: Constant | Piecewise, rest: float, steps_per_epoch: int
 ) -> tuple[str | None, dict[str, Any], Any]:
     """The class of paddle with its arguments, None for a constant rate, and the peak."""
-    if rate.name == "Piecewise":
+    if isinstance(rate, Piecewise):
         marks = [int(float(mark) * steps_per_epoch) for mark in rate.decay_epochs]
         return "PiecewiseDecay", {"boundaries": marks, "values": rate.values}, rate.values[0]
     peak, duration = rate.learning_rate, int(rest * steps_per_epoch)
     common = {"learning_rate": peak}
-    match rate.name:
-        case "Linear" if duration > 0:
+    match rate:
+        case Linear() if duration > 0:
             line = {"end_lr": rate.end_lr, "power": rate.power, "cycle": rate.cycle}
             return "PolynomialDecay", {**common, "decay_steps": duration, **line}, peak
-        case "Cosine" if duration > 0:
+        case Cosine() if duration > 0:
             wave = {"T_max": duration, "eta_min": rate.eta_min}
             return "CosineAnnealingDecay", {**common, **wave}, peak
-        case "Step":
+        case Step():
             steps = {"step_size": rate.step_size * steps_per_epoch, "gamma": rate.gamma}
             return "StepDecay", {**common, **steps}, peak
-        case "MultiStepDecay":
+        case MultiStepDecay():
             marks = [int(float(mark) * steps_per_epoch) for mark in rate.milestones]
             return "MultiStepDecay", {**common, "milestones": marks, "gamma": rate.gamma}, peak
         case _:
             return None, {}, peak
 
 
-def _decay(optimizer: kit.Values) -> Any:
+def _decay(optimizer: _Common) -> Any:
     """The weight decay: that of the regularizer goes before ``weight_decay``."""
     regularizer = optimizer.regularizer
     if not regularizer.origin.content:
@@ -236,13 +291,13 @@ def _decay(optimizer: kit.Values) -> Any:
     return regularizer.coeff
 
 
-def _plan(name: str, optimizer: kit.Values) -> kit.OptimizerPlan:
+def _plan(name: str, optimizer: _Common) -> kit.OptimizerPlan:
     arguments: dict[str, Any] = {}
-    if name == "Momentum":
+    if isinstance(optimizer, Momentum):
         arguments = {"momentum": optimizer.momentum, "nesterov": optimizer.use_nesterov}
-    elif name in ("Adam", "AdamW"):
+    elif isinstance(optimizer, _Adam):
         arguments = {"betas": (optimizer.beta1, optimizer.beta2), "eps": optimizer.epsilon}
-    elif name == "RMSProp":
+    elif isinstance(optimizer, RMSProp):
         arguments = {
             "momentum": optimizer.momentum,
             "alpha": optimizer.rho,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import sympy as sp
 
 from closedform.language import Schedule, exact_number, t
@@ -13,34 +15,56 @@ CLOCK = kit.Clock(kit.Unit.UPDATE)
 _LEAST = exact_number(1e-8)
 """The factor that stands for a minimum of 0."""
 
-_WARMUP = {"warmup_steps": kit.integer(10, least=0), "min_lr": kit.number(0)}
-SCHEDULER = kit.variants(
-    {
-        "constant": kit.Keys(type=kit.text("constant")),
-        "linear": kit.Keys(type=kit.text(), **_WARMUP, decay_steps=kit.integer(10, least=0)),
-        "cosine": kit.Keys(type=kit.text(), **_WARMUP),
-    },
-    "constant",
-)
-_BASE: dict[str, kit.Key] = {
-    "lr": kit.number(1e-6),
-    "weight_decay": kit.number(0.01),
-    "max_norm": kit.number(1),
-    "type": kit.text("adamw"),
-}
-OPTIMIZER = kit.variants(
-    {
-        "adamw": kit.Keys(**_BASE, betas1=kit.number(0.9), betas2=kit.number(0.999)),
-        "sgd": kit.Keys(**_BASE, nesterov=kit.flag(True), momentum=kit.number(0.9)),
-        "muon": kit.Keys(
-            **_BASE, mu=kit.number(0.95), betas1=kit.number(0.9), betas2=kit.number(0.95)
-        ),
-        "sign_sgd": kit.Keys(**_BASE),
-    },
-    "adamw",
-)
-TRAINER = kit.OpenKeys(max_steps=kit.integer(None, least=1), optim=OPTIMIZER, scheduler=SCHEDULER)
-CONFIG = kit.OpenKeys(**TRAINER, trainer=kit.section(TRAINER))
+
+class Constant(kit.Section):
+    type: str = "constant"
+
+
+class _Warmup(Constant):
+    type: str
+    warmup_steps: kit.Steps = kit.integer(10, least=0)
+    min_lr: kit.EndRate = 0
+
+
+class Linear(_Warmup):
+    decay_steps: kit.Steps = kit.integer(10, least=0)
+
+
+class _Base(kit.Section):
+    lr: kit.Rate = 1e-6
+    weight_decay: kit.WeightDecay = 0.01
+    max_norm: kit.Norm = 1
+    type: str = "adamw"
+
+
+class Adamw(_Base):
+    betas1: kit.Momentum = 0.9
+    betas2: kit.Momentum = 0.999
+
+
+class Sgd(_Base):
+    nesterov: bool = True
+    momentum: kit.Momentum = 0.9
+
+
+class Muon(Adamw):
+    mu: kit.Momentum = 0.95
+    betas2: kit.Momentum = 0.95
+
+
+class Trainer(kit.OpenSection):
+    max_steps: kit.Steps | None = kit.integer(None, least=1)
+    optim: _Base = kit.variants(
+        {"adamw": Adamw, "sgd": Sgd, "muon": Muon, "sign_sgd": _Base}, "adamw"
+    )
+    scheduler: Constant = kit.variants(
+        {"constant": Constant, "linear": Linear, "cosine": _Warmup}, "constant"
+    )
+
+
+class Config(Trainer):
+    trainer: Trainer
+
 
 _SCHEDULER = "src/prime_rl/trainer/scheduler.py"
 _PHASES = ("linear", "cosine")
@@ -80,14 +104,14 @@ DEFECTS = {
 }
 
 
-def _constant(config: kit.Values, where: str) -> Schedule:
-    del where
+def _constant(config: Trainer, scheduler: Constant, where: str) -> Schedule:
+    del scheduler, where
     return constant(config.optim.lr)
 
 
-def _factor(config: kit.Values, where: str) -> sp.Expr:
+def _factor(config: Trainer, scheduler: _Warmup, where: str) -> sp.Expr:
     """The minimum as a part of the rate, which starts the warmup."""
-    low, peak = config.scheduler.min_lr, config.optim.lr
+    low, peak = scheduler.min_lr, config.optim.lr
     kit.refuse_unless(low >= 0, f"min_lr must not be negative, got {low}", where)
     kit.refuse_unless(
         low == 0 or low <= peak, f"min_lr must not be above lr {peak}, got {low}", where
@@ -95,15 +119,15 @@ def _factor(config: kit.Values, where: str) -> sp.Expr:
     return low / peak if low > 0 else _LEAST
 
 
-def _linear(config: kit.Values, where: str) -> Schedule:
-    peak, total = config.optim.lr, config.max_steps
-    warmup, decay = config.scheduler.warmup_steps, config.scheduler.decay_steps
+def _linear(config: Trainer, scheduler: Linear, where: str) -> Schedule:
+    peak, total = config.optim.lr, config.max_steps or 0
+    warmup, decay = scheduler.warmup_steps, scheduler.decay_steps
     kit.refuse_unless(warmup or decay, "a linear scheduler needs a warmup or a decay", where)
-    low = peak * _factor(config, where)
+    low = peak * _factor(config, scheduler, where)
     rise = (lambda: along_line(low, peak, t / sp.Integer(warmup)), warmup)
     if not decay:
         return kit.by_intervals("linear", rise, (lambda: peak, None))
-    kit.refuse_unless(total is not None, "a decay needs max_steps", where)
+    kit.refuse_unless(total, "a decay needs max_steps", where)
     kit.refuse_unless(
         warmup + decay <= total,
         f"warmup and decay must not exceed max_steps {total}, got {warmup} and {decay}",
@@ -114,14 +138,14 @@ def _linear(config: kit.Values, where: str) -> Schedule:
     return kit.by_intervals("linear", rise, (lambda: peak, begin), fall, (lambda: low, None))
 
 
-def _cosine(config: kit.Values, where: str) -> Schedule:
-    peak, low, total = config.optim.lr, config.scheduler.min_lr, config.max_steps
-    warmup = config.scheduler.warmup_steps
-    kit.refuse_unless(total is not None, "a cosine needs max_steps", where)
+def _cosine(config: Trainer, scheduler: _Warmup, where: str) -> Schedule:
+    peak, low, total = config.optim.lr, scheduler.min_lr, config.max_steps or 0
+    warmup = scheduler.warmup_steps
+    kit.refuse_unless(total, "a cosine needs max_steps", where)
     kit.refuse_unless(
         warmup < total, f"the warmup must be shorter than max_steps {total}, got {warmup}", where
     )
-    first = peak * _factor(config, where) if warmup else low
+    first = peak * _factor(config, scheduler, where) if warmup else low
     length = sp.Integer(total - warmup)
     return kit.by_intervals(
         "cosine",
@@ -130,13 +154,17 @@ def _cosine(config: kit.Values, where: str) -> Schedule:
     )
 
 
-_CURVES = {"constant": _constant, "linear": _linear, "cosine": _cosine}
+_CURVES: Mapping[str, Callable[..., Schedule]] = {
+    "constant": _constant,
+    "linear": _linear,
+    "cosine": _cosine,
+}
 
 
-def _rate(context: kit.Context, config: kit.Values) -> Schedule:
+def _rate(context: kit.Context, config: Trainer) -> Schedule:
     rate = config.optim.lr
     kit.refuse_unless(rate >= 0, f"lr must not be negative, got {rate}", context.where)
-    return _CURVES[config.scheduler.type](config, context.where)
+    return _CURVES[config.scheduler.type](config, config.scheduler, context.where)
 
 
 def _matches(document: kit.Document) -> bool:
@@ -149,12 +177,12 @@ def _matches(document: kit.Document) -> bool:
     if "orchestrator" in names or any(name.startswith("trainer.optim.") for name in names):
         return True
     optim = content.get("optim")
-    keys = {*_BASE, "betas1", "betas2", "momentum", "nesterov", "mu"}
+    keys = {*_Base.keys, "betas1", "betas2", "momentum", "nesterov", "mu"}
     return "max_steps" in names and isinstance(optim, dict) and set(optim) <= keys
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = CONFIG.read(kit.document_section(kit.in_sections(reading.document)))
+    config = Config.read(kit.document_section(kit.in_sections(reading.document)))
     is_nested = "trainer" in config.origin
     trainer = config.trainer if is_nested else config
     most = config.max_steps if trainer.max_steps is None else trainer.max_steps
@@ -176,11 +204,11 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _optimizer(optim: kit.Values) -> kit.OptimizerPlan:
+def _optimizer(optim: _Base) -> kit.OptimizerPlan:
     source = optim.origin.document.source
-    if optim.type == "adamw":
+    if isinstance(optim, Adamw) and optim.type == "adamw":
         return kit.plan_optimizer("adamw", {"betas": (optim.betas1, optim.betas2)}, None, source)
-    if optim.type == "sgd":
+    if isinstance(optim, Sgd):
         arguments = {"momentum": optim.momentum, "nesterov": optim.nesterov}
         return kit.plan_optimizer("sgd", arguments, None, source)
     # Its matrices are split over processes, and further parameters have another rule.
@@ -190,7 +218,7 @@ def _optimizer(optim: kit.Values) -> kit.OptimizerPlan:
 FRAMEWORK = kit.Framework(
     "prime-rl",
     kit.section_entries(
-        dict.fromkeys(_CURVES, _rate), {"": TRAINER}, lambda config: str(config.scheduler.type)
+        dict.fromkeys(_CURVES, _rate), {"": Trainer}, lambda config: str(config.scheduler.type)
     ),
     versions=("559b44772e47",),
     repository="https://github.com/PrimeIntellect-ai/prime-rl",

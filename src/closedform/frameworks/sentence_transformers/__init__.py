@@ -22,17 +22,20 @@ CURVES: Mapping[str, str] = {
 }
 """Lower case name -> the function of transformers."""
 
-FIT = kit.OpenKeys(
-    epochs=kit.number(1),
-    steps_per_epoch=kit.integer(None),
-    scheduler=kit.text("WarmupLinear"),
-    warmup_steps=kit.number(10_000),
-    optimizer_params=kit.section(kit.ClassKeys(lr=kit.number(2e-5))),
-    optimizer_class=kit.irrelevant(),
-    weight_decay=kit.number(0.01),
-    max_grad_norm=kit.number(1),
-    use_amp=kit.irrelevant(),
-)
+
+class OptimizerParams(kit.ClassSection):
+    lr: kit.Rate = 2e-5
+
+
+class Fit(kit.OpenSection, irrelevant="optimizer_class use_amp"):
+    epochs: kit.RealEpochs = 1
+    steps_per_epoch: int | None = None
+    scheduler: str = "WarmupLinear"
+    warmup_steps: kit.RealSteps = 10_000
+    optimizer_params: OptimizerParams
+    weight_decay: kit.WeightDecay = 0.01
+    max_grad_norm: kit.Norm = 1
+
 
 _FILE = "sentence_transformers/sentence_transformer/fit_mixin.py"
 DEFECTS = {
@@ -61,7 +64,7 @@ DEFECTS = {
 }
 
 
-def _updates(context: kit.Context, fit: kit.Values) -> int:
+def _updates(context: kit.Context, fit: Fit) -> int:
     facts, steps = context.facts, fit.steps_per_epoch
     sizes, batch = facts.get("dataset_sizes"), facts.get("batch_size")
     if batch is None:
@@ -83,15 +86,15 @@ def _updates(context: kit.Context, fit: kit.Values) -> int:
     )
 
 
-def _rate(context: kit.Context, fit: kit.Values) -> Schedule:
+def _rate(context: kit.Context, fit: Fit) -> Schedule:
     name, rate, where = fit.scheduler.lower(), fit.optimizer_params.lr, context.where
     kit.refuse_unless(name in CURVES, f"there is no scheduler {fit.scheduler!r:.60}", where)
     total = sp.Integer(0 if CURVES[name].startswith("constant") else _updates(context, fit))
     run = ScheduleNumbers(rate, rate, fit.warmup_steps, total, where)
-    return schedule_by_name(CURVES[name], kit.Section(fit.origin.document, {}), run)
+    return schedule_by_name(CURVES[name], kit.RawSection(fit.origin.document, {}), run)
 
 
-def _class_rate(context: kit.Context, fit: kit.Values) -> Schedule:
+def _class_rate(context: kit.Context, fit: Fit) -> Schedule:
     name = fit.scheduler.lower()
     message = f"the config must ask for {context.path[-1]!r}, got {name!r}"
     kit.refuse_unless(name == context.path[-1], message, context.where)
@@ -120,9 +123,9 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     origin = (
         kit.document_section(reading.document)
         if call is None
-        else kit.Section(reading.document, call.kwargs, call.name)
+        else kit.RawSection(reading.document, call.kwargs, call.name)
     )
-    fit = FIT.read(origin)
+    fit = Fit.read(origin)
     context = reading.context
     with origin.locate_errors():
         rate = _rate(context, fit)
@@ -157,7 +160,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 FRAMEWORK = kit.Framework(
     "sentence-transformers",
-    kit.section_entries(dict.fromkeys(CURVES, _class_rate), {"": FIT}),
+    kit.section_entries(dict.fromkeys(CURVES, _class_rate), {"": Fit}),
     versions=("85ec64559f44",),
     repository="https://github.com/huggingface/sentence-transformers",
     tier=kit.Tier.OFFICIAL,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import sympy as sp
 
@@ -26,44 +27,41 @@ BILLION = 10**9
 MOST_CUTS = 200
 """The most values whose floats are distinguished from the exact ones just above them."""
 
-_KEYS = {
-    "learning_rate": kit.number(4e-7),
-    "lr_scheduler": kit.choice(*CURVES, "cosine_with_warmup", default="constant_with_warmup"),
-    "lr_warmup_steps": kit.integer(0, least=0),
-    "lr_end": kit.number(4e-7),
-    "lr_power": kit.number(0.8),
-    "lr_num_cycles": kit.irrelevant(),
-    "lr_scale": kit.flag(False),
-    "lr_scale_sqrt": kit.flag(False),
-    "max_train_steps": kit.integer(None),
-    "num_train_epochs": kit.number(None),
-    "train_batch_size": kit.integer(4, least=1),
-    "gradient_accumulation_steps": kit.integer(1, least=1),
-    "max_grad_norm": kit.number(2),
-    "optimizer": kit.text("adamw_bf16"),
-    "optimizer_beta1": kit.number(None),
-    "optimizer_beta2": kit.number(None),
-    **dict.fromkeys(
-        (
-            *("adam_beta1", "adam_beta2", "adam_epsilon", "adam_weight_decay", "ema_decay"),
-            *("ema_warmup_steps", "optimizer_config", "optimizer_cpu_offload_method"),
-            *("optimizer_offload_gradients", "optimizer_release_gradients", "fuse_optimizer"),
-            *("training_scheduler_timestep_spacing", "inference_scheduler_timestep_spacing"),
-            *("text_encoder_lr", "prodigy_steps", "lyrics_embedder_lr", "validation_scheduler"),
-            *(
-                "lyrics_embedder_lr_scheduler",
-                "lyrics_embedder_optimizer",
-                "use_deepspeed_optimizer",
-            ),
-            *("use_deepspeed_scheduler", "flow_schedule_shift", "flow_schedule_auto_shift"),
-            *("ddpm_beta_schedule", "huber_schedule", "lora_initialisation_style"),
-        ),
-        kit.irrelevant(),
-    ),
-}
-CONFIG, ARGUMENTS = kit.OpenKeys(**_KEYS), kit.ArgumentKeys(**_KEYS)
+
+class Config(
+    kit.OpenSection,
+    irrelevant="lr_num_cycles adam_beta1 adam_beta2 adam_epsilon adam_weight_decay ema_decay "
+    "ema_warmup_steps optimizer_config optimizer_cpu_offload_method "
+    "optimizer_offload_gradients optimizer_release_gradients fuse_optimizer "
+    "training_scheduler_timestep_spacing inference_scheduler_timestep_spacing "
+    "text_encoder_lr prodigy_steps lyrics_embedder_lr validation_scheduler "
+    "lyrics_embedder_lr_scheduler lyrics_embedder_optimizer use_deepspeed_optimizer "
+    "use_deepspeed_scheduler flow_schedule_shift flow_schedule_auto_shift "
+    "ddpm_beta_schedule huber_schedule lora_initialisation_style",
+):
+    learning_rate: kit.Rate = 4e-7
+    lr_scheduler: str = kit.choice(*CURVES, "cosine_with_warmup", default="constant_with_warmup")
+    lr_warmup_steps: kit.Steps = kit.integer(0, least=0)
+    lr_end: kit.EndRate = 4e-7
+    lr_power: kit.Power = 0.8
+    lr_scale: bool = False
+    lr_scale_sqrt: bool = False
+    max_train_steps: kit.Steps | None = None
+    num_train_epochs: kit.RealEpochs | None = None
+    train_batch_size: kit.BatchSize = kit.integer(4, least=1)
+    gradient_accumulation_steps: kit.Accumulation = kit.integer(1, least=1)
+    max_grad_norm: kit.Norm = 2
+    optimizer: str = "adamw_bf16"
+    optimizer_beta1: kit.Momentum | None = None
+    optimizer_beta2: kit.Momentum | None = None
+
+
+class Arguments(Config, kit.ArgumentSection):
+    pass
+
+
 _ADAM = {"betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.01}
-_OPTIMIZERS = {
+_OPTIMIZERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "adamw_bf16": ("AdamWBF16", _ADAM),
     "torch-adam": ("Adam", {**_ADAM, "eps": 1e-8, "weight_decay": 0}),
     "torch-adamw": ("AdamW", {**_ADAM, "eps": 1e-8}),
@@ -77,7 +75,7 @@ _SCHEDULE_FREE = (
 _FILE = "simpletuner/helpers/training/custom_schedule.py"
 
 
-def _is(*names: str) -> Callable[[kit.Values], bool]:
+def _is(*names: str) -> Callable[[Config], bool]:
     return lambda arguments: not _is_free(arguments) and arguments.lr_scheduler in names
 
 
@@ -121,7 +119,7 @@ DEFECTS = {
 }
 
 
-def _is_free(arguments: kit.Values) -> bool:
+def _is_free(arguments: Config) -> bool:
     return arguments.optimizer in _SCHEDULE_FREE
 
 
@@ -193,7 +191,7 @@ def _floor_of_wave(kind: str, rate: float, low: float, step: int, half: int) -> 
     return math.floor(value * 1e9)
 
 
-def _updates(context: kit.Context, arguments: kit.Values) -> int:
+def _updates(context: kit.Context, arguments: Config) -> int:
     steps, epochs = arguments.max_train_steps, arguments.num_train_epochs
     is_counted = steps is not None and steps > 0
     kit.refuse_unless(
@@ -202,7 +200,7 @@ def _updates(context: kit.Context, arguments: kit.Values) -> int:
         context.where,
     )
     if is_counted:
-        return int(steps)
+        return int(steps or 0)
     facts = context.numbers
     if facts.total_updates is not None:
         return facts.total_updates
@@ -210,7 +208,7 @@ def _updates(context: kit.Context, arguments: kit.Values) -> int:
     return math.ceil(float(1 if epochs is None else epochs) * int(in_epoch))
 
 
-def _rate(context: kit.Context, arguments: kit.Values) -> Schedule:
+def _rate(context: kit.Context, arguments: Config) -> Schedule:
     rate, low, warmup = arguments.learning_rate, arguments.lr_end, arguments.lr_warmup_steps
     kind, facts, where = arguments.lr_scheduler, context.numbers, context.where
     kind = "cosine" if kind == "cosine_with_warmup" else kind
@@ -237,10 +235,12 @@ def _rate(context: kit.Context, arguments: kit.Values) -> Schedule:
     arguments_of_class = (
         {"lr_end": low, "power": arguments.lr_power} if kind == "polynomial" else {}
     )
-    return schedule_by_name(kind, kit.Section(arguments.origin.document, arguments_of_class), run)
+    return schedule_by_name(
+        kind, kit.RawSection(arguments.origin.document, arguments_of_class), run
+    )
 
 
-def _class_rate(context: kit.Context, arguments: kit.Values) -> Schedule:
+def _class_rate(context: kit.Context, arguments: Config) -> Schedule:
     kind = arguments.lr_scheduler
     message = f"the config must ask for {context.path[-1]!r}, got {kind!r}"
     kit.refuse_unless(kind == context.path[-1], message, context.where)
@@ -266,7 +266,7 @@ def _matches(document: kit.Document) -> bool:
 
 def _read(reading: kit.Reading) -> kit.Recipe:
     document = _flat(reading.document)
-    config = (ARGUMENTS if document.syntax is kit.Syntax.ARGUMENTS else CONFIG).read_whole(document)
+    config = (Arguments if document.syntax is kit.Syntax.ARGUMENTS else Config).read_whole(document)
     if config.max_train_steps and "num_train_epochs" not in config:
         config = config.replace(num_train_epochs=exact_number(0))
     if config.lr_scheduler == "constant" and config.lr_warmup_steps > 0:
@@ -282,9 +282,9 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     norm = config.max_grad_norm
     return reading.recipe(
         [
-            kit.class_optimizer(kit.Section(document, arguments_of_class, "optimizer"), path).group(
-                rate
-            )
+            kit.class_optimizer(
+                kit.RawSection(document, arguments_of_class, "optimizer"), path
+            ).group(rate)
         ],
         clock=CLOCK,
         horizon=updates,
@@ -296,7 +296,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 FRAMEWORK = kit.Framework(
     "simpletuner",
-    kit.section_entries(dict.fromkeys(CURVES, _class_rate), {"": CONFIG}, defects=DEFECTS),
+    kit.section_entries(dict.fromkeys(CURVES, _class_rate), {"": Config}, defects=DEFECTS),
     versions=("bc8e6ab7738c",),
     repository="https://github.com/bghira/SimpleTuner",
     tier=kit.Tier.OFFICIAL,

@@ -6,7 +6,7 @@ from typing import Any
 
 from closedform.errors import MissingFactsError
 from closedform.frameworks.megatron.reader import MegatronRun, recipe_of
-from closedform.frameworks.megatron.schedules import CLOCK, FLAGS, STYLES, decay, rate
+from closedform.frameworks.megatron.schedules import CLOCK, STYLES, Flags, decay, rate
 from closedform.language import Schedule
 from closedform.recipes import kit
 
@@ -16,26 +16,23 @@ OF_UPDATES = kit.Clock(kit.Unit.UPDATE)
 _ROLLOUTS = ("num_rollout", "rollout_batch_size", "n_samples_per_prompt", "global_batch_size")
 """The flags whose product and quotient is the length of a run; each may be a fact, with dashes."""
 
-ARGUMENTS = kit.FlagKeys(
-    **{
-        **FLAGS,
-        "lr": kit.number(1e-6),
-        "num_rollout": kit.integer(None, least=1, may_be_open=True),
-        "num_epoch": kit.integer(None, least=1, may_be_open=True),
-        "rollout_batch_size": kit.integer(None, least=1, may_be_open=True),
-        "n_samples_per_prompt": kit.integer(None, least=1, may_be_open=True),
-        "num_steps_per_rollout": kit.integer(None, least=1, may_be_open=True),
-        "train_backend": kit.choice("megatron", "fsdp", default="megatron"),
-    }
-)
-FSDP = kit.FlagKeys(
-    **{
-        **ARGUMENTS,
-        "lr": kit.number(2e-5),
-        "lr_decay_style": kit.choice(*STYLES, default="constant"),
-        "train_backend": kit.text("fsdp"),
-    }
-)
+
+class Arguments(Flags):
+    lr: kit.Rate = 1e-6
+    num_rollout: int | None = kit.integer(None, least=1, may_be_open=True)
+    num_epoch: kit.Epochs | None = kit.integer(None, least=1, may_be_open=True)
+    rollout_batch_size: kit.BatchSize | None = kit.integer(None, least=1, may_be_open=True)
+    n_samples_per_prompt: int | None = kit.integer(None, least=1, may_be_open=True)
+    num_steps_per_rollout: int | None = kit.integer(None, least=1, may_be_open=True)
+    train_backend: str = kit.choice("megatron", "fsdp", default="megatron")
+
+
+class Fsdp(Arguments):
+    lr: kit.Rate = 2e-5
+    lr_decay_style: str = kit.choice(*STYLES, default="constant")
+    train_backend: str = "fsdp"
+
+
 DEFECTS = {
     "fraction-wins": kit.Defect(
         "lr-warmup-fraction silences lr-warmup-iters",
@@ -65,15 +62,16 @@ DEFECTS = {
 }
 
 
-def _numbers(flags: kit.Values) -> tuple[int | None, ...]:
+def _numbers(flags: Arguments) -> tuple[int | None, ...]:
     return tuple(getattr(flags, name) for name in _ROLLOUTS)
 
 
-def _samples(flags: kit.Values) -> int:
-    return int(flags.num_rollout * flags.rollout_batch_size * flags.n_samples_per_prompt)
+def _samples(flags: Arguments) -> int:
+    samples = (flags.num_rollout or 0) * (flags.rollout_batch_size or 0)
+    return samples * (flags.n_samples_per_prompt or 0)
 
 
-def _of_run(flags: kit.Values, context: kit.Context) -> kit.Values:
+def _of_run(flags: Arguments, context: kit.Context) -> Arguments:
     """The flags with the numbers of the run, which facts complete."""
     facts = context.facts
     known: dict[str, Any] = {
@@ -100,14 +98,14 @@ def _of_run(flags: kit.Values, context: kit.Context) -> kit.Values:
     missing = [f"--{name.replace('_', '-')}" for name in _ROLLOUTS if known[name] is None]
     total: Any = context.numbers.total_updates
     if not missing:
-        total = _samples(flags) // flags.global_batch_size
+        total = _samples(flags) // (flags.global_batch_size or 1)
     elif total is None or "--global-batch-size" in missing:
         raise MissingFactsError(f"missing facts: {', '.join(missing)}", where=context.where)
     iterations = 0 if flags.lr_warmup_fraction is not None else flags.lr_warmup_iters
     return flags.replace(train_iters=int(total), lr_warmup_iters=iterations)
 
 
-def _rate(context: kit.Context, flags: kit.Values) -> Schedule:
+def _rate(context: kit.Context, flags: Arguments) -> Schedule:
     flags = _of_run(flags, context)
     is_fsdp = flags.train_backend == "fsdp"
     curve = decay if context.key == "weight_decay" else rate
@@ -123,11 +121,11 @@ def _matches(document: kit.Document) -> bool:
 
 def _read(reading: kit.Reading) -> kit.Recipe:
     content = {str(key).lstrip("-"): value for key, value in reading.document.content.items()}
-    section = kit.Section(reading.document, content)
+    section = kit.RawSection(reading.document, content)
     is_fsdp = content.get("train-backend") == "fsdp"
-    flags = _of_run((FSDP if is_fsdp else ARGUMENTS).read(section), reading.context)
-    updates = int(flags.train_iters)
-    run = MegatronRun(1 if is_fsdp else int(flags.global_batch_size), (), updates)
+    flags = _of_run((Fsdp if is_fsdp else Arguments).read(section), reading.context)
+    updates = int(flags.train_iters or 0)
+    run = MegatronRun(1 if is_fsdp else int(flags.global_batch_size or 0), (), updates)
     length = {"total_updates": updates}
     clock = OF_UPDATES if is_fsdp else CLOCK
     values = (flags.replace(lr_warmup_iters=flags.origin.integer("lr-warmup-iters", 0)),)
@@ -136,7 +134,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _entries(prefix: str, keys: kit.FlagKeys) -> dict[str, Any]:
+def _entries(prefix: str, keys: type[Arguments]) -> dict[str, Any]:
     return kit.section_entries(
         {f"{prefix}-{name}": _rate for name in STYLES},
         {"": keys},
@@ -147,7 +145,7 @@ def _entries(prefix: str, keys: kit.FlagKeys) -> dict[str, Any]:
 
 FRAMEWORK = kit.Framework(
     "slime",
-    {**_entries("megatron", ARGUMENTS), **_entries("fsdp", FSDP)},
+    {**_entries("megatron", Arguments), **_entries("fsdp", Fsdp)},
     versions=("624b824a898a", "41b5932b7"),
     repository="https://github.com/THUDM/slime",
     tier=kit.Tier.OFFICIAL,

@@ -31,7 +31,7 @@ LONGEST_PRODUCT = 4096
 """The most factors of a CyclicCosineScheduler without a rate that are multiplied."""
 
 Stage = tuple[Callable[[], sp.Expr], int | None]
-StageFunction = Callable[[kit.Values, sp.Expr, str], tuple[Stage, ...]]
+StageFunction = Callable[..., tuple[Stage, ...]]
 """From the arguments, the rate of update 0 and the place to the stages from call 1 on."""
 
 
@@ -52,7 +52,7 @@ def _fails(reason: str) -> Callable[[], sp.Expr]:
     return value
 
 
-def _noam(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _noam(arguments: NoamScheduler, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate, where
     warmup, size = arguments.n_warmup_steps, arguments.model_size
     if warmup == 0:
@@ -68,7 +68,9 @@ def _noam(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]
     )
 
 
-def _noam_interval(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _noam_interval(
+    arguments: NoamIntervalScheduler, rate: sp.Expr, where: str
+) -> tuple[Stage, ...]:
     steps, rates = arguments.anneal_steps, arguments.anneal_rates
     kit.refuse_unless(
         len(steps) == len(rates), "anneal_steps and anneal_rates must have one length", where
@@ -84,7 +86,7 @@ def _noam_interval(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[St
     return tuple((anneal(value), end) for value, end in _noam(arguments, rate, where))
 
 
-def _linear_noam(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _linear_noam(arguments: LinearNoamScheduler, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate, where
     warmup, flat, peak = arguments.n_warmup_steps, arguments.n_keep_steps, arguments.lr_initial
     return (
@@ -95,7 +97,9 @@ def _linear_noam(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stag
     )
 
 
-def _linear_warmup(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _linear_warmup(
+    arguments: LinearWarmupScheduler, rate: sp.Expr, where: str
+) -> tuple[Stage, ...]:
     del rate, where
     warmup, total, peak = (
         arguments.num_warmup_steps,
@@ -108,12 +112,16 @@ def _linear_warmup(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[St
     return (lambda: peak * N / max(sp.S.One, warmup), _from(warmup)), (lambda: peak * rest, None)
 
 
-def _inverse_root(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _inverse_root(
+    arguments: InverseSquareRootScheduler, rate: sp.Expr, where: str
+) -> tuple[Stage, ...]:
     del rate, where
     return ((lambda: 1 / sp.sqrt(sp.Max(N, max(sp.S.One, arguments.warmup_steps))), None),)
 
 
-def _cyclic_cosine(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _cyclic_cosine(
+    arguments: CyclicCosineScheduler, rate: sp.Expr, where: str
+) -> tuple[Stage, ...]:
     warmup, total, peak = arguments.n_warmup_steps, arguments.total_steps, arguments.lr_initial
     kit.refuse_unless(warmup > 0, "n_warmup_steps must be above 0, got 0", where)
     kit.refuse_unless(total != 0, "total_steps must not be 0", where)
@@ -138,7 +146,7 @@ def _value(value: sp.Expr) -> Callable[[], sp.Expr]:
     return lambda: value
 
 
-def _cyclic(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _cyclic(arguments: CyclicLRScheduler, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate, where
     low, high, size = arguments.base_lr, arguments.max_lr, arguments.step_size
     if arguments.mode not in ("triangular", "triangular2", "exp_range"):
@@ -153,7 +161,9 @@ def _cyclic(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ..
     return ((lambda: low + (high - low) * part * factor, None),)
 
 
-def _exponential(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _exponential(
+    arguments: WarmAndExpDecayLRSchedule, rate: sp.Expr, where: str
+) -> tuple[Stage, ...]:
     del rate, where
     peak, warmup, factor = arguments.lr, arguments.n_warmup_steps, arguments.decay_factor
     # Called with n - 1 (see late-by-one in DEFECTS).
@@ -165,7 +175,7 @@ def _exponential(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stag
     )
 
 
-def _warm_cool(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _warm_cool(arguments: WarmCoolDecayLRSchedule, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate
     kit.refuse_unless(arguments.decay_every != 0, "decay_every must not be 0", where)
     peak, warmup, cool, base = (
@@ -189,7 +199,7 @@ def _warm_cool(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage,
     )
 
 
-def _tri_stage(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _tri_stage(arguments: TriStageLRSchedule, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate
     peak, warmup, decay = arguments.lr, arguments.warmup_steps, arguments.decay_steps
     kit.refuse_unless(
@@ -203,7 +213,7 @@ def _tri_stage(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage,
     )
 
 
-def _interval(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _interval(arguments: IntervalScheduler, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del where
     stages: list[Stage] = []
     call, current = 0, rate
@@ -216,7 +226,7 @@ def _interval(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, 
     return *stages, (_value(current), None)
 
 
-def _table(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _table(arguments: LinearScheduler, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     """The values of ``torch.linspace`` in binary32, one for an epoch."""
     del rate
     count, first, last = (
@@ -252,7 +262,7 @@ def _single(value: float) -> float:
     return single
 
 
-def _steps(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _steps(arguments: StepScheduler, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate
     first, half = arguments.initial_value, arguments.half_life
     if half:
@@ -265,100 +275,115 @@ def _steps(arguments: kit.Values, rate: sp.Expr, where: str) -> tuple[Stage, ...
     return ((lambda: first * factor ** sp.floor((N + 1) / drop), None),)
 
 
-def _keys(**keys: Any) -> kit.Keys:
-    return kit.Keys(**{"class": kit.irrelevant()}, **keys)
+class _Scheduler(kit.Section, irrelevant="class"):
+    pass
 
 
-_NOAM = {"lr_initial": kit.number(), "n_warmup_steps": kit.number()}
-CLASSES: Mapping[str, tuple[StageFunction, kit.Keys]] = {
-    "NoamScheduler": (_noam, _keys(**_NOAM, model_size=kit.number(None))),
-    "NoamIntervalScheduler": (
-        _noam_interval,
-        _keys(
-            **_NOAM,
-            anneal_steps=kit.numbers(),
-            anneal_rates=kit.numbers(),
-            model_size=kit.number(None),
-        ),
-    ),
-    "LinearNoamScheduler": (_linear_noam, _keys(**_NOAM, n_keep_steps=kit.number())),
-    "LinearWarmupScheduler": (
-        _linear_warmup,
-        _keys(
-            initial_value=kit.number(),
-            num_warmup_steps=kit.number(),
-            num_training_steps=kit.number(),
-        ),
-    ),
-    "InverseSquareRootScheduler": (_inverse_root, _keys(warmup_steps=kit.number())),
-    "CyclicCosineScheduler": (
-        _cyclic_cosine,
-        _keys(
-            n_warmup_steps=kit.number(),
-            lr_initial=kit.number(None),
-            total_steps=kit.number(100_000),
-        ),
-    ),
-    "CyclicLRScheduler": (
-        _cyclic,
-        _keys(
-            base_lr=kit.number(0.001),
-            max_lr=kit.number(0.006),
-            step_size=kit.number(2000),
-            mode=kit.text("triangular"),
-            gamma=kit.number(1),
-            scale_mode=kit.irrelevant(),
-        ),
-    ),
-    "WarmAndExpDecayLRSchedule": (
-        _exponential,
-        _keys(
-            lr=kit.number(),
-            n_warmup_steps=kit.number(),
-            total_steps=kit.number(),
-            decay_factor=kit.number(0.1),
-        ),
-    ),
-    "WarmCoolDecayLRSchedule": (
-        _warm_cool,
-        _keys(
-            lr=kit.number(),
-            warmup=kit.number(),
-            cooldown=kit.number(),
-            total_steps=kit.number(),
-            decay_factor=kit.number(0.75),
-            decay_every=kit.number(100_000),
-        ),
-    ),
-    "TriStageLRSchedule": (
-        _tri_stage,
-        _keys(
-            lr=kit.number(),
-            warmup_steps=kit.number(),
-            hold_steps=kit.number(),
-            decay_steps=kit.number(),
-            total_steps=kit.number(),
-            init_lr_scale=kit.number(0.01),
-            final_lr_scale=kit.number(0.05),
-        ),
-    ),
-    "IntervalScheduler": (
-        _interval,
-        _keys(intervals=kit.sections(kit.Keys(steps=kit.number(), lr=kit.number()))),
-    ),
-    "LinearScheduler": (
-        _table,
-        _keys(initial_value=kit.number(), final_value=kit.number(), epoch_count=kit.integer()),
-    ),
-    "StepScheduler": (
-        _steps,
-        _keys(
-            initial_value=kit.number(),
-            decay_factor=kit.number(None),
-            decay_drop=kit.number(None),
-            half_life=kit.number(None),
-        ),
-    ),
+class _Noam(kit.Section):
+    lr_initial: kit.StartRate
+    n_warmup_steps: kit.RealSteps
+
+
+class NoamScheduler(_Scheduler, _Noam):
+    model_size: kit.Number | None = None
+
+
+class NoamIntervalScheduler(NoamScheduler):
+    anneal_steps: kit.Numbers
+    anneal_rates: kit.Numbers
+    model_size: kit.Number | None = None
+
+
+class LinearNoamScheduler(_Scheduler, _Noam):
+    n_keep_steps: kit.RealSteps
+
+
+class LinearWarmupScheduler(_Scheduler):
+    initial_value: kit.Number
+    num_warmup_steps: kit.RealSteps
+    num_training_steps: kit.RealSteps
+
+
+class InverseSquareRootScheduler(_Scheduler):
+    warmup_steps: kit.RealSteps
+
+
+class CyclicCosineScheduler(_Scheduler):
+    n_warmup_steps: kit.RealSteps
+    lr_initial: kit.StartRate | None = None
+    total_steps: kit.RealSteps = 100_000
+
+
+class CyclicLRScheduler(_Scheduler, irrelevant="scale_mode"):
+    base_lr: kit.Rate = 0.001
+    max_lr: kit.Rate = 0.006
+    step_size: kit.RealSteps = 2000
+    mode: str = "triangular"
+    gamma: kit.Number = 1
+
+
+class WarmAndExpDecayLRSchedule(_Scheduler):
+    lr: kit.Rate
+    n_warmup_steps: kit.RealSteps
+    total_steps: kit.RealSteps
+    decay_factor: kit.Number = 0.1
+
+
+class WarmCoolDecayLRSchedule(_Scheduler):
+    lr: kit.Rate
+    warmup: kit.Number
+    cooldown: kit.Number
+    total_steps: kit.RealSteps
+    decay_factor: kit.Number = 0.75
+    decay_every: kit.Number = 100_000
+
+
+class TriStageLRSchedule(_Scheduler):
+    lr: kit.Rate
+    warmup_steps: kit.RealSteps
+    hold_steps: kit.RealSteps
+    decay_steps: kit.RealSteps
+    total_steps: kit.RealSteps
+    init_lr_scale: kit.RateRatio = 0.01
+    final_lr_scale: kit.RateRatio = 0.05
+
+
+class Intervals(kit.Section):
+    steps: kit.RealSteps
+    lr: kit.Rate
+
+
+class IntervalScheduler(_Scheduler):
+    intervals: tuple[Intervals, ...]
+
+
+class LinearScheduler(_Scheduler):
+    initial_value: kit.Number
+    final_value: kit.Number
+    epoch_count: kit.Epochs
+
+
+class StepScheduler(_Scheduler):
+    initial_value: kit.Number
+    decay_factor: kit.Number | None = None
+    decay_drop: kit.Number | None = None
+    half_life: kit.Number | None = None
+
+
+CLASSES: Mapping[str, tuple[StageFunction, type[kit.Section]]] = {
+    "NoamScheduler": (_noam, NoamScheduler),
+    "NoamIntervalScheduler": (_noam_interval, NoamIntervalScheduler),
+    "LinearNoamScheduler": (_linear_noam, LinearNoamScheduler),
+    "LinearWarmupScheduler": (_linear_warmup, LinearWarmupScheduler),
+    "InverseSquareRootScheduler": (_inverse_root, InverseSquareRootScheduler),
+    "CyclicCosineScheduler": (_cyclic_cosine, CyclicCosineScheduler),
+    "CyclicLRScheduler": (_cyclic, CyclicLRScheduler),
+    "WarmAndExpDecayLRSchedule": (_exponential, WarmAndExpDecayLRSchedule),
+    "WarmCoolDecayLRSchedule": (_warm_cool, WarmCoolDecayLRSchedule),
+    "TriStageLRSchedule": (_tri_stage, TriStageLRSchedule),
+    "IntervalScheduler": (_interval, IntervalScheduler),
+    "LinearScheduler": (_table, LinearScheduler),
+    "StepScheduler": (_steps, StepScheduler),
 }
 OF_EPOCHS = ("LinearScheduler", "StepScheduler")
 OF_LOSS = ("NewBobScheduler", "ReduceLROnPlateau")
@@ -418,13 +443,13 @@ DEFECTS = {
 }
 
 
-def _rate(name: str, arguments: kit.Section, rate: sp.Expr, where: str) -> Schedule:
+def _rate(name: str, arguments: kit.RawSection, rate: sp.Expr, where: str) -> Schedule:
     stages, keys = CLASSES[name]
     values = keys.read(arguments)
     return kit.by_intervals(name, (lambda: rate, 1), *stages(values, rate, where))
 
 
-def _class_rate(context: kit.Context, optimizer: kit.Values, annealing: kit.Values) -> Schedule:
+def _class_rate(context: kit.Context, optimizer: Optimizer, annealing: kit.Section) -> Schedule:
     name = context.path[-1]
     path = annealing.origin.text("class", name)
     message = f"the config must ask for {name!r}, got {path!r:.80}"
@@ -516,14 +541,18 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         raise document.error(f"there is no scheduler of {PACKAGE}", str(key))
     call = schedulers[key]
     name = call.name.rpartition(".")[2]
-    arguments = kit.Section(document, _resolve_references(call.kwargs, document.content), str(key))
+    arguments = kit.RawSection(
+        document, _resolve_references(call.kwargs, document.content), str(key)
+    )
     if name in OF_LOSS:
         raise arguments.error(f"{name} is a function of the loss")
     if name not in CLASSES:
         raise arguments.error(f"there is no scheduler {name!r:.60}")
     calls = _calls(document, "torch.optim.")
     optimizers = {
-        place: kit.Section(document, _resolve_references(optimizer.kwargs, document.content), place)
+        place: kit.RawSection(
+            document, _resolve_references(optimizer.kwargs, document.content), place
+        )
         for place, optimizer in calls.items()
     }
     rates = {place: section.content.get("lr") for place, section in optimizers.items()}
@@ -557,11 +586,15 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
+class Optimizer(kit.Section):
+    lr: kit.Rate
+
+
 FRAMEWORK = kit.Framework(
     "speechbrain",
     kit.section_entries(
         dict.fromkeys(CLASSES, _class_rate),
-        {"optimizer": kit.Keys(lr=kit.number()), "lr_annealing": kit.ClassKeys()},
+        {"optimizer": Optimizer, "lr_annealing": kit.ClassSection},
     ),
     versions=("9c826ef3937b",),
     repository="https://github.com/speechbrain/speechbrain",

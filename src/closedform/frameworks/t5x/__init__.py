@@ -16,40 +16,43 @@ from closedform.recipes import kit
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 NAME = "create_learning_rate_scheduler"
-SCHEDULER = kit.Keys(
-    factors=kit.text("constant * linear_warmup * rsqrt_decay"),
-    base_learning_rate=kit.number(0.5),
-    warmup_steps=kit.number(1000),
-    decay_factor=kit.number(0.5),
-    steps_per_decay=kit.number(20_000),
-    steps_per_cycle=kit.number(100_000),
-    step_offset=kit.number(0),
-    min_learning_rate=kit.number(1e-8),
-)
+
+
+class Scheduler(kit.Section):
+    factors: str = "constant * linear_warmup * rsqrt_decay"
+    base_learning_rate: kit.Rate = 0.5
+    warmup_steps: kit.RealSteps = 1000
+    decay_factor: kit.Number = 0.5
+    steps_per_decay: kit.RealSteps = 20_000
+    steps_per_cycle: kit.RealSteps = 100_000
+    step_offset: kit.Number = 0
+    min_learning_rate: kit.EndRate = 1e-8
+
+
 _TOTALS = ("TRAIN_STEPS", "train.total_steps", "train_script.train.total_steps")
 
 
-def _warmup(scheduler: kit.Values, n: sp.Expr) -> sp.Expr:
+def _warmup(scheduler: Scheduler, n: sp.Expr) -> sp.Expr:
     return sp.Min(1, n / scheduler.warmup_steps)
 
 
-def _linear_decay(scheduler: kit.Values, n: sp.Expr) -> sp.Expr:
+def _linear_decay(scheduler: Scheduler, n: sp.Expr) -> sp.Expr:
     warmup = scheduler.warmup_steps
     fall = 1 + scheduler.decay_factor * (warmup - n)
     return scheduler.base_learning_rate * sp.Min(n / warmup, fall)
 
 
-def _root(scheduler: kit.Values, n: sp.Expr) -> sp.Expr:
+def _root(scheduler: Scheduler, n: sp.Expr) -> sp.Expr:
     return 1 / sp.sqrt(sp.Max(n, scheduler.warmup_steps))
 
 
-def _cosine(scheduler: kit.Values, n: sp.Expr) -> sp.Expr:
+def _cosine(scheduler: Scheduler, n: sp.Expr) -> sp.Expr:
     steps = sp.Max(0, n - scheduler.warmup_steps)
     part = floor_mod(steps, scheduler.steps_per_cycle) / scheduler.steps_per_cycle
     return (1 + sp.cos(sp.pi * part)) / 2
 
 
-_FACTORS: Mapping[str, Callable[[kit.Values, sp.Expr], sp.Expr]] = {
+_FACTORS: Mapping[str, Callable[[Scheduler, sp.Expr], sp.Expr]] = {
     "constant": lambda scheduler, n: scheduler.base_learning_rate,
     "linear_warmup": _warmup,
     "linear_decay": _linear_decay,
@@ -85,11 +88,11 @@ DEFECTS = {
 }
 
 
-def _names(scheduler: kit.Values) -> list[str]:
+def _names(scheduler: Scheduler) -> list[str]:
     return [name.strip() for name in scheduler.factors.split("*")]
 
 
-def _rate(context: kit.Context, scheduler: kit.Values) -> Schedule:
+def _rate(context: kit.Context, scheduler: Scheduler) -> Schedule:
     names = _names(scheduler)
     for name in names:
         if name not in _FACTORS:
@@ -121,7 +124,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     config = kit.document_section(reading.document)
     _check_function(config)
     bindings = _bindings(config)
-    scheduler = SCHEDULER.read(bindings)
+    scheduler = Scheduler.read(bindings)
     if kit.gin_text.INCLUDES in config and not {"factors", "base_learning_rate"} <= set(
         bindings.content
     ):
@@ -143,7 +146,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _check_function(config: kit.Section) -> None:
+def _check_function(config: kit.RawSection) -> None:
     """Refuses another function of the rate than T5X's own."""
     for key, value in config.content.items():
         if key.endswith("learning_rate_fn"):
@@ -158,17 +161,17 @@ def _check_function(config: kit.Section) -> None:
             )
 
 
-def _bindings(config: kit.Section) -> kit.Section:
+def _bindings(config: kit.RawSection) -> kit.RawSection:
     """The parameters of the scheduler, from whichever module it is imported."""
     content: dict[str, Any] = {}
     for key, value in config.content.items():
         module, _, parameter = key.rpartition(".")
         if module.rpartition("/")[2].rpartition(".")[2] == NAME:
             content[parameter] = value
-    return kit.Section(config.document, content, NAME)
+    return kit.RawSection(config.document, content, NAME)
 
 
-def _updates(reading: kit.Reading, config: kit.Section) -> int | None:
+def _updates(reading: kit.Reading, config: kit.RawSection) -> int | None:
     """The updates of the run, from the file or the facts; None if neither has them."""
     for key in _TOTALS:
         if key in config and not isinstance(config.content[key], kit.Unresolved):
@@ -176,7 +179,7 @@ def _updates(reading: kit.Reading, config: kit.Section) -> int | None:
     return reading.facts.total_updates
 
 
-def _plan(config: kit.Section) -> kit.OptimizerPlan:
+def _plan(config: kit.RawSection) -> kit.OptimizerPlan:
     """The optimizer, which most files leave to the model that they include."""
     value = config.content.get("OPTIMIZER", config.content.get("train_script.optimizer_def"))
     name = value.name if isinstance(value, kit.ConfigCall | kit.Reference) else ""
@@ -244,7 +247,7 @@ def _products(form: kit.WarmupDecayForm) -> Iterator[dict[str, Any]]:
 
 FRAMEWORK = kit.Framework(
     "t5x",
-    kit.section_entries({NAME: _rate}, {"": SCHEDULER}),
+    kit.section_entries({NAME: _rate}, {"": Scheduler}),
     versions=("cc342d419ec3",),
     repository="https://github.com/google-research/t5x",
     tier=kit.Tier.OFFICIAL,

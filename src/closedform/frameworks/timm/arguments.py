@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import sympy as sp
 
@@ -32,58 +32,58 @@ CLASSES: Mapping[str, str] = {
 }
 """The scheduler class of each value of ``sched``, as ``create_scheduler_v2`` chooses it."""
 
-ARGUMENTS = kit.OpenKeys(
-    batch_size=kit.integer(128),
-    bn_momentum=kit.irrelevant(),
-    clip_grad=kit.number(None),
-    clip_mode=kit.choice("norm", "value", "agc", default="norm"),
-    cooldown_epochs=kit.integer(0),
-    decay_epochs=kit.number(None),
-    decay_milestones=kit.numbers((90, 180, 270)),
-    decay_rate=kit.number(0.1),
-    epochs=kit.integer(300),
-    grad_accum_steps=kit.integer(1),
-    layer_decay=kit.number(None),
-    layer_decay_min_scale=kit.number(0),
-    layer_decay_no_opt_scale=kit.number(None),
-    lr=kit.number(None),
-    lr_base=kit.number(0.1),
-    lr_base_scale=kit.text(""),
-    lr_base_size=kit.integer(256),
-    lr_cycle_decay=kit.number(0.5),
-    lr_cycle_limit=kit.integer(1),
-    lr_cycle_mul=kit.number(1),
-    lr_decay_fn=kit.text(None),
-    lr_k_decay=kit.number(1),
-    lr_noise=kit.numbers(None),
-    lr_noise_pct=kit.number(0.67),
-    lr_noise_std=kit.number(1),
-    lr_stable_timescale=kit.number(None),
-    min_lr=kit.number(0),
-    model_ema_decay=kit.irrelevant(),
-    model_ema_warmup=kit.irrelevant(),
-    momentum=kit.number(0.9),
-    no_resume_opt=kit.irrelevant(),
-    opt=kit.text("sgd"),
-    opt_betas=kit.numbers(None),
-    opt_eps=kit.number(None),
-    opt_kwargs=kit.anything(),
-    patience_epochs=kit.integer(10),
-    sched=kit.choice(*CLASSES, "none", default="cosine"),
-    sched_on_updates=kit.flag(False),
-    seed=kit.integer(42),
-    train_size_schedule=kit.irrelevant(),
-    train_size_schedule_spread=kit.irrelevant(),
-    warmup_epochs=kit.integer(5),
-    warmup_lr=kit.number(1e-5),
-    warmup_prefix=kit.flag(False),
-    weight_decay=kit.number(2e-5),
-)
+
+class Arguments(
+    kit.OpenSection,
+    irrelevant="bn_momentum model_ema_decay model_ema_warmup no_resume_opt train_size_schedule "
+    "train_size_schedule_spread",
+):
+    batch_size: kit.BatchSize = 128
+    clip_grad: kit.Norm | None = None
+    clip_mode: Literal["norm", "value", "agc"] = "norm"
+    cooldown_epochs: kit.Epochs = 0
+    decay_epochs: kit.RealEpochs | None = None
+    decay_milestones: kit.Numbers = (90, 180, 270)
+    decay_rate: kit.Number = 0.1
+    epochs: kit.Epochs = 300
+    grad_accum_steps: kit.Accumulation = 1
+    layer_decay: kit.Number | None = None
+    layer_decay_min_scale: kit.Number = 0
+    layer_decay_no_opt_scale: kit.Number | None = None
+    lr: kit.Rate | None = None
+    lr_base: kit.Rate = 0.1
+    lr_base_scale: str = ""
+    lr_base_size: int = 256
+    lr_cycle_decay: kit.Number = 0.5
+    lr_cycle_limit: int = 1
+    lr_cycle_mul: kit.Number = 1
+    lr_decay_fn: str | None = None
+    lr_k_decay: kit.Number = 1
+    lr_noise: kit.Numbers | None = None
+    lr_noise_pct: kit.Number = 0.67
+    lr_noise_std: kit.Number = 1
+    lr_stable_timescale: kit.RateRatio | None = None
+    min_lr: kit.EndRate = 0
+    momentum: kit.Momentum = 0.9
+    opt: str = "sgd"
+    opt_betas: kit.Momenta | None = None
+    opt_eps: kit.Epsilon | None = None
+    opt_kwargs: Any = None
+    patience_epochs: kit.Epochs = 10
+    sched: str = kit.choice(*CLASSES, "none", default="cosine")
+    sched_on_updates: bool = False
+    seed: int = 42
+    warmup_epochs: kit.Epochs = 5
+    warmup_lr: kit.StartRate = 1e-5
+    warmup_prefix: bool = False
+    weight_decay: kit.WeightDecay = 2e-5
+
+
 _SHORT = {"b": "batch_size", "dr": "decay_rate"}
 """Flags of the command line, and the arguments that they are."""
 
 
-def _ends_high(arguments: kit.Values) -> bool:
+def _ends_high(arguments: Arguments) -> bool:
     is_decay = arguments.sched in ("cosine", "poly", "tanh", "wsd", "rsqrt")
     return is_decay and not arguments.sched_on_updates and arguments.cooldown_epochs == 0
 
@@ -148,7 +148,7 @@ class TimmScheduler:
     length: int
 
 
-def _plan(arguments: kit.Values, per_epoch: int) -> TimmScheduler:
+def _plan(arguments: Arguments, per_epoch: int) -> TimmScheduler:
     """The scheduler of ``create_scheduler_v2``, all lengths times the updates of an epoch."""
     kind, warmup = arguments.sched, arguments.warmup_epochs * per_epoch
     total, cooldown = arguments.epochs * per_epoch, arguments.cooldown_epochs * per_epoch
@@ -208,7 +208,7 @@ def _plan(arguments: kit.Values, per_epoch: int) -> TimmScheduler:
 
 
 def _rate(
-    context: kit.Context, arguments: kit.Values, plan: TimmScheduler, base: sp.Expr
+    context: kit.Context, arguments: Arguments, plan: TimmScheduler, base: sp.Expr
 ) -> Schedule:
     if arguments.sched == "none":
         return constant(base)
@@ -223,7 +223,7 @@ def _rate(
     return Schedule(sp.Piecewise((first, t < 1), (schedule.bound, True)), name=schedule.name)
 
 
-def _base(context: kit.Context, arguments: kit.Values) -> sp.Expr:
+def _base(context: kit.Context, arguments: Arguments) -> sp.Expr:
     """The rate, or that of the batch size where ``lr`` is not given or 0."""
     if arguments.lr:
         return arguments.lr
@@ -252,7 +252,7 @@ def matches(document: kit.Document) -> bool:
     return "sched" in names and len(names & _TYPICAL) > 1
 
 
-def _optimizer(arguments: kit.Values) -> dict[str, Any]:
+def _optimizer(arguments: Arguments) -> dict[str, Any]:
     name = arguments.opt.lower()
     arguments_of_rule: dict[str, Any] = {}
     if name in ("sgd", "nesterov", "momentum"):
@@ -276,7 +276,7 @@ def read(reading: kit.Reading) -> kit.Recipe:
             without ``lr``.
     """
     document = reading.document
-    arguments = ARGUMENTS.read_whole(replace(document, content=_arguments_by_name(document)))
+    arguments = Arguments.read_whole(replace(document, content=_arguments_by_name(document)))
     context, per_epoch = reading.context, 1
     if arguments.sched_on_updates:
         (fact,) = reading.facts.require("updates_per_epoch", where=document.source)

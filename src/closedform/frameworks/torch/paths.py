@@ -16,7 +16,7 @@ PACKAGES = ("torch.optim.lr_scheduler", "torch.optim")
 """The modules that have the classes."""
 
 
-def class_of(origin: kit.Section, key: str) -> str:
+def class_of(origin: kit.RawSection, key: str) -> str:
     """Returns the class of an import path of torch.
 
     Raises:
@@ -36,7 +36,7 @@ def class_of(origin: kit.Section, key: str) -> str:
 
 
 def of_class(
-    origin: kit.Section,
+    origin: kit.RawSection,
     name: str,
     arguments: Mapping[str, Any],
     rate: sp.Expr,

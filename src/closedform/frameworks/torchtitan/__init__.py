@@ -13,7 +13,7 @@ import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import sympy as sp
 
@@ -34,46 +34,53 @@ _DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr], sp.Expr]] = {
     "cosine": lambda done, length: along_cosine(sp.S.One, sp.S.Zero, kit.quotient(done, length)),
 }
 
-SCHEDULER = kit.Keys(
-    warmup_steps=kit.number(200),
-    total_steps=kit.integer(None),
-    decay_ratio=kit.number(None),
-    decay_type=kit.choice(*_DECAYS, default="linear"),
-    lr_min=kit.number(None),  # The name of min_lr_factor until July 2025.
-    min_lr_factor=kit.number(None),
-)
-TRAINING = kit.OpenKeys(
-    steps=kit.integer(10_000),
-    max_norm=kit.number(1.0),
-    batch_size=kit.irrelevant(),
-    global_batch_size=kit.integer(None),
-    num_tokens_per_train_step=kit.integer(None),
-    warmup_steps=kit.number(200),
-)
+
+class Scheduler(kit.Section):
+    warmup_steps: kit.RealSteps = 200
+    total_steps: kit.Steps | None = None
+    decay_ratio: kit.RunRatio | None = None
+    decay_type: str = kit.choice(*_DECAYS, default="linear")
+    lr_min: kit.EndRate | None = None  # The name of min_lr_factor until July 2025.
+    min_lr_factor: kit.RateRatio | None = None
+
+
+class Training(kit.OpenSection, irrelevant="batch_size"):
+    steps: kit.Steps = 10_000
+    max_norm: kit.Norm = 1.0
+    global_batch_size: kit.BatchSize | None = None
+    num_tokens_per_train_step: kit.Tokens | None = None
+    warmup_steps: kit.RealSteps = 200
+
+
 ADAM: Mapping[str, Any] = {"lr": 8e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
-_EXECUTION = {"implementation": kit.irrelevant(), "early_step_in_backward": kit.irrelevant()}
-OPTIMIZER = kit.Keys(
-    name=kit.choice("AdamW", "Adam", default="AdamW"),
-    lr=kit.irrelevant(),
-    beta1=kit.number(ADAM["betas"][0]),
-    beta2=kit.number(ADAM["betas"][1]),
-    eps=kit.irrelevant(),
-    weight_decay=kit.irrelevant(),
-    fused=kit.irrelevant(),
-    **_EXECUTION,
-)
-"""The optimizer before param groups; the ignored ones are arguments of its class."""
-GROUP = kit.Keys(
-    pattern=kit.text(), optimizer_name=kit.text(), optimizer_kwargs=kit.section(kit.ClassKeys())
-)
-CONTAINER = kit.Keys(
-    param_groups=kit.sections(GROUP),
-    implementation=kit.irrelevant(),
-    optimizer_factory_kwargs_by_name=kit.irrelevant(),
-)
-CONFIG = kit.OpenKeys(
-    optimizer=kit.anything(), lr_scheduler=kit.section(SCHEDULER), training=kit.section(TRAINING)
-)
+
+
+class _Execution(kit.Section, irrelevant="implementation early_step_in_backward"):
+    pass
+
+
+class Optimizer(_Execution, irrelevant="lr eps weight_decay fused"):
+    """The optimizer before param groups; the ignored ones are arguments of its class."""
+
+    name: Literal["AdamW", "Adam"] = "AdamW"
+    beta1: kit.Momentum = ADAM["betas"][0]
+    beta2: kit.Momentum = ADAM["betas"][1]
+
+
+class Group(kit.Section):
+    pattern: str
+    optimizer_name: str
+    optimizer_kwargs: kit.ClassSection
+
+
+class Container(kit.Section, irrelevant="implementation optimizer_factory_kwargs_by_name"):
+    param_groups: tuple[Group, ...]
+
+
+class Config(kit.OpenSection):
+    optimizer: Any = None
+    lr_scheduler: Scheduler
+    training: Training
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,7 @@ class Phases:
     decay: int
 
 
-def _phases(scheduler: kit.Values, total: int, version: str) -> Phases:
+def _phases(scheduler: Scheduler, total: int, version: str) -> Phases:
     warmup = int(scheduler.warmup_steps)
     if warmup < 0 or total <= 0:
         raise scheduler.error(
@@ -117,7 +124,7 @@ def _phases(scheduler: kit.Values, total: int, version: str) -> Phases:
 
 
 def _scheduled(
-    context: kit.Context, scheduler: kit.Values, phases: Phases, rate: sp.Expr
+    context: kit.Context, scheduler: Scheduler, phases: Phases, rate: sp.Expr
 ) -> Schedule:
     count = CLOCK.count(context.numbers)
     low = scheduler.lr_min if scheduler.min_lr_factor is None else scheduler.min_lr_factor
@@ -145,7 +152,7 @@ def _scheduled(
     )
 
 
-def _rate(context: kit.Context, scheduler: kit.Values) -> Schedule:
+def _rate(context: kit.Context, scheduler: Scheduler) -> Schedule:
     total = scheduler.total_steps
     total = context.fact("training_steps") if total is None else total
     rate = context.of_group("lr", context.fact("optimizer_lr"))
@@ -195,7 +202,7 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = CONFIG.read_whole(_as_toml(reading.document))
+    config = Config.read_whole(_as_toml(reading.document))
     scheduler, training = config.lr_scheduler, config.training
     reading = replace(reading, version=_version(training, scheduler, reading.version))
     if "lr_min" in scheduler and "min_lr_factor" in scheduler:
@@ -220,7 +227,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _version(training: kit.Values, scheduler: kit.Values, version: str) -> str:
+def _version(training: Training, scheduler: Any, version: str) -> str:
     """The version that has the keys of a config; the one that is asked for where it has them."""
     if version != NEWEST:
         return version
@@ -231,7 +238,7 @@ def _version(training: kit.Values, scheduler: kit.Values, version: str) -> str:
     return WITH_LR_MIN if "lr_min" in scheduler else NEWEST
 
 
-def _accumulation(training: kit.Values, reading: kit.Reading) -> int | None:
+def _accumulation(training: Training, reading: kit.Reading) -> int | None:
     """1 unless the config asks for a size of all micro-batches of an update."""
     sizes = (training.global_batch_size, training.num_tokens_per_train_step)
     is_asked_for = any(size is not None and size >= 0 for size in sizes)
@@ -285,7 +292,7 @@ def _attribute(value: Any, document: kit.Document) -> Any:
     return replace(value, kwargs=kwargs)
 
 
-def _groups(config: kit.Values) -> list[tuple[kit.ClassOptimizer, dict[str, Any]]]:
+def _groups(config: Config) -> list[tuple[kit.ClassOptimizer, dict[str, Any]]]:
     """The optimizers of the param groups with their names, that of all other parameters first."""
     call = config.optimizer
     if isinstance(call, kit.ConfigCall) and isinstance(
@@ -294,29 +301,29 @@ def _groups(config: kit.Values) -> list[tuple[kit.ClassOptimizer, dict[str, Any]
         call = call.kwargs["param_groups"]
     if isinstance(call, kit.ConfigCall) and call.name.endswith("default_adamw"):
         arguments = {**({"lr": call.args[0]} if call.args else {}), **call.kwargs}
-        place = kit.Section(config.origin.document, arguments, "optimizer")
+        place = kit.RawSection(config.origin.document, arguments, "optimizer")
         return [(kit.class_optimizer(place, "AdamW", (), ADAM), {})]
     place = config.origin.section("optimizer")
     if "param_groups" not in place:
         # The container of a file in Python has these keys, but not param groups.
-        content = {key: place.content[key] for key in place.content if key not in CONTAINER}
+        content = {key: place.content[key] for key in place.content if key not in Container.keys}
         return [(_former(replace(place, content=content)), {})]
     optimizers = []
-    for group in CONTAINER.read(place).param_groups:
+    for group in Container.read(place).param_groups:
         names = {
             "name": "" if group.pattern == ".*" else group.pattern,
             "patterns": (group.pattern,),
         }
-        arguments = group.optimizer_kwargs.origin
-        optimizers.append((kit.class_optimizer(arguments, group.optimizer_name), names))
+        place = group.optimizer_kwargs.origin
+        optimizers.append((kit.class_optimizer(place, group.optimizer_name), names))
     return sorted(optimizers, key=lambda optimizer: optimizer[1]["name"] != "")
 
 
-def _former(place: kit.Section) -> kit.ClassOptimizer:
+def _former(place: kit.RawSection) -> kit.ClassOptimizer:
     """The optimizer by the fields of the time before param groups."""
-    optimizer = OPTIMIZER.read(place)
+    optimizer = Optimizer.read(place)
     defaults = {**ADAM, "betas": (optimizer.beta1, optimizer.beta2)}
-    left_out = ("name", "beta1", "beta2", *_EXECUTION)
+    left_out = ("name", "beta1", "beta2", *_Execution.keys)
     return kit.class_optimizer(place, optimizer.name, left_out, defaults)
 
 
@@ -451,7 +458,7 @@ FRAMEWORK = kit.Framework(
     "torchtitan",
     kit.section_entries(
         {f"lr_scheduler-{decay}": _rate for decay in _DECAYS},
-        {"": SCHEDULER},
+        {"": Scheduler},
         style=lambda scheduler: f"lr_scheduler-{scheduler.decay_type}",
     ),
     versions=VERSIONS,

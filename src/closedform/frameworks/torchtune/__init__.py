@@ -9,7 +9,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import nearest
-from closedform.frameworks.transformers.schedules import ScheduleNumbers, cosine
+from closedform.frameworks.transformers.schedules import Cosine, ScheduleNumbers, cosine
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
 
@@ -19,7 +19,7 @@ PACKAGES = ("torchtune.training.lr_schedulers", "torchtune.training", "torchtune
 """The modules that have had the schedule; the last one until 2024."""
 
 
-def _component(scheduler: kit.Section, key: str, default: object) -> str:
+def _component(scheduler: kit.RawSection, key: str, default: object) -> str:
     """The schedule, by its dotted path."""
     component = str(scheduler.text(key, default))
     package, _, name = component.rpartition(".")
@@ -33,18 +33,24 @@ def _component(scheduler: kit.Section, key: str, default: object) -> str:
     return component
 
 
-_SHARED = {"num_warmup_steps": kit.integer(), "num_cycles": kit.number(0.5)}
-ARGUMENTS = kit.Keys(num_training_steps=kit.integer(), **_SHARED)
-SCHEDULER = kit.Keys(_component_=kit.Key(_component), last_epoch=kit.irrelevant(), **_SHARED)
-CONFIG = kit.OpenKeys(
-    optimizer=kit.mapping(),
-    optimizer_in_bwd=kit.irrelevant(),
-    lr_scheduler=kit.section(SCHEDULER, is_optional=True),
-    clip_grad_norm=kit.number(None),
-    gradient_accumulation_steps=kit.integer(None),
-    epochs=kit.integer(None),
-    max_steps_per_epoch=kit.integer(None),
-)
+class Arguments(Cosine):
+    num_training_steps: kit.Steps
+    num_warmup_steps: kit.Steps
+
+
+class Scheduler(Cosine, irrelevant="last_epoch"):
+    _component_: str = kit.read_by(_component)
+    num_warmup_steps: kit.Steps
+
+
+class Config(kit.OpenSection, irrelevant="optimizer_in_bwd"):
+    optimizer: kit.RawSection
+    lr_scheduler: Scheduler | None
+    clip_grad_norm: kit.Norm | None = None
+    gradient_accumulation_steps: kit.Accumulation | None = None
+    epochs: kit.Epochs | None = None
+    max_steps_per_epoch: int | None = None
+
 
 DEFECTS = {
     "cosine-climbs": kit.Defect(
@@ -56,11 +62,14 @@ DEFECTS = {
 }
 
 
-def _rate(context: kit.Context, scheduler: kit.Values) -> Schedule:
-    rate = exact_number(context.base, "lr")
-    warmup, total = sp.Integer(scheduler.num_warmup_steps), sp.Integer(scheduler.num_training_steps)
-    run = ScheduleNumbers(rate, rate, warmup, total, context.where)
+def _rate(context: kit.Context, scheduler: Arguments | Scheduler, total: int) -> Schedule:
+    rate, warmup = exact_number(context.base, "lr"), sp.Integer(scheduler.num_warmup_steps)
+    run = ScheduleNumbers(rate, rate, warmup, sp.Integer(total), context.where)
     return cosine(run, scheduler)
+
+
+def _class_rate(context: kit.Context, arguments: Arguments) -> Schedule:
+    return _rate(context, arguments, arguments.num_training_steps)
 
 
 def _matches(document: kit.Document) -> bool:
@@ -69,7 +78,7 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    config = CONFIG.read_whole(kit.interpolate(reading.document))
+    config = Config.read_whole(kit.interpolate(reading.document))
     optimizer = kit.class_optimizer(
         config.optimizer, config.optimizer.text("_component_"), ("_component_",)
     )
@@ -88,15 +97,15 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 
 def _build_schedule(
-    reading: kit.Reading, scheduler: kit.Values, optimizer: kit.ClassOptimizer, total: int | None
+    reading: kit.Reading, scheduler: Any, optimizer: kit.ClassOptimizer, total: int | None
 ) -> Schedule:
     length = reading.value_or_fact(total, "total_updates")
     with scheduler.origin.locate_errors():
         context = replace(reading.context, base=optimizer.lr)
-        return _rate(context, scheduler.replace(num_training_steps=length))
+        return _rate(context, scheduler, length)
 
 
-def _length(config: kit.Values, facts: kit.Facts) -> int | None:
+def _length(config: Config, facts: kit.Facts) -> int | None:
     """The updates of the run: those of the facts, or epochs times their updates, at most a cap."""
     if facts.total_updates is not None:
         return facts.total_updates
@@ -135,7 +144,7 @@ def _configs(
 
 FRAMEWORK = kit.Framework(
     "torchtune",
-    kit.section_entries({COSINE: _rate}, {"": ARGUMENTS}),
+    kit.section_entries({COSINE: _class_rate}, {"": Arguments}),
     versions=("bd2a0fc7c",),
     repository="https://github.com/pytorch/torchtune",
     tier=kit.Tier.FROZEN,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from closedform.frameworks.transformers.arguments import (
-    ARGUMENTS,
     UPSTREAM,
     VERSIONS,
+    Arguments,
     TrainerProgram,
     is_plain,
     reader_of,
@@ -23,6 +23,6 @@ FRAMEWORK = kit.Framework(
     upstream=UPSTREAM,
     clock=CLOCK,
     defects=DEFECTS,
-    reader=reader_of(TrainerProgram("transformers", is_plain, ARGUMENTS), is_general=True),
+    reader=reader_of(TrainerProgram("transformers", is_plain, Arguments), is_general=True),
     writer=WRITER,
 )

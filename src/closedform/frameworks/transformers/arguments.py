@@ -14,8 +14,8 @@ import sympy as sp
 
 from closedform.errors import MissingFactsError
 from closedform.frameworks.transformers import schedules
-from closedform.frameworks.transformers.optimizers import OPTIMIZER, optimizer_plan
-from closedform.frameworks.transformers.schedules import CLOCK, DEFECTS, OF_LOSS, SCHEDULER, V4
+from closedform.frameworks.transformers.optimizers import Optimizer, optimizer_plan
+from closedform.frameworks.transformers.schedules import CLOCK, DEFECTS, OF_LOSS, V4, Scheduler
 from closedform.frameworks.transformers.writer import WRITER
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
@@ -36,24 +36,26 @@ NO_DECAY = (
 """The patterns of the Trainer on names of parameters without weight decay; LayerNorms as well."""
 
 
-def _micro_batches(section: kit.Section, key: str, default: int) -> int | None:
+def _micro_batches(section: kit.RawSection, key: str, default: int) -> int | None:
     """The micro-batches of an update, None where they are not determined, such as "auto"."""
     value = section.content.get(key)
     is_determined = not kit.is_open(value) and value != "auto"
     return int(section.integer(key, default)) if is_determined else None
 
 
-ACCUMULATION = kit.Key(_micro_batches, 1)
-ARGUMENTS = kit.OpenKeys(
-    **SCHEDULER,
-    **OPTIMIZER,
-    gradient_accumulation_steps=ACCUMULATION,
-    max_grad_norm=kit.number(1),
-    num_train_epochs=kit.where_needed(kit.number(3)),
-    per_device_train_batch_size=kit.where_needed(kit.integer(8)),
-    **dict.fromkeys(("beta", "deepspeed", "optim_args", "optim_target_modules"), kit.irrelevant()),
-)
-"""The keys of TrainingArguments that decide the schedules, and others that are like them."""
+class Arguments(
+    Scheduler,
+    Optimizer,
+    kit.OpenSection,
+    irrelevant="beta deepspeed optim_args optim_target_modules",
+):
+    """The keys of TrainingArguments that decide the schedules, and others that are like them."""
+
+    gradient_accumulation_steps: kit.Accumulation | None = kit.read_by(_micro_batches, 1)
+    max_grad_norm: kit.Norm = 1
+    num_train_epochs: kit.WhereNeeded[kit.RealEpochs] = kit.number(3)
+    per_device_train_batch_size: kit.WhereNeeded[kit.BatchSize] = kit.integer(8)
+
 
 _TYPICAL = ("learning_rate", "lr_scheduler_type", "per_device_train_batch_size", "warmup_ratio")
 
@@ -73,19 +75,14 @@ class TrainerProgram:
     """
 
     name: str
-    matches: Callable[[kit.Section], bool]
-    keys: kit.OpenKeys
-    rate: Callable[[kit.Section, str], float | None] = lambda section, class_name: None
+    matches: Callable[[kit.RawSection], bool]
+    keys: type[Arguments]
+    rate: Callable[[kit.RawSection, str], float | None] = lambda section, class_name: None
     group_rates: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
 
 
-def keys_with(**changes: kit.Key) -> kit.OpenKeys:
-    """Returns the keys of TrainingArguments with some added or changed."""
-    return kit.OpenKeys(**{**ARGUMENTS, **changes})
-
-
-def is_plain(section: kit.Section) -> bool:
+def is_plain(section: kit.RawSection) -> bool:
     """Returns whether the schedule is the same for each program that takes these arguments.
 
     The programs have defaults of their own: the rate has to be given, and on a command line, which
@@ -123,7 +120,7 @@ def reader_of(program: TrainerProgram, *, is_general: bool = False) -> kit.Reade
     return kit.Reader(lambda reading: read_arguments(reading, program), matches, is_general)
 
 
-def arguments_of(document: kit.Document) -> tuple[kit.Section, str]:
+def arguments_of(document: kit.Document) -> tuple[kit.RawSection, str]:
     """Returns the section with the arguments, and the class that a Python file constructs.
 
     In a Python file it is the call of a class ``…Config`` or ``…Arguments`` with the most
@@ -140,8 +137,8 @@ def arguments_of(document: kit.Document) -> tuple[kit.Section, str]:
     ]
     if not constructions:
         return kit.document_section(document), ""
-    best = max(constructions, key=lambda call: len(ARGUMENTS.keys() & call.kwargs.keys()))
-    return kit.Section(document, best.kwargs, best.name), best.name.rpartition(".")[2]
+    best = max(constructions, key=lambda call: len(Arguments.keys.keys() & call.kwargs.keys()))
+    return kit.RawSection(document, best.kwargs, best.name), best.name.rpartition(".")[2]
 
 
 def read_arguments(reading: kit.Reading, program: TrainerProgram) -> kit.Recipe:
@@ -156,7 +153,8 @@ def read_arguments(reading: kit.Reading, program: TrainerProgram) -> kit.Recipe:
     name = arguments.lr_scheduler_type
     if name in OF_LOSS:
         raise section.error(f"{name} is a function of the loss", "lr_scheduler_type")
-    peak = base_rate(arguments, reading.facts, program.rate(section, class_name))
+    default = program.rate(section, class_name)
+    peak = base_rate(arguments, arguments.learning_rate, reading.facts, default)
     total = horizon(
         section,
         reading.facts,
@@ -200,13 +198,14 @@ def read_arguments(reading: kit.Reading, program: TrainerProgram) -> kit.Recipe:
     )
 
 
-def base_rate(arguments: kit.Values, facts: kit.Facts, default: float | None) -> sp.Expr:
+def base_rate(
+    arguments: kit.Section, rate: sp.Expr | None, facts: kit.Facts, default: float | None
+) -> sp.Expr:
     """Returns the learning rate: that of the config, of the facts, or a default.
 
     Raises:
         MissingFactsError: None of them is known.
     """
-    rate: sp.Expr | None = arguments.learning_rate
     if "learning_rate" not in arguments:
         rate = next((value for value in (facts.lr, default, rate) if value is not None), None)
     if rate is None:
@@ -220,7 +219,7 @@ def base_rate(arguments: kit.Values, facts: kit.Facts, default: float | None) ->
 
 
 def horizon(
-    section: kit.Section,
+    section: kit.RawSection,
     facts: kit.Facts,
     steps: int | None,
     epochs: Callable[[], sp.Expr],
@@ -264,7 +263,7 @@ def horizon(
     return math.ceil(float(epochs()) * max(1, -(-batches // per_update)))
 
 
-def _plan(arguments: kit.Values, program: TrainerProgram) -> kit.OptimizerPlan:
+def _plan(arguments: Arguments, program: TrainerProgram) -> kit.OptimizerPlan:
     for key in program.switches:
         if getattr(arguments, key):
             where = arguments.origin.document.place(arguments.origin.at(key))

@@ -33,19 +33,24 @@ RULES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """``optim`` -> the rule of the library, and the arguments that it takes."""
 
 
-OPTIMIZER = kit.Keys(
-    adafactor=kit.flag(False),
-    adam_beta1=kit.number(0.9),
-    adam_beta2=kit.number(0.999),
-    adam_epsilon=kit.number(1e-8),
-    optim=kit.text("adamw_torch"),
-    weight_decay=kit.number(0),
-)
-"""The keys of TrainingArguments that decide the optimizer."""
+class Adam(kit.Section):
+    """The keys of TrainingArguments that decide the optimizer, but for its name."""
+
+    adafactor: bool = False
+    adam_beta1: kit.Momentum = 0.9
+    adam_beta2: kit.Momentum = 0.999
+    adam_epsilon: kit.Epsilon = 1e-8
+    weight_decay: kit.WeightDecay = 0
 
 
-def optimizer_plan(arguments: kit.Values, key: str = "optim") -> kit.OptimizerPlan:
-    """Returns the optimizer of values with the keys of ``OPTIMIZER``.
+class Optimizer(Adam):
+    """The keys of TrainingArguments that decide the optimizer."""
+
+    optim: str = "adamw_torch"
+
+
+def optimizer_plan(arguments: Adam, key: str = "optim") -> kit.OptimizerPlan:
+    """Returns the optimizer of values with the keys of ``Adam``.
 
     Of one whose states have few bits, or that the library does not have, the plan has the name
     alone; its rule is refused when it is asked for.

@@ -59,7 +59,7 @@ class ScheduleNumbers:
         return (lambda: line), self.count.first_from(self.warmup)
 
 
-ScheduleBuilder = Callable[[ScheduleNumbers, kit.Values], Schedule]
+ScheduleBuilder = Callable[..., Schedule]
 
 
 def cosine_wave(cycles: sp.Expr, progress: sp.Expr) -> sp.Expr:
@@ -71,18 +71,18 @@ def _after_warmup(name: str, run: ScheduleNumbers, factor: sp.Expr) -> Schedule:
     return kit.by_intervals(name, run.rise(), (lambda: run.base * factor, None))
 
 
-def linear(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
+def linear(run: ScheduleNumbers, arguments: kit.Section) -> Schedule:
     """The line to 0."""
     del arguments
     return _after_warmup("linear", run, sp.Max(0, (run.total - run.count.n) / run.rest))
 
 
-def cosine(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
+def cosine(run: ScheduleNumbers, arguments: Cosine) -> Schedule:
     """The cosine, which rises again after the run."""
     return _after_warmup("cosine", run, cosine_wave(arguments.num_cycles, run.progress))
 
 
-def _restarts(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
+def _restarts(run: ScheduleNumbers, arguments: CosineWithRestarts) -> Schedule:
     # floor_mod of integers: (c·progress) % 1.0 of upstream in exact numbers.
     part = floor_mod(arguments.num_cycles * (run.count.n - run.warmup), run.rest) / run.rest
     return kit.by_intervals(
@@ -98,7 +98,7 @@ def _restarts(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
     )
 
 
-def _polynomial(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
+def _polynomial(run: ScheduleNumbers, arguments: Polynomial) -> Schedule:
     end = arguments.lr_end
     kit.refuse_unless(
         end < run.default, f"lr_end must be below the rate {run.default}, got {end}", run.where
@@ -120,24 +120,24 @@ def _polynomial(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
     )
 
 
-def _constant(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
+def _constant(run: ScheduleNumbers, arguments: kit.ClassSection) -> Schedule:
     del arguments
     return kit.by_intervals("constant", (lambda: run.base, None))
 
 
-def _constant_with_warmup(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
+def _constant_with_warmup(run: ScheduleNumbers, arguments: kit.ClassSection) -> Schedule:
     del arguments
     return _after_warmup("constant_with_warmup", run, sp.S.One)
 
 
-def _inverse_root(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
+def _inverse_root(run: ScheduleNumbers, arguments: InverseSqrt) -> Schedule:
     # num_warmup_steps or 10_000: transformers 5.23.0, optimization.py, get_inverse_sqrt_schedule.
     scale = (run.warmup or 10_000) if arguments.timescale is None else arguments.timescale
     fall = along_inverse_root(sp.S.One, sp.S.Zero, run.count.n - run.warmup, sp.Integer(scale))
     return _after_warmup("inverse_sqrt", run, fall)
 
 
-def _minimum(run: ScheduleNumbers, arguments: kit.Values) -> sp.Expr:
+def _minimum(run: ScheduleNumbers, arguments: CosineWithMinLr) -> sp.Expr:
     """The minimum as a part of the rate."""
     rate, value = arguments.min_lr_rate, arguments.min_lr
     kit.refuse_unless(
@@ -148,14 +148,14 @@ def _minimum(run: ScheduleNumbers, arguments: kit.Values) -> sp.Expr:
     return value / run.default if rate is None else rate
 
 
-def _cosine_to_minimum(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
+def _cosine_to_minimum(run: ScheduleNumbers, arguments: CosineWithMinLr) -> Schedule:
     wave = along_line(
         _minimum(run, arguments), sp.S.One, cosine_wave(arguments.num_cycles, run.progress)
     )
     return _after_warmup("cosine_with_min_lr", run, sp.Max(0, wave))
 
 
-def _cosine_one_ahead(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
+def _cosine_one_ahead(run: ScheduleNumbers, arguments: CosineWarmupWithMinLr) -> Schedule:
     """The warmup from its first step on, and the cosine one step ahead.
 
     The peak of the warmup is that of its last update in both cases: the docstring leaves the warmup
@@ -192,7 +192,7 @@ def _falling(kind: str, steps: sp.Expr, length: sp.Expr, cycles: sp.Expr) -> sp.
     return 1 - kit.power_quotient(steps, length, sp.S.Half)
 
 
-def _wsd(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
+def _wsd(run: ScheduleNumbers, arguments: WarmupStableDecay) -> Schedule:
     n, low, decay, flat = (
         run.count.n,
         arguments.min_lr_ratio,
@@ -218,48 +218,71 @@ def _wsd(run: ScheduleNumbers, arguments: kit.Values) -> Schedule:
     )
 
 
-_CYCLES = {"num_cycles": kit.number(0.5)}
-_MINIMUM = {**_CYCLES, "min_lr": kit.number(None), "min_lr_rate": kit.number(None)}
+class Cosine(kit.Section):
+    num_cycles: kit.Number = 0.5
+
+
+class CosineWithMinLr(Cosine):
+    min_lr: kit.EndRate | None = None
+    min_lr_rate: kit.RateRatio | None = None
+
+
 _SHAPE = ("linear", "cosine", "1-sqrt")
-CURVES: Mapping[str, tuple[ScheduleBuilder, kit.Keys]] = {
-    "linear": (linear, kit.Keys()),
-    "cosine": (cosine, kit.Keys(**_CYCLES)),
-    "cosine_with_restarts": (_restarts, kit.Keys(num_cycles=kit.number(1))),
-    "polynomial": (_polynomial, kit.Keys(lr_end=kit.number(1e-7), power=kit.number(1))),
-    "constant": (_constant, kit.ClassKeys()),
-    "constant_with_warmup": (_constant_with_warmup, kit.ClassKeys()),
-    "inverse_sqrt": (_inverse_root, kit.Keys(timescale=kit.integer(None))),
-    "cosine_with_min_lr": (_cosine_to_minimum, kit.Keys(**_MINIMUM)),
-    "cosine_warmup_with_min_lr": (
-        _cosine_one_ahead,
-        kit.Keys(**_MINIMUM, warmup_lr_rate=kit.number(None)),
-    ),
-    "warmup_stable_decay": (
-        _wsd,
-        kit.Keys(
-            **_CYCLES,
-            num_decay_steps=kit.number(),
-            num_stable_steps=kit.number(None),
-            warmup_type=kit.choice(*_SHAPE, default="linear"),
-            decay_type=kit.choice(*_SHAPE, default="cosine"),
-            min_lr_ratio=kit.number(0),
-        ),
-    ),
+
+
+class CosineWithRestarts(kit.Section):
+    num_cycles: kit.Number = 1
+
+
+class Polynomial(kit.Section):
+    lr_end: kit.EndRate = 1e-7
+    power: kit.Power = 1
+
+
+class InverseSqrt(kit.Section):
+    timescale: int | None = None
+
+
+class CosineWarmupWithMinLr(CosineWithMinLr):
+    warmup_lr_rate: kit.RateRatio | None = None
+
+
+class WarmupStableDecay(Cosine):
+    num_decay_steps: kit.RealSteps
+    num_stable_steps: kit.RealSteps | None = None
+    warmup_type: str = kit.choice(*_SHAPE, default="linear")
+    decay_type: str = kit.choice(*_SHAPE, default="cosine")
+    min_lr_ratio: kit.RateRatio = 0
+
+
+CURVES: Mapping[str, tuple[ScheduleBuilder, type[kit.Section]]] = {
+    "linear": (linear, kit.Section),
+    "cosine": (cosine, Cosine),
+    "cosine_with_restarts": (_restarts, CosineWithRestarts),
+    "polynomial": (_polynomial, Polynomial),
+    "constant": (_constant, kit.ClassSection),
+    "constant_with_warmup": (_constant_with_warmup, kit.ClassSection),
+    "inverse_sqrt": (_inverse_root, InverseSqrt),
+    "cosine_with_min_lr": (_cosine_to_minimum, CosineWithMinLr),
+    "cosine_warmup_with_min_lr": (_cosine_one_ahead, CosineWarmupWithMinLr),
+    "warmup_stable_decay": (_wsd, WarmupStableDecay),
 }
 """The schedulers by name, with the keys of ``lr_scheduler_kwargs``; constants ignore them."""
 
 OF_LOSS = ("reduce_lr_on_plateau", "greedy")
 """Schedulers that are functions of the loss."""
 
-SCHEDULER = kit.Keys(
-    learning_rate=kit.number(5e-5),
-    max_steps=kit.integer(-1),
-    warmup_steps=kit.number(0),
-    warmup_ratio=kit.number(None),
-    lr_scheduler_type=kit.choice(*CURVES, *OF_LOSS, default="linear"),
-    lr_scheduler_kwargs=kit.section(kit.ClassKeys()),
-)
-"""The keys of TrainingArguments that decide the schedule."""
+
+class Scheduler(kit.Section):
+    """The keys of TrainingArguments that decide the schedule."""
+
+    learning_rate: kit.Rate = 5e-5
+    max_steps: kit.Steps = -1
+    warmup_steps: kit.RealSteps = 0
+    warmup_ratio: kit.RunRatio | None = None
+    lr_scheduler_type: str = kit.choice(*CURVES, *OF_LOSS, default="linear")
+    lr_scheduler_kwargs: kit.ClassSection
+
 
 _OPTIMIZATION = "src/transformers/optimization.py"
 _AHEAD = "cosine_warmup_with_min_lr"
@@ -336,7 +359,7 @@ DEFECTS = {
 
 
 def schedule_by_name(
-    name: str, kwargs: kit.Section, run: ScheduleNumbers, version: str = ""
+    name: str, kwargs: kit.RawSection, run: ScheduleNumbers, version: str = ""
 ) -> Schedule:
     """Returns the schedule of ``get_scheduler``.
 
@@ -346,7 +369,7 @@ def schedule_by_name(
     """
     curve, keys = CURVES[name]
     if run.as_implemented and version == V4 and name == "inverse_sqrt":
-        kwargs = kit.Section(kwargs.document, {}, kwargs.path)
+        kwargs = kit.RawSection(kwargs.document, {}, kwargs.path)
     return curve(run, keys.read(kwargs))
 
 
@@ -363,7 +386,7 @@ def warmup_updates(steps: sp.Expr, ratio: sp.Expr | None, total: int) -> sp.Inte
     return sp.Integer(math.ceil(total * float(steps if steps > 0 else ratio or 0)))
 
 
-def warmup(arguments: kit.Values, total: int, version: str) -> sp.Expr:
+def warmup(arguments: Scheduler, total: int, version: str) -> sp.Expr:
     """Returns the updates of the warmup of arguments.
 
     Raises:
@@ -394,7 +417,7 @@ def _group_rate(context: kit.Context, default: sp.Expr) -> sp.Expr:
     return exact_number(groups[index].get("lr", default))
 
 
-def rate(context: kit.Context, arguments: kit.Values) -> Schedule:
+def rate(context: kit.Context, arguments: Scheduler) -> Schedule:
     """Returns the rate of a param group.
 
     Raises:
@@ -421,7 +444,7 @@ def rate(context: kit.Context, arguments: kit.Values) -> Schedule:
     return schedule_by_name(arguments.lr_scheduler_type, kwargs, run, context.version)
 
 
-def _class_rate(context: kit.Context, arguments: kit.Values) -> Schedule:
+def _class_rate(context: kit.Context, arguments: Scheduler) -> Schedule:
     if context.version != V4 and "warmup_ratio" in arguments:
         raise arguments.error("warmup_ratio is not an argument of transformers 5", "warmup_ratio")
     return rate(context, arguments)
@@ -429,7 +452,7 @@ def _class_rate(context: kit.Context, arguments: kit.Values) -> Schedule:
 
 SCHEDULES = kit.section_entries(
     dict.fromkeys(CURVES, _class_rate),
-    {"": SCHEDULER},
+    {"": Scheduler},
     style=lambda arguments: str(arguments.lr_scheduler_type),
     defects=DEFECTS,
 )

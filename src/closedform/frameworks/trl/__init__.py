@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from closedform.frameworks.transformers.arguments import TrainerProgram, framework_of, keys_with
+from closedform.frameworks.transformers.arguments import Arguments, TrainerProgram, framework_of
 from closedform.recipes import kit
 
 RATES: Mapping[str, float] = {
@@ -34,21 +34,24 @@ RATES: Mapping[str, float] = {
 _OWN = ("trl", "beta1", "beta2", "use_peft", "loss_type", "num_generations", "model_name_or_path")
 
 
-def _rate(section: kit.Section, class_name: str) -> float | None:
+def _rate(section: kit.RawSection, class_name: str) -> float | None:
     del section
     return RATES.get(class_name.removeprefix("RF"))
 
 
-def _matches(section: kit.Section) -> bool:
+def _matches(section: kit.RawSection) -> bool:
     document = section.document
     if document.syntax is kit.Syntax.PYTHON:
         return section.path.rpartition(".")[2].removeprefix("RF") in RATES
     return document.syntax is kit.Syntax.ARGUMENTS and any(key in section for key in _OWN)
 
 
-_KEYS = keys_with(learning_rate=kit.number(None), beta1=kit.irrelevant(), beta2=kit.irrelevant())
+class _Arguments(Arguments, irrelevant="beta1 beta2"):
+    learning_rate: kit.Rate | None = None
+
+
 FRAMEWORK = framework_of(
-    TrainerProgram("trl", _matches, _KEYS, _rate),
+    TrainerProgram("trl", _matches, _Arguments, _rate),
     "https://github.com/huggingface/trl",
     "f2cd57710ae3",
 )

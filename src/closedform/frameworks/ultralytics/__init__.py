@@ -20,22 +20,25 @@ from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.MICRO_BATCH)
-ARGUMENTS = kit.OpenKeys(
-    epochs=kit.integer(100),
-    batch=kit.integer(16),
-    nbs=kit.integer(64),
-    optimizer=kit.text("auto"),
-    cos_lr=kit.flag(False),
-    lr0=kit.number(0.01),
-    lrf=kit.number(0.01),
-    momentum=kit.number(0.937),
-    weight_decay=kit.number(0.0005),
-    warmup_epochs=kit.number(3.0),
-    warmup_momentum=kit.number(0.8),
-    warmup_bias_lr=kit.number(0.1),
-    nc=kit.integer(None),
-)
-"""The keys that decide on schedules, with the defaults of ``default.yaml``."""
+
+
+class Arguments(kit.OpenSection):
+    """The keys that decide on schedules, with the defaults of ``default.yaml``."""
+
+    epochs: kit.Epochs = 100
+    batch: kit.BatchSize = 16
+    nbs: kit.BatchSize = 64
+    optimizer: str = "auto"
+    cos_lr: bool = False
+    lr0: kit.Rate = 0.01
+    lrf: kit.Rate = 0.01
+    momentum: kit.Momentum = 0.937
+    weight_decay: kit.WeightDecay = 0.0005
+    warmup_epochs: kit.RealEpochs = 3.0
+    warmup_momentum: kit.Momentum = 0.8
+    warmup_bias_lr: kit.StartRate = 0.1
+    nc: int | None = None
+
 
 _WITH_BETAS = ("Adam", "Adamax", "AdamW", "NAdam", "RAdam")
 _WITH_MOMENTUM = ("RMSprop", "SGD", "MuSGD")
@@ -63,7 +66,7 @@ class UltralyticsRun:
         group: The param group.
     """
 
-    values: kit.Values
+    values: Arguments
     optimizer: str
     rate: sp.Expr
     momentum: sp.Expr
@@ -74,7 +77,7 @@ class UltralyticsRun:
     group: str
 
 
-def _run(context: kit.Context, values: kit.Values) -> UltralyticsRun:
+def _run(context: kit.Context, values: Arguments) -> UltralyticsRun:
     for key in ("epochs", "batch", "nbs"):
         length = getattr(values, key)
         if length <= 0:
@@ -107,13 +110,13 @@ def _run(context: kit.Context, values: kit.Values) -> UltralyticsRun:
     )
 
 
-def _nominal_accumulation(values: kit.Values) -> int:
+def _nominal_accumulation(values: Arguments) -> int:
     """The micro-batches of an update that have the nominal batch size together."""
     steps: int = round(values.nbs / values.batch)
     return max(steps, 1)
 
 
-def _optimizer(values: kit.Values) -> str:
+def _optimizer(values: Arguments) -> str:
     """The optimizer under its own name; case does not matter."""
     names = {name.lower(): name for name in _OPTIMIZERS}
     name = values.optimizer
@@ -123,7 +126,7 @@ def _optimizer(values: kit.Values) -> str:
     return names[name.lower()]
 
 
-def _auto(context: kit.Context, values: kit.Values) -> tuple[str, sp.Expr]:
+def _auto(context: kit.Context, values: Arguments) -> tuple[str, sp.Expr]:
     """The choice of ``optimizer=auto``: by the number of updates and of classes."""
     images = context.facts.get("images")
     images = context.fact("dataset_size") if images is None else images
@@ -191,7 +194,7 @@ def _constant(value: sp.Expr) -> Callable[[], sp.Expr]:
     return lambda: value
 
 
-def _name(values: kit.Values) -> str:
+def _name(values: Arguments) -> str:
     return "cos_lr" if values.cos_lr else "linear"
 
 
@@ -256,7 +259,7 @@ _KEYS: Mapping[str, Callable[[UltralyticsRun], Schedule]] = {
 }
 
 
-def _schedule(context: kit.Context, values: kit.Values) -> Schedule:
+def _schedule(context: kit.Context, values: Arguments) -> Schedule:
     """The schedule of the key and the param group of a context."""
     if context.key not in _KEYS:
         raise DefinitionError(
@@ -307,7 +310,7 @@ def _matches(document: kit.Document) -> bool:
 
 
 def _read(reading: kit.Reading) -> kit.Recipe:
-    values = ARGUMENTS.read_whole(reading.document)
+    values = Arguments.read_whole(reading.document)
     context = reading.context.with_facts(**_facts(reading.facts, values, reading.document.source))
     with values.origin.locate_errors():
         run = _run(context, values)
@@ -329,7 +332,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _facts(facts: kit.Facts, values: kit.Values, where: str) -> dict[str, int]:
+def _facts(facts: kit.Facts, values: Arguments, where: str) -> dict[str, int]:
     """The numbers of the run: the micro-batches of an epoch, and the images."""
     batches = facts.framework_facts.get("batches_per_epoch", facts.updates_per_epoch)
     images = facts.dataset_size
@@ -377,7 +380,7 @@ def _plan(run: UltralyticsRun) -> kit.OptimizerPlan:
 FRAMEWORK = kit.Framework(
     "ultralytics",
     kit.section_entries(
-        dict.fromkeys(("linear", "cos_lr"), _schedule), {"": ARGUMENTS}, style=_name
+        dict.fromkeys(("linear", "cos_lr"), _schedule), {"": Arguments}, style=_name
     ),
     versions=("8.4.190",),
     repository="https://github.com/ultralytics/ultralytics",

@@ -6,7 +6,9 @@ configs are Hydra's, as YAML or as ``key=value`` words.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import sympy as sp
 
@@ -24,49 +26,56 @@ WITH_WARMUP_STYLE = "9d7cba4e1"
 _STYLE_NAME = "inverse_square_root"
 """The name that the configuration file offers, and that Megatron does not know."""
 
-_OPTIMIZER = {
-    "_target_": kit.irrelevant(),
-    "lr": kit.number(1e-3),
-    "betas": kit.numbers((0.9, 0.999)),
-    "clip_grad": kit.number(1),
-    "grad_clip": kit.number(None),
-    "lr_warmup_steps": kit.integer(-1),
-    "override_optimizer_config": kit.anything(),
-    "total_training_steps": kit.irrelevant(),
-    "weight_decay": kit.number(0.01),
-}
-FSDP = kit.Keys(
-    **_OPTIMIZER,
-    lr_scheduler_type=kit.choice("constant", "cosine", default="constant"),
-    lr_warmup_steps_ratio=kit.number(0),
-    min_lr_ratio=kit.number(0),
-    num_cycles=kit.number(0.5),
-    optimizer=kit.text("AdamW"),
-    optimizer_impl=kit.text("torch.optim"),
-    warmup_style=kit.choice("constant", "cosine", default=None),
-)
-MEGATRON = kit.Keys(
-    **_OPTIMIZER,
-    lr_decay_steps=kit.integer(None),
-    lr_decay_style=kit.text("constant"),
-    lr_warmup_init=kit.number(0),
-    lr_warmup_steps_ratio=kit.number(0),
-    lr_wsd_decay_steps=kit.integer(None),
-    lr_wsd_decay_style=kit.text("exponential"),
-    min_lr=kit.number(0),
-    optimizer=kit.text("adam"),
-    use_checkpoint_opt_param_scheduler=kit.flag(False),
-    weight_decay_incr_style=kit.irrelevant(),
-)
-SFT = kit.Keys(
-    **{**_OPTIMIZER, "lr": kit.number(1e-5), "betas": kit.numbers((0.9, 0.95))},
-    lr_scheduler=kit.choice("cosine", "wsd", default="cosine"),
-    lr_warmup_steps_ratio=kit.number(0.1),
-    optimizer=kit.text("AdamW"),
-    optimizer_impl=kit.text("torch.optim"),
-)
-TRAINER = kit.OpenKeys(total_epochs=kit.integer(None), total_training_steps=kit.integer(None))
-DATA = kit.OpenKeys(train_batch_size=kit.integer(None))
+
+class _Optimizer(kit.Section, irrelevant="_target_ total_training_steps"):
+    lr: kit.Rate = 1e-3
+    betas: kit.Momenta = (0.9, 0.999)
+    clip_grad: kit.Norm = 1
+    grad_clip: kit.Norm | None = None
+    lr_warmup_steps: kit.Steps = -1
+    lr_warmup_steps_ratio: kit.RunRatio = 0
+    optimizer: str = "AdamW"
+    override_optimizer_config: Any = None
+    weight_decay: kit.WeightDecay = 0.01
+
+
+class _Torch(_Optimizer):
+    optimizer_impl: str = "torch.optim"
+
+
+class Fsdp(_Torch):
+    lr_scheduler_type: Literal["constant", "cosine"] = "constant"
+    min_lr_ratio: kit.RateRatio = 0
+    num_cycles: kit.Number = 0.5
+    warmup_style: Literal["constant", "cosine"] | None = None
+
+
+class Megatron(_Optimizer, irrelevant="weight_decay_incr_style"):
+    lr_decay_steps: kit.Steps | None = None
+    lr_decay_style: str = "constant"
+    lr_warmup_init: kit.StartRate = 0
+    lr_wsd_decay_steps: kit.Steps | None = None
+    lr_wsd_decay_style: str = "exponential"
+    min_lr: kit.EndRate = 0
+    optimizer: str = "adam"
+    use_checkpoint_opt_param_scheduler: bool = False
+
+
+class Sft(_Torch):
+    lr: kit.Rate = 1e-5
+    betas: kit.Momenta = (0.9, 0.95)
+    lr_scheduler: Literal["cosine", "wsd"] = "cosine"
+    lr_warmup_steps_ratio: kit.RunRatio = 0.1
+
+
+class Trainer(kit.OpenSection):
+    total_epochs: kit.Epochs | None = None
+    total_training_steps: kit.Steps | None = None
+
+
+class Data(kit.OpenSection):
+    train_batch_size: kit.BatchSize | None = None
+
 
 EPOCHS, SFT_EPOCHS = 30, 4
 """The epochs of a run by default."""
@@ -177,11 +186,11 @@ DEFECTS = {
 }
 
 
-def _style(optim: kit.Values) -> str:
+def _style(optim: Fsdp) -> str:
     return str(optim.warmup_style or optim.lr_scheduler_type)
 
 
-def _warmup(run: VerlRun, optim: kit.Values, is_documented: bool = False) -> int:
+def _warmup(run: VerlRun, optim: _Optimizer, is_documented: bool = False) -> int:
     """The training steps of the warmup of the FSDP workers, or of the engine."""
     steps = optim.lr_warmup_steps
     # The workers delegate below 0 only, the engine from 0 on (verl-fsdp-cosine-016, -017).
@@ -203,14 +212,14 @@ def _factor(
     return kit.by_intervals(name, (lambda: rate * rise, warmup), *factors)
 
 
-def _wave(optim: kit.Values, low: sp.Expr, progress: sp.Expr) -> sp.Expr:
+def _wave(optim: Fsdp, low: sp.Expr, progress: sp.Expr) -> sp.Expr:
     wave = sp.cos(2 * sp.pi * optim.num_cycles * progress)
     # (1 - r)/2·cos + (1 + r)/2, cut at r: for num_cycles 0.5 it is at r at the end, and climbs
     # later.
     return sp.Max(low, (1 - low) / 2 * wave + (1 + low) / 2)
 
 
-def _of_fsdp(context: kit.Context, optim: kit.Values, run: VerlRun) -> Schedule:
+def _of_fsdp(context: kit.Context, optim: Fsdp, run: VerlRun) -> Schedule:
     where, low = context.where, optim.min_lr_ratio
     is_old, rate = context.version == WITH_WARMUP_STYLE, optim.lr
     has_null = optim.origin.content.get("lr_warmup_steps", -1) is None
@@ -232,7 +241,7 @@ def _of_fsdp(context: kit.Context, optim: kit.Values, run: VerlRun) -> Schedule:
     )
 
 
-def _of_megatron(context: kit.Context, optim: kit.Values, run: VerlRun) -> Schedule:
+def _of_megatron(context: kit.Context, optim: Megatron, run: VerlRun) -> Schedule:
     # The decay is the run by default, in training steps: the scheduler gets increment 1, not
     # samples.
     decay = run.length if optim.lr_decay_steps is None else optim.lr_decay_steps
@@ -257,7 +266,7 @@ def _of_megatron(context: kit.Context, optim: kit.Values, run: VerlRun) -> Sched
     return learning_rate(plan)
 
 
-def _of_sft(context: kit.Context, optim: kit.Values, run: VerlRun) -> Schedule:
+def _of_sft(context: kit.Context, optim: Sft, run: VerlRun) -> Schedule:
     # total_training_steps ends the run and not the schedule.
     total = run.length if context.as_implemented else run.end
     warmup = int(total * float(optim.lr_warmup_steps_ratio))
@@ -272,27 +281,27 @@ def _of_sft(context: kit.Context, optim: kit.Values, run: VerlRun) -> Schedule:
     return _factor(optim.lr_scheduler, optim.lr, warmup, sp.S.Zero, *stages)
 
 
-_CURVES = {
-    **dict.fromkeys(_FSDP, (FSDP, _of_fsdp)),
-    "megatron": (MEGATRON, _of_megatron),
-    "sft": (SFT, _of_sft),
+_CURVES: Mapping[str, tuple[type[_Optimizer], Callable[..., Schedule]]] = {
+    **dict.fromkeys(_FSDP, (Fsdp, _of_fsdp)),
+    "megatron": (Megatron, _of_megatron),
+    "sft": (Sft, _of_sft),
 }
 
 
-def _of_class(context: kit.Context, optim: kit.Values) -> Schedule:
+def _of_class(context: kit.Context, optim: _Optimizer) -> Schedule:
     default = "megatron" if context.path[-1].startswith("megatron") else "actor"
     part = context.facts.get("part", default)
     kit.refuse_unless(part in (*_FSDP, "megatron"), f"there is no part {part!r:.40}", context.where)
     return _CURVES[part][1](context, optim, VerlRun(part, context.fact("total_training_steps")))
 
 
-def _of_trainer(context: kit.Context, optim: kit.Values, trainer: kit.Values) -> Schedule:
+def _of_trainer(context: kit.Context, optim: Sft, trainer: Trainer) -> Schedule:
     (batches,) = context.numbers.require("updates_per_epoch", where=context.where)
     length = int(batches) * (trainer.total_epochs or SFT_EPOCHS)
     return _of_sft(context, optim, VerlRun("sft", length, trainer.total_training_steps))
 
 
-def _sections(document: kit.Document) -> kit.Section:
+def _sections(document: kit.Document) -> kit.RawSection:
     return kit.document_section(kit.interpolate(kit.in_sections(document)))
 
 
@@ -315,7 +324,7 @@ def _matches(document: kit.Document) -> bool:
     )
 
 
-def _place(reading: kit.Reading, config: kit.Section) -> tuple[str, kit.Section]:
+def _place(reading: kit.Reading, config: kit.RawSection) -> tuple[str, kit.RawSection]:
     """The part that is read, and the section of its worker, with ``optim``."""
     part = reading.facts.framework_facts.get("part")
     actor = config.section("actor_rollout_ref").section("actor")
@@ -347,14 +356,14 @@ def _place(reading: kit.Reading, config: kit.Section) -> tuple[str, kit.Section]
 _RATES = {"actor": 1e-6, "critic": 1e-5, "megatron": 1e-6}
 
 
-def _length(reading: kit.Reading, part: str, config: kit.Section) -> VerlRun:
-    facts, trainer = reading.facts, TRAINER.read(config.section("trainer"))
+def _length(reading: kit.Reading, part: str, config: kit.RawSection) -> VerlRun:
+    facts, trainer = reading.facts, Trainer.read(config.section("trainer"))
     total = facts.framework_facts.get("total_training_steps")
     if total is None and facts.total_updates is not None:
         total = facts.total_updates // (facts.updates_per_training_step or 1)
     batches = facts.updates_per_epoch
-    batch = DATA.read(config.section("data")).train_batch_size
-    if batches is None and None not in (facts.dataset_size, batch):
+    batch = Data.read(config.section("data")).train_batch_size
+    if batches is None and facts.dataset_size is not None and batch is not None:
         batches = facts.dataset_size // batch
     most = trainer.total_training_steps
     if None not in (most, total) and most != total:
@@ -401,34 +410,34 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-def _optimizer(part: str, optim: kit.Values) -> kit.ClassOptimizer:
+def _optimizer(part: str, optim: _Optimizer) -> kit.ClassOptimizer:
     further = optim.origin.section("override_optimizer_config")
     content = {"lr": optim.lr, "weight_decay": optim.weight_decay}
-    if part == "megatron":
+    if not isinstance(optim, _Torch):
         # Its betas do not come to Megatron's optimizer.
         rules = {"adam": kit.fused_adam}
         return kit.class_optimizer(
-            kit.Section(further.document, content, further.path), optim.optimizer, rules=rules
+            kit.RawSection(further.document, content, further.path), optim.optimizer, rules=rules
         )
     if "adam" in optim.optimizer.lower():
         content["betas"] = list(optim.betas)
     path = f"{optim.optimizer_impl}.{optim.optimizer}"
     content |= further.content
-    return kit.class_optimizer(kit.Section(further.document, content, further.path), path)
+    return kit.class_optimizer(kit.RawSection(further.document, content, further.path), path)
 
 
 FRAMEWORK = kit.Framework(
     "verl",
     {
         **kit.section_entries(
-            {f"fsdp-{name}": _of_class for name in ("constant", "cosine")}, {"optim": FSDP}
+            {f"fsdp-{name}": _of_class for name in ("constant", "cosine")}, {"optim": Fsdp}
         ),
         **kit.section_entries(
-            {f"megatron-{name}": _of_class for name in (*STYLES, _STYLE_NAME)}, {"optim": MEGATRON}
+            {f"megatron-{name}": _of_class for name in (*STYLES, _STYLE_NAME)}, {"optim": Megatron}
         ),
         **kit.section_entries(
             {f"sft-{name}": _of_trainer for name in ("cosine", "wsd")},
-            {"optim": SFT, "trainer": TRAINER},
+            {"optim": Sft, "trainer": Trainer},
             lambda optim, trainer: f"sft-{optim.lr_scheduler}",
         ),
     },

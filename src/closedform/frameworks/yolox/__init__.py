@@ -16,19 +16,21 @@ from closedform.schedules.blends import along_cosine, along_line
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
 KINDS = ("yoloxwarmcos", "warmcos", "cos", "multistep")
-EXPERIMENT = kit.OpenKeys(
-    basic_lr_per_img=kit.number(sp.Rational(1, 6400)),
-    gamma=kit.number(0.1),
-    max_epoch=kit.integer(300, least=1),
-    milestones=kit.numbers(None),
-    min_lr_ratio=kit.number(0.05),
-    momentum=kit.number(0.9),
-    no_aug_epochs=kit.number(15),
-    scheduler=kit.choice(*KINDS, default="yoloxwarmcos"),
-    warmup_epochs=kit.number(5),
-    warmup_lr=kit.number(0),
-    weight_decay=kit.number(5e-4),
-)
+
+
+class Experiment(kit.OpenSection):
+    basic_lr_per_img: kit.Rate = sp.Rational(1, 6400)
+    gamma: kit.Number = 0.1
+    max_epoch: kit.Epochs = kit.integer(300, least=1)
+    milestones: kit.Numbers | None = None
+    min_lr_ratio: kit.RateRatio = 0.05
+    momentum: kit.Momentum = 0.9
+    no_aug_epochs: kit.RealEpochs = 15
+    scheduler: str = kit.choice(*KINDS, default="yoloxwarmcos")
+    warmup_epochs: kit.RealEpochs = 5
+    warmup_lr: kit.StartRate = 0
+    weight_decay: kit.WeightDecay = 5e-4
+
 
 DEFECTS = {
     "first-rate-of-the-optimizer": kit.Defect(
@@ -59,7 +61,7 @@ DEFECTS = {
 }
 
 
-def _rate(context: kit.Context, experiment: kit.Values) -> Schedule:
+def _rate(context: kit.Context, experiment: Experiment) -> Schedule:
     updates, samples = context.numbers.require(
         "updates_per_epoch", "global_batch_size", where=context.where
     )
@@ -76,12 +78,10 @@ def _rate(context: kit.Context, experiment: kit.Values) -> Schedule:
     if context.as_implemented or has_warmup:
         stages.append((lambda: first, 1))
     if kind == "multistep":
-        message = "multistep needs milestones"
-        kit.refuse_unless(experiment.milestones is not None, message, context.where)
+        places, message = experiment.milestones, "multistep needs milestones"
+        kit.refuse_unless(places is not None, message, context.where)
         # int(total * milestone / epochs), in floats.
-        marks = [
-            int(int(total) * _float(mark) / experiment.max_epoch) for mark in experiment.milestones
-        ]
+        marks = [int(int(total) * _float(mark) / experiment.max_epoch) for mark in places or ()]
 
         def rate_after(count: int) -> kit.LazyNumber:
             return lambda: peak * experiment.gamma**count
@@ -142,7 +142,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         for name in ("get_lr_scheduler", "get_optimizer"):
             if name in kit.python_text.defined_names(document.python, "Exp"):
                 raise document.error(f"{name} is the experiment's own, and is not run", "Exp")
-    experiment = EXPERIMENT.read_whole(replace(document, content=dict(attributes)))
+    experiment = Experiment.read_whole(replace(document, content=dict(attributes)))
     with experiment.origin.locate_errors():
         rate = _rate(reading.context, experiment)
     plan = kit.plan_optimizer(
@@ -169,7 +169,7 @@ FRAMEWORK = kit.Framework(
     "yolox",
     kit.section_entries(
         dict.fromkeys(KINDS, _rate),
-        {"": EXPERIMENT},
+        {"": Experiment},
         style=lambda experiment: str(experiment.scheduler),
         defects=DEFECTS,
     ),

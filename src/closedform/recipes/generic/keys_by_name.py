@@ -24,7 +24,7 @@ from closedform.language.config_names import (
 )
 from closedform.recipes.document import Document, join_path
 from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
-from closedform.recipes.section import RELATED, Section
+from closedform.recipes.raw_section import RELATED, RawSection
 
 _NEAR = frozenset({"weight_decay", "optimizer", "betas", "beta1", "beta2", "eps", "momentum"})
 """Concepts of the optimizer, of which the key in the section nearest to the rate counts."""
@@ -242,7 +242,7 @@ class Book:
             ConfigError: It is not a finite number.
         """
         name = entry.path or "value"
-        section = Section(self.document, {name: entry.value})
+        section = RawSection(self.document, {name: entry.value})
         return exact_number(section.number(name))
 
     def unread(self) -> list[str]:

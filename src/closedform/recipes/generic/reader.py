@@ -674,9 +674,9 @@ def _is_set(entry: Entry | None) -> bool:
 
 def locate_block_errors(book: Book, path: str) -> Any:
     """Returns the context that gives the errors of a builder the place of a block."""
-    from closedform.recipes.section import Section
+    from closedform.recipes.raw_section import RawSection
 
-    return Section(book.document, {}, path).locate_errors()
+    return RawSection(book.document, {}, path).locate_errors()
 
 
 def framework_of(paths: Mapping[str, str] | None) -> tuple[Framework, Reader]:

@@ -196,6 +196,7 @@ def test_intervals_hold_the_values_of_functions() -> None:
         "sinpi": lambda x: mpmath.sin(mpmath.pi * x),
         "exp": mpmath.exp,
         "log": mpmath.log,
+        "atan": mpmath.atan,
         "floor": mpmath.floor,
         "abs": abs,
     }

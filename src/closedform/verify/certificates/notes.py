@@ -19,7 +19,7 @@ from closedform.verify.terms.sympy_io import term
 
 _UNBOUNDED = 10**6
 _COMPARED = 1000
-_FUNCTIONS = (Op.EXP, Op.LOG, Op.COS, Op.SIN, Op.POW)
+_FUNCTIONS = (Op.EXP, Op.LOG, Op.COS, Op.SIN, Op.ATAN, Op.POW)
 
 
 def error_note(schedule: Schedule, options: GraphOptions, graph: Graph) -> str:

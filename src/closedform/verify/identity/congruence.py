@@ -180,7 +180,7 @@ class Congruence:
             case Op.MINIMUM | Op.MAXIMUM:
                 parts = frozenset(self.form(arg, facts) for arg in forms.flatten_op(node, node.op))
                 return next(iter(parts)) if len(parts) == 1 else self._atom(node.op, parts)
-            case Op.ABSOLUTE | Op.SIGN | Op.COSPI | Op.SINPI:
+            case Op.ABSOLUTE | Op.SIGN | Op.COSPI | Op.SINPI | Op.ATAN:
                 return self._symmetric(node.op, self.form(node.args[0], facts))
             case Op.OPAQUE:
                 return self._atom(node.op, node.value, *(self.form(arg) for arg in node.args))
@@ -358,11 +358,11 @@ class Congruence:
     # --- functions and choices -------------------------------------------------------------------
 
     def _symmetric(self, op: Op, inner: Form) -> Form:
-        """abs, sign and cos of multiples: their sign, and for abs and sign their size, goes out."""
+        """abs, sign, cos, … of multiples: their sign, and for abs and sign their size, goes out."""
         if not inner:
             return forms.constant(ONE if op is Op.COSPI else ZERO)
         leading = inner[0][1]
-        is_odd = op in (Op.SIGN, Op.SINPI)
+        is_odd = op in (Op.SIGN, Op.SINPI, Op.ATAN)
         outer = abs(leading) if op is Op.ABSOLUTE else fmpq(-1 if leading < 0 and is_odd else 1)
         by = leading if op in (Op.ABSOLUTE, Op.SIGN) else fmpq(-1 if leading < 0 else 1)
         return forms.scale(self._atom(op, forms.scale(inner, 1 / by)), outer)

@@ -26,7 +26,7 @@ from closedform.importers.tensors.values import OPAQUE, Value
 from closedform.importers.torch_optimizer import matrices
 from closedform.importers.torch_optimizer.algebra import TorchAlgebra
 from closedform.importers.torch_optimizer.storages import View
-from closedform.language.elementary import ELEMENTARY
+from closedform.language.elementary import ELEMENTARY, angle_of_floats
 from closedform.language.integers import floor_mod
 from closedform.language.model import non_finite
 from closedform.language.shapes import IS_SINGLE
@@ -481,7 +481,7 @@ RULES: Mapping[str, OperatorRule] = {
     "minimum": _elementwise(sp.Min, "minimum"),
     "fmax": _elementwise(lambda x, y: _of_numbers(sp.Max, x, y), "maximum"),
     "fmin": _elementwise(lambda x, y: _of_numbers(sp.Min, x, y), "minimum"),
-    "atan2": _elementwise(sp.atan2, "atan2"),
+    "atan2": _elementwise(angle_of_floats, "angle"),
     "hypot": _elementwise(lambda x, y: sp.sqrt(x**2 + y**2), "hypot"),
     "copysign": _elementwise(copysign, "copysign"),
     "addcmul": _addcmul,
@@ -502,7 +502,6 @@ RULES: Mapping[str, OperatorRule] = {
     "sgn": _unary(sp.sign, "sign"),
     "reciprocal": _unary(lambda x: 1 / x, "reciprocal"),
     "square": _unary(lambda x: x**2, "square"),
-    "atan": _unary(sp.atan, "atan"),
     "relu": _unary(lambda x: sp.Max(x, 0), "relu"),
     "threshold": lambda algebra, a, threshold, value: algebra.map(
         lambda x, h, v: sp.Piecewise((x, x > h), (v, True)), a, threshold, value, name="threshold"

@@ -92,32 +92,18 @@ ELEMENTARY: Mapping[str, Elementary] = {
 """The functions by name."""
 
 
-def angle(y: sp.Expr, x: sp.Expr, *, quotient: sp.Expr | None = None) -> sp.Expr:
+def angle(y: sp.Expr, x: sp.Expr) -> sp.Expr:
     """Returns ``atan2(y, x)``: the angle of the point (x, y), above ``-pi`` and at most ``pi``.
 
-    That of the origin is y, which is 0 there: in floats it keeps its sign. Other zeros have no
-    sign: where x < 0 and y is -0.0, the angle is pi, as for y = 0, while that of C is -pi.
-
-    Args:
-        y: The ordinate.
-        x: The abscissa.
-        quotient: What stands for ``y / x`` where x is not 0.
+    That of the origin is 0. Zeros have no sign: where x < 0 and y is -0.0, the angle is pi, as for
+    y = 0, while that of C is -pi.
     """
     right = sp.pi / 2
-    on_axis = sp.Piecewise((right, y > 0), (-right, y < 0), (y, True))
+    on_axis = sp.Piecewise((right, y > 0), (-right, y < 0), (0, True))
     if x.is_zero:
         return on_axis
-    # Below 0 last: an x that is not is compared no more, and NaN gives NaN.
-    half_turn = sp.Piecewise((sp.Piecewise((sp.pi, y >= 0), (-sp.pi, True)), x < 0), (0, True))
-    turned = sp.atan(y / x if quotient is None else quotient) + half_turn
-    return sp.Piecewise((on_axis, sp.Eq(x, 0)), (turned, True))
-
-
-def angle_of_floats(y: sp.Expr, x: sp.Expr) -> sp.Expr:
-    """Returns ``atan2(y, x)`` of numbers that may be infinite: the angle of two is diagonal."""
-    # Infinities of one sign are equal, and their quotient would be NaN.
-    quotient = sp.Piecewise((1, sp.Eq(y, x)), (-1, sp.Eq(y, -x)), (y / x, True))
-    return angle(y, x, quotient=quotient)
+    half_turn = sp.Piecewise((0, x > 0), (sp.pi, y >= 0), (-sp.pi, True))
+    return sp.Piecewise((on_axis, sp.Eq(x, 0)), (sp.atan(y / x) + half_turn, True))
 
 
 DEFINITIONS: Mapping[type[sp.Basic], Callable[..., sp.Expr]] = {

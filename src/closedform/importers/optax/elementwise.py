@@ -15,10 +15,10 @@ from closedform.importers.optax.interpreter import (
 )
 from closedform.importers.optax.jaxprs import Equation
 from closedform.importers.tensors.algebra import Rule, as_number
-from closedform.importers.tensors.comparisons import is_infinite, is_nan
+from closedform.importers.tensors.comparisons import atan2, is_infinite, is_nan
 from closedform.importers.tensors.steps import STEPS, values_at
 from closedform.importers.tensors.values import Value
-from closedform.language.elementary import ELEMENTARY, Elementary, angle_of_floats
+from closedform.language.elementary import ELEMENTARY, Elementary
 from closedform.language.integers import floor_div, floor_mod
 from closedform.language.model import NonFinite, non_finite
 from closedform.language.symbols import hyper, t
@@ -334,7 +334,7 @@ ELEMENTWISE: Mapping[str, PrimitiveRule] = {
     "integer_pow": _integer_pow,
     "max": _elementwise(sp.Max),
     "min": _elementwise(sp.Min),
-    "atan2": _elementwise(angle_of_floats),
+    "atan2": _elementwise(atan2),
     "neg": _elementwise(lambda x: -x),
     "abs": _elementwise(sp.Abs),
     "sign": _sign,

@@ -16,6 +16,7 @@ import torch
 from closedform.errors import TraceError
 from closedform.importers.tensors.algebra import as_number, stack_values
 from closedform.importers.tensors.comparisons import (
+    atan2,
     comparison,
     copysign,
     is_infinite,
@@ -26,7 +27,7 @@ from closedform.importers.tensors.values import OPAQUE, Value
 from closedform.importers.torch_optimizer import matrices
 from closedform.importers.torch_optimizer.algebra import TorchAlgebra
 from closedform.importers.torch_optimizer.storages import View
-from closedform.language.elementary import ELEMENTARY, angle_of_floats
+from closedform.language.elementary import ELEMENTARY
 from closedform.language.integers import floor_mod
 from closedform.language.model import non_finite
 from closedform.language.shapes import IS_SINGLE
@@ -481,7 +482,7 @@ RULES: Mapping[str, OperatorRule] = {
     "minimum": _elementwise(sp.Min, "minimum"),
     "fmax": _elementwise(lambda x, y: _of_numbers(sp.Max, x, y), "maximum"),
     "fmin": _elementwise(lambda x, y: _of_numbers(sp.Min, x, y), "minimum"),
-    "atan2": _elementwise(angle_of_floats, "angle"),
+    "atan2": _elementwise(atan2, "angle"),
     "hypot": _elementwise(lambda x, y: sp.sqrt(x**2 + y**2), "hypot"),
     "copysign": _elementwise(copysign, "copysign"),
     "addcmul": _addcmul,

@@ -1,8 +1,8 @@
 """Drawn schedules of sums, floors and remainders of rational multiples of the step, and judges.
 
 Floors, remainders and comparisons are of rational combinations of integers, whose decisions the
-lowering makes exactly; roots, cosines, angles and powers stand outside of them. So a value is wrong where
-it is outside of the ball that the arithmetic of its graph can reach.
+lowering makes exactly; roots, cosines, angles and powers stand outside of them. So a value is wrong
+where it is outside of the ball that the arithmetic of its graph can reach.
 """
 
 from __future__ import annotations

@@ -308,6 +308,10 @@ OPS: Mapping[Op, OpSpec] = {
 COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX, Op.EQ, Op.AND, Op.OR})
 
 
+FUNCTIONS = (Op.EXP, Op.LOG, Op.COS, Op.SIN, Op.ATAN, Op.POW)
+"""The ops that engines take from a math library."""
+
+
 def infer_type(op: Op, operands: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
     """Returns the type of ``op`` applied to operands of these types.
 

@@ -1,8 +1,8 @@
 """Drawn schedules of sums, floors and remainders of rational multiples of the step, and judges.
 
 Floors, remainders and comparisons are of rational combinations of integers, whose decisions the
-lowering makes exactly; roots, cosines and powers stand outside of them. So a value is wrong where
-it is outside of the ball that the arithmetic of its graph can reach.
+lowering makes exactly; roots, cosines, angles and powers stand outside of them. So a value is wrong
+where it is outside of the ball that the arithmetic of its graph can reach.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from closedform.compiler import compile_schedule
 from closedform.ir.graph import Array
 from closedform.ir.types import LAST_STEP
 from closedform.language import Schedule, floor_div, floor_mod, t
+from closedform.language.elementary import angle
 from closedform.options import GraphOptions
 from tests.support import enclosures
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
@@ -86,7 +87,7 @@ class _Draw:
         if depth == 0:
             return self.combination(1)
         inner = self.real(depth - 1)
-        match self.random.randrange(11):
+        match self.random.randrange(13):
             case 0:
                 return self.combination(2)
             case 1:
@@ -105,6 +106,10 @@ class _Draw:
                 return sp.cos(sp.pi * self.integer(1) / self.divisor())
             case 8:
                 return self.random.choice(_BASES) ** sp.Min(sp.Abs(self.integer(1)), 40)
+            case 9:
+                return sp.atan(self.combination(1))
+            case 10:
+                return angle(self.integer(1), self.integer(1))
             case _:
                 test = self.random.choice([sp.Lt, sp.Le, sp.Gt, sp.Ge])(
                     self.combination(1), self.rational()

@@ -19,7 +19,7 @@ OTHER_FUNCTIONS = [
     op
     for op, spec in OPS.items()
     if (spec.arity, spec.attributes, spec.dtypes) == (1, (), OPS[Op.EXP].dtypes)
-    and op not in (Op.FLOOR, Op.SQRT, Op.EXP, Op.LOG, Op.COS, Op.SIN)
+    and op not in (Op.FLOOR, Op.SQRT, Op.EXP, Op.LOG, Op.COS, Op.SIN, Op.ATAN)
 ]
 
 
@@ -125,7 +125,7 @@ def elementwise_cases() -> Iterator[Case]:
 
 
 def function_cases() -> Iterator[Case]:
-    """exp, log, cos, sin, pow where schedules use them, and at NaN, zeros and infinities.
+    """exp, log, cos, sin, atan, pow where schedules use them, and at NaN, zeros and infinities.
 
     A function of one float that has no values of its own here is computed from -30 to 30.
     """
@@ -139,6 +139,9 @@ def function_cases() -> Iterator[Case]:
         for op in (Op.COS, Op.SIN):
             angles = np.array([*ends, *spread], dtype.numpy)
             yield build(op, (angles,), str(dtype), unit=1.0)
+        sizes = 2.0 ** generator.uniform(-60, 70, 300)
+        arguments = np.concatenate([specials(dtype), spread, sizes, -sizes]).astype(dtype.numpy)
+        yield build(Op.ATAN, (arguments,), str(dtype))
         base = np.array([0.0, 1.0, 2.0, np.inf, np.nan, *positive[:50]], dtype.numpy)
         exponent = np.array([0.5, -0.75, 2.0, 0.0, 1.25, *spread[:50] / 10], dtype.numpy)
         yield build(Op.POW, (base, exponent), str(dtype))

@@ -15,7 +15,7 @@ from closedform.exporters.c_header import Header, rule_header, schedule_header
 from closedform.ir import naming
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Array, Graph
-from closedform.ir.ops import Op
+from closedform.ir.ops import FUNCTIONS
 from closedform.options import GraphOptions
 from closedform.runtime import c_library
 from closedform.runtime.c_library import CLibrary
@@ -74,7 +74,6 @@ SCHEDULES = (
     *("chained", "cosine", "exponential", "geometric", "inverse_square_root", "linear"),
     *("multi_step", "noam", "one_cycle", "polynomial", "rex", "table", "warm_restarts", "wsd"),
 )
-LIBM = (Op.EXP, Op.LOG, Op.COS, Op.SIN, Op.POW)
 SIZE = 37
 
 
@@ -87,7 +86,7 @@ def graphs() -> dict[str, tuple[Header, Graph]]:
             schedule = EXAMPLES[name].make()
             assert isinstance(schedule, cf.Schedule)
             graph = compile_schedule(schedule, options)
-            if not any(node.op in LIBM for node in graph.nodes):
+            if not any(node.op in FUNCTIONS for node in graph.nodes):
                 prefix = f"s_{name}_{label}"
                 found[prefix] = schedule_header(schedule, graph, prefix), graph
     return found

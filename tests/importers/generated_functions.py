@@ -253,6 +253,8 @@ class Writer:
                     f"math.exp(-abs({inner}) / {n})", f"math.sqrt(abs({inner}))",
                     f"math.log(abs({inner}) + {x})", f"math.tanh({inner} / {n})",
                     f"abs({inner}) ** 0.5", f"0.9 ** (step // {n})", f"np.cos({inner} / {n})",
+                    f"math.atan({inner} / {n})", f"np.arctan2({x}, {inner})",
+                    f"math.atan2(abs({inner}), {self.float_of(d)} - {n})",
                 ]
             )  # fmt: skip
 

@@ -410,6 +410,11 @@ FACTORS: Mapping[str, Guard] = {
     "variance": lambda s: s.g / (s.g.std() + 1e-6) if s.g.numel() > 1 else s.g,
     "strided": lambda s: torch.empty_strided(s.g.shape, s.g.stride()).copy_(s.g) * 0.5,
     "cross entropy of zero": lambda s: s.g * torch.xlogy(torch.zeros_like(s.g), s.g.abs()),
+    "atan": lambda s: torch.atan(s.g),
+    "atan2 of two": lambda s: torch.atan2(s.g, s.p),
+    "atan2 of a root": lambda s: s.g.atan2((s.g * s.g + s.p * s.p).sqrt()),
+    "atan2 of items": lambda s: s.g * math.atan2(s.g.norm().item() - 1, s.p.norm().item() - 1),
+    "arctan2 of items": lambda s: s.g * float(np.arctan2(s.g.norm().item(), s.p.norm().item())),
 }
 """Directions of a step that are functions of what an optimizer can read."""
 

@@ -20,7 +20,7 @@ from closedform.errors import ExportError, VerificationError
 from closedform.exporters.onnx_model import to_model
 from closedform.importers.onnx_graph import read_model
 from closedform.importers.onnx_ops import ONNX_ROWS
-from closedform.ir import Graph, evaluate, print_graph
+from closedform.ir import Builder, DType, Graph, Op, Role, TensorType, evaluate, print_graph
 from closedform.options import GraphOptions, ModelSpec
 from closedform.verify.terms.from_graph import terms_of_graph
 from tests.support.graphs import assert_same, graphs, inputs_of
@@ -45,6 +45,40 @@ def assert_read_back(graph: Graph) -> None:
 def test_schedule_is_read_back_as_it_was(name: str) -> None:
     for options in OPTIONS:
         assert_read_back(compile_schedule(SCHEDULES[name](), GraphOptions(**options)))
+
+
+def arctangent_model() -> onnx.ModelProto:
+    """An arctangent in float64: that of float32 and a step of Newton's."""
+    builder = Builder("angle")
+    x = builder.input("x", TensorType(DType.F64, ()), Role.HYPER)
+    builder.output("y", builder.emit(Op.ATAN, x))
+    return to_model(builder.build())
+
+
+def test_a_step_from_an_arctangent_of_float32_is_one_of_float64() -> None:
+    graph = read_model(arctangent_model())
+    assert [node.op for node in graph.nodes if node.op is not Op.INPUT] == [Op.ATAN]
+
+
+@pytest.mark.parametrize("place", [0, 1, 3, *range(5, 13)])  # not the casts
+def test_another_step_is_read_as_it_is(place: int) -> None:
+    """One node has another operator."""
+    others = {"Max": "Min", "Min": "Max", "Atan": "Sin", "Sin": "Cos", "Cos": "Sin", "Mul": "Add"}
+    others |= {"Sub": "Add", "Add": "Sub", "Div": "Mul"}
+    model = arctangent_model()
+    node = model.graph.node[place]
+    node.op_type = others[node.op_type]
+    ops = [node.op for node in read_model(model).nodes]
+    assert Op.SIN in ops or Op.COS in ops
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_the_bound_of_an_arctangent_is_part_of_it(sign: int) -> None:
+    model = arctangent_model()
+    for tensor in model.graph.initializer:
+        bound = numpy_helper.to_array(tensor)
+        tensor.CopyFrom(numpy_helper.from_array(bound / (1 + (bound * sign > 0)), tensor.name))
+    assert Op.SIN in [node.op for node in read_model(model).nodes]
 
 
 @pytest.mark.sample(every=3)

@@ -1,6 +1,7 @@
 """The table of elementary functions, against the libraries that it names."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import sympy as sp
 import torch
 
 import closedform as cf
-from closedform.language.elementary import ELEMENTARY
+from closedform.language.elementary import ELEMENTARY, angle
 
 POINTS = (-3.7, -1.0, -0.25, 0.0, 0.5, 1.0, 2.75, 11.0)
 ROUNDING = 1e-13
@@ -59,7 +60,28 @@ def test_math_and_numpy_have_the_same_expression(name: str) -> None:
         assert sp.simplify(traced.expr - form) == 0
 
 
-@pytest.mark.parametrize("kind", [sp.tan, sp.sinh, sp.cosh, sp.tanh])
+@pytest.mark.parametrize("kind", [sp.tan, sp.atan, sp.sinh, sp.cosh, sp.tanh])
 def test_classes_of_sympy_are_lowered_by_the_table(kind: type[sp.Expr]) -> None:
     schedule = cf.Schedule(kind(cf.t / 7))
     assert schedule(3) == pytest.approx(exact(kind.__name__, 3 / 7), rel=1e-6)  # float32
+
+
+COORDINATES = (-1e300, -7.5, -1.0, -1e-300, 0.0, 1e-300, 0.25, 1.0, 1e300)
+
+
+@pytest.mark.parametrize(("y", "x"), [*product(COORDINATES, COORDINATES)])
+def test_an_angle_is_that_of_libraries(y: float, x: float) -> None:
+    exact_angle = float(sp.N(angle(sp.Rational(y), sp.Rational(x)), 30))
+    of_torch = torch.atan2(*torch.tensor([[y], [x]], dtype=torch.float64)).item()
+    for library in (math.atan2(y, x), float(np.arctan2(y, x)), of_torch):
+        assert exact_angle == pytest.approx(library, rel=1e-15, abs=0)
+
+
+def test_an_angle_is_a_schedule_in_every_quadrant() -> None:
+    def turn(step: int) -> float:
+        return math.atan2(abs(step - 6) - 3, step - 4)
+
+    schedules = cf.from_python(turn), cf.Schedule(sp.atan2(sp.Abs(cf.t - 6) - 3, cf.t - 4))
+    for schedule in schedules:
+        values = [schedule(step) for step in range(12)]
+        assert values == pytest.approx([turn(step) for step in range(12)], rel=1e-6, abs=1e-7)

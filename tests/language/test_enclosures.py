@@ -73,7 +73,7 @@ def test_numbers_without_functions_have_the_floor_and_sign_of_their_fraction(see
     assert (floor(whole), sign(whole), sign(whole - 3)) == (3, 1, 0)
 
 
-REAL = (sp.exp, sp.log, sp.cos, sp.sin)
+REAL = (sp.exp, sp.log, sp.cos, sp.sin, sp.atan)
 
 
 @pytest.mark.parametrize("seed", range(FORMS))

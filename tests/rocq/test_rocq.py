@@ -19,6 +19,7 @@ from closedform.verify.search.refutation import find_proof
 from closedform.verify.search.statements import statement_of
 from closedform.verify.terms.build import (
     add,
+    atan,
     cospi,
     divide,
     equal,
@@ -220,7 +221,7 @@ def test_floors_of_quotients_are_accepted(coq: Coq) -> None:
 
 
 def goals_of_intervals() -> list[CertifiedGoal]:
-    """A remainder, a product of a sum, roots by primes, half angles, periods of variables."""
+    """A remainder, a product of a sum, roots, half angles, periods of variables, arctangents."""
     clock, rate = symbol("t", integer=True, sign=Sign.NONNEGATIVE), symbol("a")
     unit = symbol("T", integer=True)
     remainder = add(clock, multiply(rational(-25), floor(divide(clock, rational(25)))))
@@ -236,6 +237,11 @@ def goals_of_intervals() -> list[CertifiedGoal]:
         ),
         goal_of(equal(power(rational(12), half), multiply(rational(2), power(rational(3), half)))),
         goal_of(equal(add(double, rational(1)), multiply(rational(2), power(angle, rational(2))))),
+        goal_of(less_equal(atan(rate), rational(11, 7))),
+        goal_of(less_equal(atan(rate), rational(4, 5)), in_unit),
+        goal_of(less(rational(-8, 5), multiply(rate, atan(rate))), in_unit),
+        goal_of(less(atan(rate), atan(add(rate, rational(1))))),
+        goal_of(less_equal(multiply(rate, atan(rate)), multiply(rate, rate)), in_unit),
         *(
             goal_of(
                 equal(

@@ -32,6 +32,7 @@ PROBES: Mapping[str, Make] = {
     "exp(x)": lambda b, x, y, z, c: b.emit(Op.EXP, x),
     "log(|x|)": lambda b, x, y, z, c: b.emit(Op.LOG, b.emit(Op.ABS, x)),
     "sin(x)": lambda b, x, y, z, c: b.emit(Op.SIN, x),
+    "atan(x)": lambda b, x, y, z, c: b.emit(Op.ATAN, x),
     "|x| ** y": lambda b, x, y, z, c: b.emit(Op.POW, b.emit(Op.ABS, x), y),
 }
 

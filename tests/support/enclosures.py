@@ -141,6 +141,7 @@ _ENCLOSURES: Mapping[Any, Callable[[list[Any]], Any]] = {
     sp.log: lambda args: args[0].log(),
     sp.cos: lambda args: args[0].cos(),
     sp.sin: lambda args: args[0].sin(),
+    sp.atan: lambda args: args[0].atan(),
     sp.tanh: lambda args: args[0].tanh(),
 }
 

@@ -130,5 +130,6 @@ def _transcendental(expr: sp.Basic, arg: Number) -> Number:
     if isinstance(expr, sp.log) and mpf(arg) <= 0:
         raise UndefinedError(f"log of {arg}")
     functions = {sp.log: mpmath.log, sp.exp: mpmath.exp, sp.cos: mpmath.cos, sp.sin: mpmath.sin}
-    functions |= {sp.tan: mpmath.tan, sp.tanh: mpmath.tanh, sp.re: lambda x: x}  # all are real
+    functions |= {sp.tan: mpmath.tan, sp.tanh: mpmath.tanh, sp.atan: mpmath.atan}
+    functions |= {sp.re: lambda x: x}  # all are real
     return functions[expr.func](mpf(arg))

@@ -57,6 +57,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "log": np.frompyfunc(_logarithm, 1, 1),
     "cos": np.frompyfunc(mpmath.cos, 1, 1),
     "sin": np.frompyfunc(mpmath.sin, 1, 1),
+    "atan": np.frompyfunc(mpmath.atan, 1, 1),
     "floor": np.frompyfunc(mpmath.floor, 1, 1),
     "sign": np.frompyfunc(mpmath.sign, 1, 1),
     "FloorMod": np.frompyfunc(_floor_mod, 2, 1),

@@ -55,7 +55,7 @@ def formula(draw: random.Random, depth: int) -> sp.Expr:
         number = sp.Rational(draw.randint(1, 40), draw.choice([1, 1, 2, 3, 10, 100, 1000]))
         return draw.choice([t, t, t, number, t + number, number * t, t / 1000])
     inner = formula(draw, depth - 1)
-    match draw.randrange(9):
+    match draw.randrange(10):
         case 0:
             return sp.exp(draw.choice([1, -1]) * inner / draw.choice([1, 1, 10, 1000]))
         case 1:
@@ -73,6 +73,8 @@ def formula(draw: random.Random, depth: int) -> sp.Expr:
         case 7:
             base = sp.Rational(draw.randint(1, 30), 10)
             return base ** draw.choice([t, t / 10, -t, inner])
+        case 8:
+            return sp.atan(draw.choice([1, 1, 10, 1000]) * inner)
         case _:
             mark = draw.choice([1, 5, 20, 100, 1000, 10**6])
             return sp.Piecewise((inner, t < mark), (formula(draw, depth - 1), True))

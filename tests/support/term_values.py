@@ -213,6 +213,7 @@ _HANDLERS: Mapping[Op, Any] = {
     Op.POWER: _power,
     Op.FLOOR: _floor,
     Op.LOG: _log,
+    Op.ATAN: lambda _, args: mpmath.atan(_mpf(args[0])) if args[0] else Fraction(0),
     Op.EXP: lambda _, args: mpmath.exp(_mpf(args[0])) if args[0] else Fraction(1),
     Op.COSPI: lambda _, args: _cosine(args[0]),
     Op.SINPI: _sine,

@@ -182,6 +182,7 @@ OTHERS: Mapping[str, tuple[str, ...]] = {
     "Exp": ("Neg", "Abs"),
     "Sqrt": ("Abs", "Exp"),
     "Log": ("Sqrt", "Neg"),
+    "Atan": ("Sin", "Neg"),
     "Neg": ("Abs", "Identity"),
     "Abs": ("Neg", "Identity"),
     "Floor": ("Neg", "Identity"),

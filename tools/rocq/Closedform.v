@@ -408,6 +408,30 @@ Qed.
 Lemma log_same (u v : R) : 0 < u -> u = v -> ln u = ln v.
 Proof. now intros _ ->. Qed.
 
+Lemma atan_low (u : R) : IZR (-1) / 2 * PI < atan u.
+Proof. destruct (atan_bound u). lra. Qed.
+Lemma atan_high (u : R) : atan u < 1 / 2 * PI.
+Proof. destruct (atan_bound u). lra. Qed.
+Lemma atan_at_zero (u : R) : u = 0 -> atan u = 0.
+Proof. intros ->. apply atan_0. Qed.
+Lemma atan_positive (u : R) : 0 < u -> 0 < atan u.
+Proof. intros. rewrite <- atan_0. now apply atan_increasing. Qed.
+Lemma atan_negative (u : R) : u < 0 -> atan u < 0.
+Proof. intros. rewrite <- atan_0. now apply atan_increasing. Qed.
+Lemma atan_most (u : R) : 0 < u -> atan u < u.
+Proof.
+  intros P. assert (D : forall x, 0 <= x <= u -> derivable_pt_lim atan x (/ (1 + x ^ 2)))
+    by (intros; apply derivable_pt_lim_atan).
+  destruct (MVT_cor2 atan (fun x => / (1 + x ^ 2)) 0 u P D) as (c & E & C & _).
+  rewrite atan_0, !Rminus_0_r in E. rewrite E.
+  assert (G : / (1 + c ^ 2) < / 1) by (apply Rinv_lt_contravar; nra).
+  rewrite Rinv_1 in G. nra.
+Qed.
+Lemma atan_least (u : R) : u < 0 -> u < atan u.
+Proof. intros. assert (G := atan_most (- u)). rewrite atan_opp in G. lra. Qed.
+Lemma atan_same (u v : R) : u = v -> atan u = atan v.
+Proof. now intros ->. Qed.
+
 Lemma floor_most (u : R) : floor u <= u.
 Proof. unfold floor. apply base_Int_part. Qed.
 Lemma floor_least (u : R) : u < floor u + 1.
@@ -1172,6 +1196,19 @@ Lemma b_ln_high {a b : Q} {u : R} (h : Q) :
 Proof.
   intros P H [A B]. apply lt_of_bool in P. rewrite Q2R_0 in P. at_ends. split; [exact I |].
   eapply Rle_trans; [apply ln_weakly; [lra | exact B] | exact H].
+Qed.
+Lemma atan_weakly (u v : R) : u <= v -> atan u <= atan v.
+Proof. intros [H | ->]; [left; now apply atan_increasing | right; reflexivity]. Qed.
+Lemma b_atan_low {a : Q} {b : option Q} {u : R} (l : Q) :
+  Q2R l <= atan (Q2R a) -> bnd (Some a, b) u -> bnd (Some l, None) (atan u).
+Proof. intros H [A _]. split; [| exact I]. eapply Rle_trans; [exact H | apply atan_weakly, A]. Qed.
+Lemma b_atan_high {a : option Q} {b : Q} {u : R} (h : Q) :
+  atan (Q2R b) <= Q2R h -> bnd (a, Some b) u -> bnd (None, Some h) (atan u).
+Proof. intros H [_ A]. split; [exact I |]. eapply Rle_trans; [apply atan_weakly, A | exact H]. Qed.
+Lemma b_atan (u : R) : bnd (Some ((-11) # 7), Some (11 # 7)) (atan u).
+Proof.
+  assert (P : PI < 22 / 7) by (interval with (i_prec 60)).
+  destruct (atan_bound u). split; at_ends; unfold Q2R; cbn [Qnum Qden]; lra.
 Qed.
 Lemma b_floor_low {a : Q} {b : option Q} {u : R} (n : Z) :
   Qle_bool (n # 1) a = true -> bnd (Some a, b) u -> bnd (Some (n # 1), None) (floor u).

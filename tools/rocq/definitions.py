@@ -29,8 +29,10 @@ class InexpressibleError(VerificationError):
     """A proof has a step or a term that is not printed for Rocq yet; the text says which."""
 
 
-_FUNCTIONS = {"cospi": "cospi", "sinpi": "sinpi", "exp": "exp", "log": "ln", "floor": "floor",
-              "abs": "Rabs", "sign": "sgn", "^": "pw", "min": "Rmin", "max": "Rmax"}  # fmt: skip
+FUNCTIONS = {"cospi": "cospi", "sinpi": "sinpi", "exp": "exp", "log": "ln", "atan": "atan",
+             "floor": "floor", "abs": "Rabs", "sign": "sgn", "^": "pw", "min": "Rmin",
+             "max": "Rmax"}  # fmt: skip
+"""The functions of the checker, as ``Closedform.v`` and the libraries call them."""
 _DECISIONS = {"<": "Rlt_dec", "<=": "Rle_dec", "=": "Req_EM_T"}
 _SIGNS = {"<": "<", "<=": "<=", "=": "="}
 LITERALS = {">": "above", ">=": "least", "=": "equal", "!=": "differ"}
@@ -122,7 +124,7 @@ class Definitions:
                 self._symbols[key] = f"f_{len(self._symbols)}"
                 self.variables[self._symbols[key]] = " -> ".join(["R"] * (len(arguments) + 1))
             return f"{self._symbols[key]} {' '.join(arguments)}"
-        return f"{_FUNCTIONS[op]} {' '.join(arguments)}"
+        return f"{FUNCTIONS[op]} {' '.join(arguments)}"
 
     def symbol(self, term: int, name: str, *, is_integer: bool) -> str:
         """Returns the variable of a symbol."""
@@ -306,8 +308,8 @@ class Definitions:
                 return self._end_of_root(form)
         if op == "cospi" and not arguments[0]:
             return "apply cospi_zero."
-        if op == "exp" and not arguments[0]:
-            return "apply exp_0."
+        if op in ("exp", "atan") and not arguments[0]:
+            return f"apply {op}_0."
         if op == "floor" and constant_of(arguments[0]) is not None:
             whole = constant_of(form)
             return f"apply (floor_between {'' if whole is None else f'({whole})'}); lra."

@@ -9,7 +9,7 @@ from flint import fmpq
 
 from closedform.verify.checker import intervals as arithmetic
 from closedform.verify.checker.intervals import EVERYWHERE, Interval
-from tools.rocq.definitions import InexpressibleError, number_text
+from tools.rocq.definitions import FUNCTIONS, InexpressibleError, number_text
 from tools.rocq.ends import Proof, end_text, ends_text, opposite, rational_text
 from tools.rocq.power_bounds import power_bounds
 
@@ -46,8 +46,8 @@ def function_bounds(
         return "(b_unknown _)", EVERYWHERE
     if op == "cospi":
         return _cosine(bounds, texts[0], inside, target)
-    if op in ("exp", "log"):
-        return _monotone(bounds, "exp" if op == "exp" else "ln", texts[0], inside, target)
+    if op in ("exp", "log", "atan"):
+        return _monotone(bounds, FUNCTIONS[op], texts[0], inside, target)
     if op == "floor":
         return _floor(bounds, inside, target)
     if op == "abs":
@@ -121,13 +121,15 @@ def _monotone(bounds: Bounds, function: str, text: str, inside: Proof, target: I
     sign = "_ " if function == "ln" else ""
     if target[0] is not None:
         if start is None or (function == "exp" and target[0] == 0):
-            low = f"(b_wide ({ends_text((target[0], None))}) _ (b_exp {text}))"
+            low = f"(b_wide ({ends_text((target[0], None))}) _ (b_{function} {text}))"
         else:
             lemma = bounds.numeric(
                 f"Q2R {rational_text(target[0])} <= {function} (Q2R {rational_text(start)})"
             )
             low = f"(b_{function}_low {rational_text(target[0])} {sign}{lemma} {inside[0]})"
-    if target[1] is not None:
+    if target[1] is not None and end is None:
+        high = f"(b_wide ({ends_text((None, target[1]))}) _ (b_{function} {text}))"
+    elif target[1] is not None:
         lemma = bounds.numeric(
             f"{function} (Q2R {end_text(end)}) <= Q2R {rational_text(target[1])}"
         )

@@ -14,6 +14,10 @@ _OF_ONE = {
     "pi": ("pi_low", "pi_high"),
     "exp": ("exp_pos", "exp_least", "exp_below_one", "exp_above_one", "exp_most"),
     "log": ("log_positive", "log_one", "log_negative", "log_most", "log_least"),
+    "atan": (
+        "atan_low", "atan_high", "atan_at_zero", "atan_positive", "atan_negative", "atan_most",
+        "atan_least",
+    ),
     "cospi": (
         "cospi_low", "cospi_high", "cospi_at_zero", "cospi_at_one", "cospi_at_two",
         "cospi_at_half", "cospi_above_minus_one", "cospi_below_one", "cospi_positive",
@@ -144,6 +148,8 @@ def lemma_about_two(definitions: Definitions, first: int, second: int, number: i
         return f"({names[number]} {' '.join(nodes)})"
     if op == "log":
         return f"({('log_same', 'ln_increasing')[number]} {' '.join(nodes)})"
+    if op == "atan":
+        return f"({('atan_same', 'atan_increasing')[number]} {' '.join(nodes)})"
     if op == "floor":
         names = ("floor_monotone", "floor_next", "floor_order")
         return f"({names[number]} {' '.join(nodes)})"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tools.rocq.definitions import FUNCTIONS
+
 if TYPE_CHECKING:
     from tools.rocq.script import Script
 
 _CONGRUENCES = {"<": "lt_cong", "<=": "le_cong", "=": "eq_cong"}
-_OPERATORS = {"+": "Rplus", "*": "Rmult", "/": "Rdiv", "^": "pw", "min": "Rmin", "max": "Rmax",
-              "cospi": "cospi", "sinpi": "sinpi", "exp": "exp", "log": "ln", "floor": "floor",
-              "abs": "Rabs", "sign": "sgn"}  # fmt: skip
+_OPERATORS = {"+": "Rplus", "*": "Rmult", "/": "Rdiv", **FUNCTIONS}
 
 
 def replace_terms(

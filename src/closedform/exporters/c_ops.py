@@ -321,6 +321,7 @@ C_OPS: Mapping[Op, Emitter] = {
     Op.LOG: _function("log"),
     Op.COS: _function("cos"),
     Op.SIN: _function("sin"),
+    Op.ATAN: _function("atan"),
     Op.POW: _function("pow"),
     Op.LT: _direct("{} < {}"),
     Op.LE: _direct("{} <= {}"),

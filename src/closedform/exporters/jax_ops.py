@@ -245,6 +245,7 @@ JAX_OPS: Mapping[Op, Emitter] = {
     Op.LOG: _direct(jnp.log),
     Op.COS: _direct(jnp.cos),
     Op.SIN: _direct(jnp.sin),
+    Op.ATAN: _direct(jnp.arctan),
     Op.POW: _direct(jnp.power),
     Op.LT: _direct(jnp.less),
     Op.LE: _direct(jnp.less_equal),

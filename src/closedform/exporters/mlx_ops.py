@@ -170,6 +170,7 @@ MLX_OPS: Mapping[Op, Emitter] = {
     Op.LOG: _direct(mx.log),
     Op.COS: _direct(mx.cos),
     Op.SIN: _direct(mx.sin),
+    Op.ATAN: _direct(mx.arctan),
     Op.POW: _direct(mx.power),
     Op.LT: _direct(mx.less),
     Op.LE: _direct(mx.less_equal),

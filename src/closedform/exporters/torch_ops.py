@@ -277,6 +277,7 @@ TORCH_OPS: Mapping[Op, Emitter] = {
     Op.LOG: _direct(torch.log),
     Op.COS: _direct(torch.cos),
     Op.SIN: _direct(torch.sin),
+    Op.ATAN: _direct(torch.atan),
     Op.POW: _direct(torch.pow),
     Op.LT: _with_number(torch.lt, is_commutative=False),
     Op.LE: _with_number(torch.le, is_commutative=False),

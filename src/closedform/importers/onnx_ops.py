@@ -16,7 +16,7 @@ import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from closedform.errors import VerificationError
-from closedform.exporters.onnx_ops import ELEMENT_TYPES
+from closedform.exporters.onnx_ops import ATAN_BOUND, ELEMENT_TYPES
 from closedform.importers.onnx_constants import array_of
 from closedform.importers.onnx_structure import BRANCH, CHOICE, check_entries
 from closedform.ir import Builder, DType, Op, Shape, Value, broadcast
@@ -323,6 +323,38 @@ def _is_rounded_down(reader: Reader, dividend: Value, divisor: Value) -> Value:
     )
 
 
+def _difference(
+    reader: Reader, node: NodeProto, operands: tuple[Value, ...]
+) -> Value | EngineValue:
+    """Sub; a step of Newton's from an arctangent of f32 is the arctangent of f64."""
+    attributes_of(node)
+    operand = _operand_of_arctangent(reader, *operands)
+    if operand is not None:
+        return EngineValue(reader.emit(Op.ATAN, operand))
+    return reader.emit(Op.SUB, *operands)
+
+
+def _operand_of_arctangent(reader: Reader, near: Value, step: Value) -> Value | None:
+    """The x of ``near - step``, where that is how ``exporters.onnx_ops`` writes its arctangent."""
+    value, values = near, []
+    for op in (Op.CAST, Op.ATAN, Op.CAST, Op.MIN, Op.MAX):
+        source = reader.builder.node(value)
+        if source.op is not op:
+            return None
+        value = reader.value_at(source.operands[0])
+        values.append(value)
+    *_, single, clamped, _, x = values
+    if (single.type.dtype, x.type.dtype) != (DType.F32, DType.F64):
+        return None
+    least, most = (reader.builder.const(sign * ATAN_BOUND, DType.F64) for sign in (-1, 1))
+    emit = reader.emit
+    sine, cosine = emit(Op.SIN, near), emit(Op.COS, near)
+    above = emit(Op.SUB, sine, emit(Op.MUL, clamped, cosine))
+    below = emit(Op.ADD, cosine, emit(Op.MUL, clamped, sine))
+    is_step = step == emit(Op.DIV, above, below)
+    return x if is_step and clamped == emit(Op.MIN, emit(Op.MAX, x, least), most) else None
+
+
 def _modulo(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     """Mod: with fmod=1 the remainder has the sign of the dividend, as in C.
 
@@ -502,6 +534,7 @@ ONNX_ROWS: Mapping[str, OpReader] = {
     "Abs": _as_op(Op.ABS),
     "Add": _as_op(Op.ADD),
     "And": _as_op(Op.AND),
+    "Atan": _as_op(Op.ATAN),
     "Cast": read_cast,
     "Constant": _constant,
     "Cos": _as_op(Op.COS),
@@ -532,7 +565,7 @@ ONNX_ROWS: Mapping[str, OpReader] = {
     "Sign": _sign,
     "Sin": _as_op(Op.SIN),
     "Sqrt": _as_op(Op.SQRT),
-    "Sub": _as_op(Op.SUB),
+    "Sub": _difference,
     "Transpose": _transpose,
     "Where": read_where,
 }

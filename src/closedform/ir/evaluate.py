@@ -311,6 +311,7 @@ KERNELS: Mapping[Op, Kernel] = {
     Op.LOG: _plain(np.log),
     Op.COS: _plain(np.cos),
     Op.SIN: _plain(np.sin),
+    Op.ATAN: _plain(np.arctan),
     Op.POW: _plain(np.power),
     Op.LT: _plain(np.less),
     Op.LE: _plain(np.less_equal),

@@ -48,6 +48,7 @@ class Op(StrEnum):
     LOG = "log"
     COS = "cos"
     SIN = "sin"
+    ATAN = "atan"
     POW = "pow"
     LT = "lt"
     LE = "le"
@@ -257,6 +258,7 @@ def _leaf(_: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
 
 
 _LIBM = "math libraries agree to a few ulp; Eigen's vector code in onnxruntime is the widest"
+_NEWTON = "onnxruntime has a float64 one by a step of Newton's, which is off by 4.1 ulp"
 _ORDER = "the order of the summation is the engine's own"
 
 OPS: Mapping[Op, OpSpec] = {
@@ -281,6 +283,7 @@ OPS: Mapping[Op, OpSpec] = {
         OpSpec(Op.LOG, 1, COMPUTED_FLOATS, _elementwise, ulp=4.0, reason=_LIBM),
         OpSpec(Op.COS, 1, COMPUTED_FLOATS, _elementwise, ulp=4.0, reason=_LIBM),
         OpSpec(Op.SIN, 1, COMPUTED_FLOATS, _elementwise, ulp=4.0, reason=_LIBM),
+        OpSpec(Op.ATAN, 1, COMPUTED_FLOATS, _elementwise, ulp=8.0, reason=_NEWTON),
         OpSpec(Op.POW, 2, COMPUTED_FLOATS, _elementwise, ulp=4.0, reason=_LIBM),
         OpSpec(Op.LT, 2, NUMBERS, _comparison),
         OpSpec(Op.LE, 2, NUMBERS, _comparison),
@@ -303,6 +306,10 @@ OPS: Mapping[Op, OpSpec] = {
 
 # Bit for bit: IEEE 754 rounds a + b and b + a alike.
 COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX, Op.EQ, Op.AND, Op.OR})
+
+
+FUNCTIONS = (Op.EXP, Op.LOG, Op.COS, Op.SIN, Op.ATAN, Op.POW)
+"""The ops that engines take from a math library."""
 
 
 def infer_type(op: Op, operands: tuple[TensorType, ...], attributes: Attributes) -> TensorType:

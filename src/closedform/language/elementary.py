@@ -64,6 +64,7 @@ _EVERYWHERE: tuple[tuple[str, Callable[[sp.Expr], sp.Expr], str, str, str, str],
     ("cos", sp.cos, "cos", "cos", "cos", "cos"),
     ("sin", sp.sin, "sin", "sin", "sin", "sin"),
     ("tan", lambda x: sp.sin(x) / sp.cos(x), "tan", "tan", "tan", "tan"),
+    ("atan", sp.atan, "atan", "arctan", "atan", "atan"),
     ("cosh", lambda x: (sp.exp(x) + sp.exp(-x)) / 2, "cosh", "cosh", "cosh", "cosh"),
     ("sinh", lambda x: (sp.exp(x) - sp.exp(-x)) / 2, "sinh", "sinh", "sinh", "sinh"),
     # Not (exp(x) - exp(-x)) / (exp(x) + exp(-x)): where exp is infinite, this one is 1.
@@ -89,3 +90,25 @@ ELEMENTARY: Mapping[str, Elementary] = {
     "log1p": Elementary(lambda x: sp.log(1 + x), "log1p", "log1p", "log1p", "log1p", _one_more),
 }
 """The functions by name."""
+
+
+def angle(y: sp.Expr, x: sp.Expr) -> sp.Expr:
+    """Returns ``atan2(y, x)``: the angle of the point (x, y), above ``-pi`` and at most ``pi``.
+
+    That of the origin is 0. Zeros have no sign: where x < 0 and y is -0.0, the angle is pi, as for
+    y = 0, while that of C is -pi.
+    """
+    right = sp.pi / 2
+    on_axis = sp.Piecewise((right, y > 0), (-right, y < 0), (0, True))
+    if x.is_zero:
+        return on_axis
+    half_turn = sp.Piecewise((0, x > 0), (sp.pi, y >= 0), (-sp.pi, True))
+    return sp.Piecewise((on_axis, sp.Eq(x, 0)), (sp.atan(y / x) + half_turn, True))
+
+
+DEFINITIONS: Mapping[type[sp.Basic], Callable[..., sp.Expr]] = {
+    **{getattr(sp, name): ELEMENTARY[name].form for name in ("tan", "sinh", "cosh", "tanh")},
+    sp.cot: lambda x: sp.cos(x) / sp.sin(x),
+    sp.atan2: angle,
+}
+"""The functions of SymPy that are written with others, and their expressions."""

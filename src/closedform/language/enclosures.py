@@ -150,6 +150,7 @@ _FUNCTIONS: Mapping[type[sp.Basic], Callable[..., arb]] = {
     sp.log: arb.log,
     sp.cos: arb.cos,
     sp.sin: arb.sin,
+    sp.atan: arb.atan,
     sp.Abs: abs,
     sp.Min: lambda *args: reduce(arb.min, args),
     sp.Max: lambda *args: reduce(arb.max, args),

@@ -28,7 +28,8 @@ Data = list["Data"] | dict[str, "Data"] | str | int | bool | None
 KINDS: Mapping[str, type[sp.Basic]] = {
     kind.__name__: kind
     for kind in (
-        *(sp.Add, sp.Mul, sp.Pow, sp.exp, sp.log, sp.cos, sp.sin, sp.tan, sp.tanh, sp.Abs, sp.sign),
+        *(sp.Add, sp.Mul, sp.Pow, sp.exp, sp.log, sp.cos, sp.sin, sp.tan, sp.atan, sp.atan2),
+        *(sp.tanh, sp.Abs, sp.sign),
         *(sp.Min, sp.Max, sp.floor, sp.ceiling, sp.Mod, sp.Piecewise, sp.And, sp.Or, sp.Not),
         *(sp.Eq, sp.Ne, sp.Lt, sp.Le, sp.Gt, sp.Ge, sp.ITE, sp.Tuple, FloorDiv, FloorMod),
         *(GlobalSum, NonFinite, functions.AllBut, functions.ReduceSum, functions.ReduceMean),

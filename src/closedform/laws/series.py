@@ -133,6 +133,7 @@ FUNCTIONS: Mapping[type[sp.Basic], Callable[..., Any]] = {
     sp.log: lambda operand: operand.log(),
     sp.cos: lambda operand: operand.cos(),
     sp.sin: lambda operand: operand.sin(),
+    sp.atan: lambda operand: operand.atan(),
     sp.Piecewise: _branches,
     sp.Min: _extremum(_LESS_EQUAL),
     sp.Max: _extremum(_compare(operator.ge, operator.lt)),

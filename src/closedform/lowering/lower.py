@@ -116,6 +116,7 @@ HANDLERS: Mapping[type[sp.Basic], Handler] = {
     sp.exp: _unary(Op.EXP),
     Exponential: _unary(Op.EXP),
     sp.log: _unary(Op.LOG),
+    sp.atan: _unary(Op.ATAN),
     sp.cos: lower_cosine,
     sp.sin: lower_sine,
     sp.Piecewise: lower_piecewise,

@@ -30,6 +30,8 @@ NUMPY_FUNCTIONS: Mapping[type[sp.Basic], ArrayFunction] = {
     sp.sign: np.sign,
     sp.cos: np.cos,
     sp.sin: np.sin,
+    sp.atan: np.arctan,
+    sp.atan2: np.arctan2,
     sp.exp: np.exp,
     sp.log: np.log,
     sp.tanh: np.tanh,

@@ -29,7 +29,7 @@ from closedform.lowering.simplify import simplify
 # From this many lines on, tables take fewer nodes than a chain of Where.
 _SHORTEST_TABLE = 5
 
-_CURVES = (sp.cos, sp.sin, sp.exp, sp.log, sp.Pow)
+_CURVES = (sp.cos, sp.sin, sp.atan, sp.exp, sp.log, sp.Pow)
 
 Branch = TypeVar("Branch")
 

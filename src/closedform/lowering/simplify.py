@@ -43,7 +43,7 @@ import sympy as sp
 from sympy.core.relational import Relational
 
 from closedform.errors import LoweringError
-from closedform.language.elementary import ELEMENTARY
+from closedform.language.elementary import DEFINITIONS
 from closedform.language.exact import FINEST
 from closedform.language.integers import FloorDiv, FloorMod
 from closedform.language.settled import construct
@@ -690,8 +690,7 @@ _DEFINITIONS: Mapping[type[sp.Basic], Definition] = {
     sp.re: lambda x: x,  # SymPy makes 2**re(x) of Abs(2**x); all values are real
     sp.sign: _sign,
     sp.Heaviside: _step,
-    sp.cot: lambda x: sp.cos(x) / sp.sin(x),
-    **{getattr(sp, name): ELEMENTARY[name].form for name in ("tan", "sinh", "cosh", "tanh")},
+    **DEFINITIONS,
 }
 
 

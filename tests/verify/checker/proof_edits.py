@@ -23,6 +23,7 @@ ULP = fmpq(1, 2**52)
 _CHANGED_OPERATIONS = {
     "<": "<=", "<=": "<", "=": "<", "min": "max", "max": "min", "+": "*", "*": "+", "and": "or",
     "or": "and", "cospi": "sinpi", "sinpi": "cospi", "exp": "log", "log": "exp", "/": "^",
+    "atan": "exp",
     "^": "/", "floor": "abs", "abs": "floor", "true": "false", "false": "true",
 }  # fmt: skip
 _COMMUTATIVE = frozenset({"+", "*", "=", "min", "max", "and", "or"})

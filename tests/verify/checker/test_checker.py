@@ -196,6 +196,7 @@ def test_intervals_hold_the_values_of_functions() -> None:
         "sinpi": lambda x: mpmath.sin(mpmath.pi * x),
         "exp": mpmath.exp,
         "log": mpmath.log,
+        "atan": mpmath.atan,
         "floor": mpmath.floor,
         "abs": abs,
     }
@@ -228,7 +229,7 @@ def test_checker_is_small_and_imports_neither_the_prover_nor_a_solver() -> None:
     sources = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.py")}
     # Lines of code and docstrings, without blank lines.
     lines = sum(1 for text in sources.values() for line in text.splitlines() if line.strip())
-    assert lines <= 1640
+    assert lines <= 1670
     page = (Path(__file__).parents[3] / "docs" / "what_to_trust.md").read_text(encoding="utf-8")
     assert f"| `verify/checker` | {round(lines, -1):,} |" in page
     all_lines = sum(len(text.splitlines()) for text in sources.values())

@@ -17,6 +17,7 @@ from closedform.verify.terms.build import (
     ZERO,
     absolute,
     add,
+    atan,
     cospi,
     divide,
     exp,
@@ -83,6 +84,8 @@ SIGNS = [
     (ite(less(X, ZERO), P, T), Sign.NONNEGATIVE),
     (cospi(X), Sign.ANY),
     (log(P), Sign.ANY),
+    (atan(N), Sign.NEGATIVE),
+    (atan(X), Sign.ANY),
 ]
 
 
@@ -135,6 +138,7 @@ DIRECTIONS = [
     (floor(T), UP, UNKNOWN),
     (absolute(subtract(N, T)), UP, UP),
     (exp(negative(T)), DOWN, DOWN),
+    (atan(subtract(X, T)), DOWN, DOWN),
     (add(X, P), Direction.CONSTANT, Direction.CONSTANT),
     (cospi(T), UNKNOWN, UNKNOWN),
 ]
@@ -167,6 +171,7 @@ def drawn(rng: random.Random, depth: int) -> Term:
             sign(one),
             exp(one),
             log(one),
+            atan(one),
             ite(less(one, other), one, other),
         )
     )

@@ -49,6 +49,7 @@ UNARY = {
     Op.LOG: (0.25, 1.0, 2.0, 1e6),
     Op.COS: NUMBERS,
     Op.SIN: NUMBERS,
+    Op.ATAN: NUMBERS,
 }
 BINARY = (Op.ADD, Op.SUB, Op.MUL, Op.MIN, Op.MAX, Op.LT, Op.LE, Op.EQ)
 

@@ -104,6 +104,7 @@ SOURCES = [
     ("30**0.51", sp.Integer(30) ** sp.Rational(51, 100), sp.Integer(30) ** sp.Rational(51, 100)),
     ("pi*sqrt(377)", sp.pi * sp.sqrt(377), sp.cos(sp.pi * sp.sqrt(377) * sp.Symbol("x"))),
     ("exp(-5)", sp.exp(-5), sp.exp(-5) * sp.Symbol("x")),
+    ("2/pi", 2 / sp.pi, 2 * sp.atan(sp.Symbol("x")) / sp.pi),
 ]
 
 

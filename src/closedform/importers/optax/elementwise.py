@@ -15,7 +15,7 @@ from closedform.importers.optax.interpreter import (
 )
 from closedform.importers.optax.jaxprs import Equation
 from closedform.importers.tensors.algebra import Rule, as_number
-from closedform.importers.tensors.comparisons import is_infinite, is_nan
+from closedform.importers.tensors.comparisons import atan2, is_infinite, is_nan
 from closedform.importers.tensors.steps import STEPS, values_at
 from closedform.importers.tensors.values import Value
 from closedform.language.elementary import ELEMENTARY, Elementary
@@ -334,14 +334,13 @@ ELEMENTWISE: Mapping[str, PrimitiveRule] = {
     "integer_pow": _integer_pow,
     "max": _elementwise(sp.Max),
     "min": _elementwise(sp.Min),
-    "atan2": _elementwise(sp.atan2),
+    "atan2": _elementwise(atan2),
     "neg": _elementwise(lambda x: -x),
     "abs": _elementwise(sp.Abs),
     "sign": _sign,
     # A third root of a negative number is complex in SymPy.
     "cbrt": _elementwise(lambda x: sp.sign(x) * sp.Abs(x) ** sp.Rational(1, 3)),
     "square": _elementwise(lambda x: x**2),
-    "atan": _elementwise(sp.atan),
     "floor": _elementwise(sp.floor),
     "ceil": _elementwise(sp.ceiling),
     "round": _round,

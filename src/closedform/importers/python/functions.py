@@ -46,7 +46,7 @@ from closedform.importers.python.number import (
 from closedform.importers.python.number import run_operand as expression
 from closedform.importers.python.place import UserValue
 from closedform.importers.python.run import Run
-from closedform.language.elementary import ELEMENTARY, Elementary
+from closedform.language.elementary import ELEMENTARY, Elementary, angle
 
 Implementation = Callable[..., Any]
 """The value of a function on traced arguments; the run comes first."""
@@ -132,6 +132,10 @@ def _copysign(run: Run, x: Any, y: Any) -> Any:
 
 def _hypot(run: Run, *values: Any) -> Number:
     return Number(run, sp.sqrt(sp.Add(*(expression(run, x) ** 2 for x in values))))
+
+
+def _angle(run: Run, y: Any, x: Any) -> Number:
+    return Number(run, angle(expression(run, y), expression(run, x)))
 
 
 def _isclose(run: Run, a: Any, b: Any, *, rel_tol: float = 1e-9, abs_tol: float = 0.0) -> bool:
@@ -330,6 +334,10 @@ _ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
     ("", "negative", "neg", lambda run, x: -x),
     ("copysign", "copysign", "copysign", _copysign),
     ("hypot", "hypot", "hypot", _hypot),
+    ("atan2", "arctan2", "atan2", _angle),
+    # Further names, which jax.numpy and torch have as functions of their own.
+    ("", "atan2", "arctan2", _angle),
+    ("", "atan", "arctan", _VALUES["atan"]),
     ("isclose", "", "", _isclose),
     ("", "isclose", "isclose", _array_isclose),
     ("isfinite", "isfinite", "isfinite", lambda run, x: True),

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import sympy as sp
 
+from closedform.language.elementary import angle
 from closedform.language.model import non_finite
 from closedform.language.symbols import GRAD, PARAM
 
@@ -67,8 +68,29 @@ def comparison(kind: Callable[..., sp.Basic], x: sp.Expr, y: sp.Expr) -> sp.Basi
 
 def copysign(x: sp.Expr, y: sp.Expr) -> sp.Expr:
     """Returns the size of a number with the sign of another one, which a zero has, too."""
-    is_negative = sp.Or(y < 0, sp.And(sp.Eq(y, 0), 1 / y < 0)) if is_of_data(y) else y < 0
-    return sp.Piecewise((-sp.Abs(x), is_negative), (sp.Abs(x), True))
+    return sp.Piecewise((-sp.Abs(x), _has_minus(y)), (sp.Abs(x), True))
+
+
+def atan2(y: sp.Expr, x: sp.Expr) -> sp.Expr:
+    """Returns the angle of the point (x, y) as floats have it: with infinities, and signs of zeros.
+
+    Two infinities have the angle of a diagonal, and a zero is on its side of an axis.
+    """
+    if not is_of_data(y) and not is_of_data(x):
+        return angle(y, x)
+    right = sp.pi / 2
+    half_turn = sp.Piecewise((-sp.pi, _has_minus(y)), (sp.pi, True))
+    at_origin = sp.Piecewise((y + half_turn, 1 / x < 0), (y, True)) if is_of_data(x) else y
+    on_axis = sp.Piecewise((right, y > 0), (-right, y < 0), (at_origin, True))
+    # Infinities of one sign are equal, and their quotient would be NaN.
+    shallow = sp.atan(sp.Piecewise((1, sp.Eq(y, x)), (-1, sp.Eq(y, -x)), (y / x, True)))
+    turned = sp.Piecewise((shallow + half_turn, x < 0), (shallow, True))
+    return sp.Piecewise((on_axis, sp.Eq(x, 0)), (turned, True))
+
+
+def _has_minus(x: sp.Expr) -> sp.Basic:
+    """Whether a number is below 0, or a zero with that sign."""
+    return sp.Or(x < 0, sp.And(sp.Eq(x, 0), 1 / x < 0)) if is_of_data(x) else x < 0
 
 
 def _compared_with_infinity(

@@ -16,6 +16,7 @@ import torch
 from closedform.errors import TraceError
 from closedform.importers.tensors.algebra import as_number, stack_values
 from closedform.importers.tensors.comparisons import (
+    atan2,
     comparison,
     copysign,
     is_infinite,
@@ -481,7 +482,7 @@ RULES: Mapping[str, OperatorRule] = {
     "minimum": _elementwise(sp.Min, "minimum"),
     "fmax": _elementwise(lambda x, y: _of_numbers(sp.Max, x, y), "maximum"),
     "fmin": _elementwise(lambda x, y: _of_numbers(sp.Min, x, y), "minimum"),
-    "atan2": _elementwise(sp.atan2, "atan2"),
+    "atan2": _elementwise(atan2, "angle"),
     "hypot": _elementwise(lambda x, y: sp.sqrt(x**2 + y**2), "hypot"),
     "copysign": _elementwise(copysign, "copysign"),
     "addcmul": _addcmul,
@@ -502,7 +503,6 @@ RULES: Mapping[str, OperatorRule] = {
     "sgn": _unary(sp.sign, "sign"),
     "reciprocal": _unary(lambda x: 1 / x, "reciprocal"),
     "square": _unary(lambda x: x**2, "square"),
-    "atan": _unary(sp.atan, "atan"),
     "relu": _unary(lambda x: sp.Max(x, 0), "relu"),
     "threshold": lambda algebra, a, threshold, value: algebra.map(
         lambda x, h, v: sp.Piecewise((x, x > h), (v, True)), a, threshold, value, name="threshold"

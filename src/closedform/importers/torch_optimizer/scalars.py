@@ -24,6 +24,7 @@ from closedform.errors import TraceError
 from closedform.importers.python.place import UserValue
 from closedform.importers.python.text import is_only_shown
 from closedform.importers.tensors.comparisons import (
+    atan2,
     comparison,
     copysign,
     is_infinite,
@@ -548,6 +549,7 @@ FUNCTIONS: Mapping[Any, Any] = {
     math.floor: _whole(math.floor, sp.floor),
     math.ceil: _whole(math.ceil, sp.ceiling),
     math.fabs: _with_symbols(math.fabs, sp.Abs),
+    math.atan2: _with_symbols(math.atan2, atan2),
     builtins.max: _extremum(max, sp.Max),
     builtins.min: _extremum(min, sp.Min),
     math.trunc: lambda value: _truncate(value) if isinstance(value, SYMBOLIC) else int(value),
@@ -587,6 +589,7 @@ _UFUNCS: Mapping[str, Callable[..., Any]] = {
         for function in ELEMENTARY.values()
         if function.numpy
     },
+    "arctan2": _of_numpy(np.arctan2, atan2),
     "floor": _of_numpy(np.floor, sp.floor),
     "ceil": _of_numpy(np.ceil, sp.ceiling),
     "maximum": _of_numpy(np.maximum, sp.Max),

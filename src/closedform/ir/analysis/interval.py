@@ -279,8 +279,8 @@ def _widen_bounds(op: Op, low: Any, high: Any, dtype: DType, maybe_nan: bool) ->
 def _on_its_side(interval: Interval, number: float, is_below: bool, is_above: bool) -> Interval:
     """The interval without the part beyond a number that the function does not cross.
 
-    The error of an engine does not carry exp and powers across 1, or logarithms across 0: they are
-    exact there, and functions of the rounded operand elsewhere.
+    The error of an engine does not carry exp and powers across 1, or logarithms and arctangents
+    across 0: they are exact there, and functions of the rounded operand elsewhere.
     """
     low = max(interval.low, number) if is_above else interval.low
     high = min(interval.high, number) if is_below else interval.high
@@ -291,8 +291,21 @@ def _not_negative(interval: Interval) -> Interval:
     return Interval(max(interval.low, 0.0), interval.high, interval.maybe_nan)
 
 
-def _monotone(function: Callable[[Any], Any], least: float) -> IntervalRule:
-    """The rule of an increasing function that is NaN below ``least``."""
+def _monotone(
+    function: Callable[[Any], Any],
+    fixed: tuple[float, float],
+    *,
+    least: float = -math.inf,
+    bottom: float = -math.inf,
+) -> IntervalRule:
+    """The rule of an increasing function.
+
+    Args:
+        function: The function of NumPy.
+        fixed: An operand, and its value, which the results of the others do not cross.
+        least: The function is NaN below it.
+        bottom: No result is below it.
+    """
 
     def rule(node: Node, operands: Operands) -> Interval:
         (operand,) = operands
@@ -303,15 +316,12 @@ def _monotone(function: Callable[[Any], Any], least: float) -> IntervalRule:
         with np.errstate(all="ignore"):
             low = function(dtype.numpy.type(max(operand.low, least)))
             high = function(dtype.numpy.type(operand.high))
-        # sqrt, exp and log are not correctly rounded by all engines: MKL's sqrt is off by 1 ulp,
-        # libm's functions by up to 4.
+        # sqrt, exp, log and atan are not correctly rounded by all engines: MKL's sqrt is off by 1
+        # ulp, libm's functions by up to 4.
         bounds = _widen_bounds(node.op, low, high, dtype, maybe_nan)
-        if node.op is Op.LOG:
-            return _on_its_side(bounds, 0.0, operand.high <= 1, operand.low >= 1)
-        bounds = _not_negative(bounds)
-        if node.op is Op.EXP:
-            return _on_its_side(bounds, 1.0, operand.high <= 0, operand.low >= 0)
-        return bounds
+        argument, number = fixed
+        bounds = _on_its_side(bounds, number, operand.high <= argument, operand.low >= argument)
+        return Interval(max(bounds.low, bottom), bounds.high, bounds.maybe_nan)
 
     return rule
 
@@ -422,11 +432,12 @@ ARITHMETIC: Mapping[Op, IntervalRule] = {
     Op.MIN: _extremum(min),
     Op.MAX: _extremum(max),
     Op.FLOOR: _floor,
-    Op.SQRT: _monotone(np.sqrt, 0.0),
-    Op.EXP: _monotone(np.exp, -math.inf),
-    Op.LOG: _monotone(np.log, 0.0),
+    Op.SQRT: _monotone(np.sqrt, (0.0, 0.0), least=0.0, bottom=0.0),
+    Op.EXP: _monotone(np.exp, (0.0, 1.0), bottom=0.0),
+    Op.LOG: _monotone(np.log, (1.0, 0.0), least=0.0),
     Op.COS: _sine_or_cosine,
     Op.SIN: _sine_or_cosine,
+    Op.ATAN: _monotone(np.arctan, (0.0, 0.0)),
     Op.POW: _pow,
     Op.LT: _order(operator.lt),
     Op.LE: _order(operator.le),

@@ -249,6 +249,15 @@ def _exp(expr: sp.Expr, domain: Domain) -> Interval:
     return Interval(max(values.low, floor), values.high, is_nonzero=True)
 
 
+def _arctangent(expr: sp.Expr, domain: Domain) -> Interval:
+    argument = interval(expr.args[0], domain)
+    values = argument.monotone(arb.atan)
+    # atan(0) is 0 exactly, whatever its ball says.
+    low = max(values.low, Fraction(0)) if argument.low >= 0 else values.low
+    high = min(values.high, Fraction(0)) if argument.high <= 0 else values.high
+    return Interval(low, high, is_nonzero=argument.is_nonzero)
+
+
 _UNIT = Interval(Fraction(-1), Fraction(1))
 
 
@@ -295,6 +304,7 @@ _RULES: Mapping[type[sp.Basic], EnclosureRule] = {
     Exponential: _exp,
     sp.cos: _cosine,
     sp.sin: _sine,
+    sp.atan: _arctangent,
 }
 
 __all__ = ["branches", "decide", "interval", "is_integral", "linear_in", "split"]

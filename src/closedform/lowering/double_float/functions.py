@@ -1,4 +1,4 @@
-r"""Powers of two, logarithms and sines in double-float arithmetic, by tables.
+r"""Powers of two, logarithms, sines and arctangents in double-float arithmetic, by tables.
 
 Each function is taken apart into a table entry of 48 bits and a short polynomial near it. The terms
 of the polynomial that are below 2**-17 of the result are computed in plain float32; what they lose
@@ -9,6 +9,7 @@ Reduction, with N entries a unit and f the distance to the nearest one::
     2**x      = 2**n * 2**(j/N) * exp(f * log 2),                   x = n + j/N + f
     log2(x)   = k - log2(c) + log1p(m*c - 1) / log 2,               x = m * 2**k, c near 1/m
     sin(a+b)  = sin a + cos a * b - (sin a * (1-cos b) + cos a * (b-sin b)),  a = k * pi/(2*N)
+    atan(x)   = atan(k/N) + atan((x - k/N) / (1 + x*k/N)),          x in [0, 1]
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from closedform.lowering.pair_arithmetic import (
 _POWERS = 128
 _LOGARITHMS = 512
 _SINES = 256
+_ARCTANGENTS = 256
 
 # Powers of two in float32, subnormal ones included.
 _LEAST_POWER, _GREATEST_POWER = -149, 127
@@ -47,6 +49,7 @@ _ONE_FACTOR = 120
 _FIRST_MANTISSA, _LAST_MANTISSA = int(0.69 * _LOGARITHMS), int(1.43 * _LOGARITHMS)
 # A reciprocal of so many bits times half of a float32 is exact.
 _RECIPROCAL_BITS = 12
+_LARGEST_TANGENT = 2.0**60
 # More than twice the digits of a pair.
 _TABLE_BITS = 140
 
@@ -199,6 +202,41 @@ def _rotate_sine(math: Arithmetic, sine: Number, cosine: Number, angle: Number) 
     correction = math.multiply(cosine, angle)
     low = tail if correction.low is None else math.emit(Op.ADD, correction.low, tail)
     return math.add_smaller(sine, Number(correction.high, low))
+
+
+def arctangent(math: Arithmetic, x: Number) -> Number:
+    """Returns atan(x); near 0 it keeps its relative accuracy."""
+    size, unit = math.absolute(x), Number(math.single(1.0))
+    # The arctangents of larger numbers are one pair, and no product of theirs overflows.
+    largest = Number(math.single(_LARGEST_TANGENT))
+    size = math.select(math.compare(Op.LT, largest, size), largest, size)
+    # Beyond 1 the angle to the other axis, whose tangent is the inverse.
+    is_steep = math.compare(Op.LT, unit, size)
+    above, below = math.select(is_steep, unit, size), math.select(is_steep, size, unit)
+    angle = _shallow_angle(math, math.divide(above, below))
+    complement = math.add(math.constant(sp.pi / 2), math.negate(angle))
+    angle = math.select(is_steep, complement, angle)
+    is_negative = math.emit(Op.LT, math.settle(x).high, math.single(0.0))
+    return math.select(is_negative, math.negate(angle), angle)
+
+
+def _shallow_angle(math: Arithmetic, x: Number) -> Number:
+    """atan(x) for x in [0, 1]: beyond the nearest entry, y**3/3 and y**5/5 in plain float32."""
+    position = math.emit(Op.MUL, x.high, math.single(_ARCTANGENTS))
+    nearest = math.emit(Op.FLOOR, math.emit(Op.ADD, position, math.single(0.5)))
+    entry = Number(math.emit(Op.MUL, nearest, math.single(1 / _ARCTANGENTS)))
+    # The subtraction is exact: both are near each other, or the entry is 0.
+    near = math.emit(Op.SUB, x.high, entry.high)
+    distance = Number(near) if x.low is None else Number(*math.two_sum(near, x.low))
+    divisor = math.add(Number(math.single(1.0)), math.multiply(x, entry), is_same_sign=True)
+    y = math.divide(distance, divisor)
+    square = math.emit(Op.MUL, y.high, y.high)
+    cubic = math.emit(Op.MUL, square, _polynomial(math, square, (-1 / 3, 1 / 5)))
+    high, error = math.fast_two_sum(y.high, math.emit(Op.MUL, y.high, cubic))
+    low = error if y.low is None else math.emit(Op.ADD, error, y.low)
+    table = _table(range(_ARCTANGENTS + 1), lambda k: mpmath.atan(mpmath.mpf(k) / _ARCTANGENTS))
+    index = _index(math, nearest, 0, _ARCTANGENTS)
+    return math.add_smaller(_lookup_pair(math, table, index), Number(high, low))
 
 
 def _polynomial(math: Arithmetic, x: Value, coefficients: tuple[float, ...]) -> Value:

@@ -35,6 +35,7 @@ from closedform.lowering.arithmetic import (
 )
 from closedform.lowering.context import Lowering
 from closedform.lowering.double_float.context import DoubleFloat, Handler
+from closedform.lowering.double_float.functions import arctangent
 from closedform.lowering.double_float.powers import lower_exp, lower_log, lower_power
 from closedform.lowering.double_float.trigonometry import lower_cosine, lower_sine, raised_cosine
 from closedform.lowering.exponential import Exponential
@@ -244,6 +245,7 @@ HANDLERS: Mapping[type[sp.Basic], Handler] = {
     sp.log: lower_log,
     sp.cos: lower_cosine,
     sp.sin: lower_sine,
+    sp.atan: lambda low, expr, domain: arctangent(low.math, low.number(expr.args[0], domain)),
     sp.Piecewise: _piecewise,
     SafeOperand: lambda low, expr, domain: low.number(expr.piecewise, domain),
     FloorDiv: _floor_div,

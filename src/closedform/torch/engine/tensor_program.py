@@ -43,6 +43,7 @@ FOREACH_OPS: Mapping[Any, ForeachOp] = {
     torch.log: ForeachOp("log", 1),
     torch.sin: ForeachOp("sin", 1),
     torch.cos: ForeachOp("cos", 1),
+    torch.atan: ForeachOp("atan", 1),
     torch.floor: ForeachOp("floor", 1),
     # Only the base: _foreach_pow_ has no form that writes over the exponent.
     torch.pow: ForeachOp("pow", 1),

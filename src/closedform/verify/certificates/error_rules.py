@@ -429,6 +429,18 @@ def _sine_or_cosine(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]
     return Enclosure(low, high, error * _WIDER)
 
 
+def _atan(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
+    """An arctangent: its slope is 1/(1 + x**2), and its relative error at most that of x."""
+    (a,) = operands
+    low, high = np.arctan(a.low), np.arctan(a.high)
+    slack = np.maximum(np.abs(low), np.abs(high)) * _LIBM
+    nearest = np.maximum(a.least - a.error, 0)
+    # Two arctangents differ by less than pi, however wrong the operand is.
+    error = np.minimum(a.error / (1 + nearest**2), 3.15) * (1 + _LIBM)
+    # atan is concave above 0 and odd, so that atan((1 + e) x) is within e of atan(x), relatively.
+    return _add_rounding(node, low - slack, high + slack, error, whole=False, share=a.share)
+
+
 def _pow(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     """For a base >= 0; by the change of ``y * log x``, and for roots of numbers near 0 by that.
 
@@ -672,6 +684,7 @@ RULES: Mapping[Op, ErrorRule] = {
     Op.LOG: _log,
     Op.COS: _sine_or_cosine,
     Op.SIN: _sine_or_cosine,
+    Op.ATAN: _atan,
     Op.POW: _pow,
     Op.LT: _comparison,
     Op.LE: _comparison,

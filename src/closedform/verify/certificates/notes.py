@@ -8,7 +8,7 @@ import numpy as np
 
 from closedform.compiler import compile_schedule
 from closedform.ir.graph import Graph
-from closedform.ir.ops import OPS, Op
+from closedform.ir.ops import FUNCTIONS, OPS
 from closedform.ir.types import LAST_STEP
 from closedform.language.schedule import Schedule
 from closedform.options import GraphOptions, Precision
@@ -19,7 +19,6 @@ from closedform.verify.terms.sympy_io import term
 
 _UNBOUNDED = 10**6
 _COMPARED = 1000
-_FUNCTIONS = (Op.EXP, Op.LOG, Op.COS, Op.SIN, Op.POW)
 
 
 def error_note(schedule: Schedule, options: GraphOptions, graph: Graph) -> str:
@@ -54,11 +53,11 @@ def error_note(schedule: Schedule, options: GraphOptions, graph: Graph) -> str:
     if not np.isfinite(bound.absolute):
         return f"Error: no bound for t = 0..{last} is proved."
     relative = "" if bound.relative is None else f" ({bound.relative:.3g} of the value)"
-    functions = [op for op in _FUNCTIONS if any(node.op is op for node in graph.nodes)]
+    functions = [op for op in FUNCTIONS if any(node.op is op for node in graph.nodes)]
     names = " and ".join(functions)
-    proviso = (
-        f", provided that {names} is within {OPS[functions[0]].ulp:g} ulp" if functions else ""
-    )
+    # The bound assumes each function within its own error, which the least of them implies.
+    ulp = min((OPS[op].ulp for op in functions), default=0)
+    proviso = f", provided that {names} is within {ulp:g} ulp" if functions else ""
     return (
         f"Error: at most {bound.absolute:.3g}{relative} for t = 0..{last}, proved by error "
         f"analysis{proviso}."

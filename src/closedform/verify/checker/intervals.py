@@ -370,6 +370,25 @@ def _logarithm(number: Interval) -> Interval:
     return _log_at(low)[0], None if high is None else _log_at(high)[1]
 
 
+_QUARTER = fmpq(11, 7)
+"""A number above pi/2."""
+
+
+def _atan_at(number: fmpq) -> Interval:
+    if number == 0:
+        return fmpq(0), fmpq(0)
+    with ctx.workprec(PRECISION):
+        return _ends_of(arb(number).atan())
+
+
+def _arctangent(number: Interval) -> Interval:
+    low, high = number
+    return (
+        -_QUARTER if low is None else _atan_at(low)[0],
+        _QUARTER if high is None else _atan_at(high)[1],
+    )
+
+
 def _floor(number: Interval) -> Interval:
     low, high = number
     return None if low is None else fmpq(low.floor()), None if high is None else fmpq(high.floor())
@@ -443,6 +462,7 @@ _OF_ONE: dict[str, Callable[[Interval], Interval]] = {
     "sinpi": lambda turn: _cosine(_plus(turn, (fmpq(-1, 2), fmpq(-1, 2)))),
     "exp": _exponential,
     "log": _logarithm,
+    "atan": _arctangent,
     "floor": _floor,
     "abs": _size,
     "sign": _sign,

@@ -67,6 +67,8 @@ class Lemmas:
                 implies(lt(zero, u), le(term, terms.subtract(u, unit))),
                 implies(lt(zero, u), le(terms.subtract(u, unit), terms.multiply(u, term))),
             ]
+        if op == "atan":
+            return self._of_arctangent(term)
         if op == "floor":
             return self._of_floor(term)
         if op == "lookup":
@@ -106,6 +108,21 @@ class Lemmas:
             implies(lt(halves[0], u), lt(u, halves[1]), lt(zero, term)),
             implies(lt(halves[1], u), lt(u, halves[2]), lt(term, zero)),
             *self._of_whole_turns(term),
+        ]
+
+    def _of_arctangent(self, term: int) -> list[int]:
+        terms, (lt, _, eq, implies) = self.terms, self._makers
+        (u,) = terms.nodes[term][1]
+        zero, pi = terms.rational(0), terms.make("pi")
+        left, right = (terms.multiply(terms.rational(fmpq(n, 2)), pi) for n in (-1, 1))
+        return [
+            lt(left, term),
+            lt(term, right),
+            implies(eq(u, zero), eq(term, zero)),
+            implies(lt(zero, u), lt(zero, term)),
+            implies(lt(u, zero), lt(term, zero)),
+            implies(lt(zero, u), lt(term, u)),
+            implies(lt(u, zero), lt(u, term)),
         ]
 
     def _of_floor(self, term: int) -> list[int]:
@@ -228,6 +245,8 @@ class Lemmas:
         if op == "log":
             positive = terms.less(terms.rational(0), left[0])
             return [terms.implies(positive, lemma) for lemma in self._of_increasing(first, second)]
+        if op == "atan":
+            return self._of_increasing(first, second)
         if op == "floor":
             return self._of_floors(first, second, left[0], right[0])
         return self._of_powers(first, second, left, right) if op == "^" else []

@@ -164,6 +164,8 @@ class NormalForms:
                 return constant(1)
         if op == "exp" and not forms[0]:
             return constant(1)
+        if op == "atan" and not forms[0]:
+            return {}
         if op == "floor":
             number = constant_of(forms[0])
             if number is not None:

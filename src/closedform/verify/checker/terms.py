@@ -21,7 +21,8 @@ Node = tuple[str, tuple[int, ...], object]
 
 RELATIONS = frozenset({"<", "<=", "="})
 TRUTHS = RELATIONS | {"true", "false", "and", "or", "not"}
-FUNCTIONS = frozenset({"cospi", "sinpi", "exp", "log", "floor", "abs", "sign"})
+CURVES = ("cospi", "sinpi", "exp", "log", "atan")
+FUNCTIONS = frozenset({*CURVES, "floor", "abs", "sign"})
 NUMBERS = FUNCTIONS | {
     "rational", "symbol", "pi", "undefined", "+", "*", "/", "^", "min", "max", "ite", "lookup",
     "opaque",

@@ -11,11 +11,12 @@ only. The rules:
 3. min, max, and, or do not care for order; ``|c x| = |c| |x|``; ``z < min(x, y)`` is ``z < x`` and
    ``z < y``; of integers ``x <= y`` is ``x < y + 1``; a choice on a condition that is decided
    around it is one of its branches; a choice between a value and none is the value.
-4. A function of whole tensors is that of its operand at all elements: what is decided at this
+4. A comparison with 0 is decided where the parts of the number show its sign: a root is not below.
+5. A function of whole tensors is that of its operand at all elements: what is decided at this
    element is not used in it.
-5. What is left of a difference is asked of the identity engine, with each atom as a symbol.
+6. What is left of a difference is asked of the identity engine, with each atom as a symbol.
 
-All hold where both sides are defined. But for 5, the cost is linear. Unequal forms say nothing.
+All hold where both sides are defined. But for 6, the cost is linear. Unequal forms say nothing.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from closedform.verify.identity import forms
 from closedform.verify.identity.canonical import is_zero
 from closedform.verify.identity.forms import ONE, ZERO, Form, Known, Monomial, NoForm, Truth
 from closedform.verify.terms import build
+from closedform.verify.terms.facts import sign_of
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.quotients import prime_powers
 from closedform.verify.terms.tree import Op, Sign, Term, symbols, walk
@@ -180,7 +182,7 @@ class Congruence:
             case Op.MINIMUM | Op.MAXIMUM:
                 parts = frozenset(self.form(arg, facts) for arg in forms.flatten_op(node, node.op))
                 return next(iter(parts)) if len(parts) == 1 else self._atom(node.op, parts)
-            case Op.ABSOLUTE | Op.SIGN | Op.COSPI | Op.SINPI:
+            case Op.ABSOLUTE | Op.SIGN | Op.COSPI | Op.SINPI | Op.ATAN:
                 return self._symmetric(node.op, self.form(node.args[0], facts))
             case Op.OPAQUE:
                 return self._atom(node.op, node.value, *(self.form(arg) for arg in node.args))
@@ -358,11 +360,11 @@ class Congruence:
     # --- functions and choices -------------------------------------------------------------------
 
     def _symmetric(self, op: Op, inner: Form) -> Form:
-        """abs, sign and cos of multiples: their sign, and for abs and sign their size, goes out."""
+        """abs, sign, cos, … of multiples: their sign, and for abs and sign their size, goes out."""
         if not inner:
             return forms.constant(ONE if op is Op.COSPI else ZERO)
         leading = inner[0][1]
-        is_odd = op in (Op.SIGN, Op.SINPI)
+        is_odd = op in (Op.SIGN, Op.SINPI, Op.ATAN)
         outer = abs(leading) if op is Op.ABSOLUTE else fmpq(-1 if leading < 0 and is_odd else 1)
         by = leading if op in (Op.ABSOLUTE, Op.SIGN) else fmpq(-1 if leading < 0 else 1)
         return forms.scale(self._atom(op, forms.scale(inner, 1 / by)), outer)
@@ -414,6 +416,10 @@ class Congruence:
         number = forms.number_of(difference)
         if number is not None:
             return build.is_satisfied(node.op, number)
+        if build.ZERO in node.args:
+            truth = _truth_by_sign(node.op, sign_of(build.subtract(right, left)))
+            if truth is not None:
+                return truth
         if node.op is not Op.EQUAL and forms.is_whole(difference, self.whole):
             # a <= b of integers is a < b + 1.
             bound = () if node.op is Op.LESS else forms.constant(ONE)
@@ -441,6 +447,14 @@ class Congruence:
         else:
             base = build.own_symbol(f"atom {atom}")
         return build.power(base, build.rational(exponent))
+
+
+def _truth_by_sign(op: Op, sign: Sign) -> bool | None:
+    """Whether ``0 op x`` holds for all x of a sign, or for none."""
+    if sign is Sign.POSITIVE or (sign is Sign.NONNEGATIVE and op is Op.LESS_EQUAL):
+        return op is not Op.EQUAL
+    is_never = sign is Sign.NEGATIVE or (sign is Sign.NONPOSITIVE and op is Op.LESS)
+    return False if is_never else None
 
 
 def _power_of(number: fmpq, exponent: int) -> fmpq:

@@ -134,6 +134,7 @@ _FUNCTIONS: dict[str, Callable[[list[float]], Any]] = {
     "sinpi": lambda numbers: math.sin(math.pi * math.fmod(numbers[0], 2)),
     "exp": lambda numbers: math.exp(numbers[0]),
     "log": lambda numbers: math.log(numbers[0]),
+    "atan": lambda numbers: math.atan(numbers[0]),
 }
 
 

@@ -18,11 +18,12 @@ from flint import fmpq
 from closedform.verify.checker.intervals import integer_bounds
 from closedform.verify.checker.polynomials import UNIT, content, plus
 from closedform.verify.checker.replay import Facts, Literal
+from closedform.verify.checker.terms import CURVES
 from closedform.verify.search.linear import Search
 from closedform.verify.search.order import Order
 from closedform.verify.search.steps import NoProofError, Place, Step
 
-_CURVES = ("cospi", "sinpi", "exp", "log", "lookup", "pi", "opaque")
+_CURVES = (*CURVES, "lookup", "pi", "opaque")
 # Bounds of the search; where they end it, the goal has no proof.
 _MOST_RANGES = 20_000
 _MOST_ENDS = 16

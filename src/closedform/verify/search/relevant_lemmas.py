@@ -9,12 +9,12 @@ from collections.abc import Iterable
 
 from closedform.verify.checker.polynomials import Polynomial
 from closedform.verify.checker.replay import Facts, Replay
-from closedform.verify.checker.terms import RejectedProofError
+from closedform.verify.checker.terms import CURVES, RejectedProofError
 
 Lemma = tuple[tuple[int, ...], int]
 """The functions that a lemma is about, and its number among those about them."""
 
-_FUNCTIONS = ("cospi", "sinpi", "exp", "log", "floor", "^", "lookup", "pi", "opaque")
+_FUNCTIONS = (*CURVES, "floor", "^", "lookup", "pi", "opaque")
 _MOST_LEMMAS = 600
 
 

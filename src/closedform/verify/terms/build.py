@@ -144,6 +144,11 @@ def log(node: Term) -> Term:
     return ZERO if node == ONE else Term(Op.LOG, (node,))
 
 
+def atan(node: Term) -> Term:
+    """Returns the arctangent, between ``-pi/2`` and ``pi/2``."""
+    return ZERO if node == ZERO else Term(Op.ATAN, (node,))
+
+
 def floor(node: Term) -> Term:
     """Returns the greatest integer that is not above ``node``."""
     return rational(fmpq(node.value.floor())) if is_rational(node) else Term(Op.FLOOR, (node,))
@@ -339,6 +344,7 @@ _CONSTRUCTORS: Mapping[Op, Callable[..., Term]] = {
     Op.POWER: power,
     Op.EXP: exp,
     Op.LOG: log,
+    Op.ATAN: atan,
     Op.FLOOR: floor,
     Op.MINIMUM: minimum,
     Op.MAXIMUM: maximum,

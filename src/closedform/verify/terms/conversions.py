@@ -181,7 +181,8 @@ def _comparison(operands: Operands) -> bool:
 
 _KEEPS: Mapping[Op, Callable[[Operands], bool]] = {
     **dict.fromkeys(
-        (Op.MUL, Op.DIV, Op.NEG, Op.ABS, Op.SQRT, Op.LOG, Op.MIN, Op.MAX, Op.WHERE), _always
+        (Op.MUL, Op.DIV, Op.NEG, Op.ABS, Op.SQRT, Op.LOG, Op.ATAN, Op.MIN, Op.MAX, Op.WHERE),
+        _always,
     ),
     **dict.fromkeys((Op.RESHAPE, Op.BROADCAST_TO, Op.TRANSPOSE, Op.REDUCE_MAX), _always),
     Op.ADD: _sum,

@@ -420,6 +420,10 @@ def _log(node: Term, args: Sequence[Any], _: Any) -> Result:
     return fmpq(0) if isinstance(number, fmpq) and number == 1 else _ball(number).log()
 
 
+def _atan(_: Term, args: Sequence[Any], __: Any) -> Result:
+    return fmpq(0) if _is_zero(args[0]) else _ball(args[0]).atan()
+
+
 def _floor(node: Term, args: Sequence[Any], point: Mapping[str, fmpq]) -> Result:
     number = args[0]
     if isinstance(number, fmpq):
@@ -515,6 +519,7 @@ _HANDLERS: Mapping[Op, Callable[[Term, Sequence[Any], Mapping[str, fmpq]], Resul
     Op.SINPI: lambda node, args, point: _sine(args[0]),
     Op.EXP: _exp,
     Op.LOG: _log,
+    Op.ATAN: _atan,
     Op.FLOOR: _floor,
     Op.MINIMUM: _extreme,
     Op.MAXIMUM: _extreme,
@@ -698,6 +703,7 @@ _DIRECT: Mapping[Op, tuple[Callable[[Any], Any], Callable[[Any], Any] | None]] =
     Op.SINPI: (arb.sin_pi_fmpq, arb.sin_pi),
     Op.EXP: (lambda number: arb(number).exp(), arb.exp),
     Op.LOG: (lambda number: arb(number).log(), arb.log),
+    Op.ATAN: (lambda number: arb(number).atan(), arb.atan),
     Op.FLOOR: (lambda number: fmpq(number.floor()), None),
 }
 

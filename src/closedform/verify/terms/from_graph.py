@@ -134,7 +134,7 @@ def _check_digits(node: Node, value: TermValue) -> None:
 
 
 # Not FLOOR and not comparisons: there a relative error of 2**-53 may change the result by 1.
-_CONTINUOUS = frozenset({Op.ADD, Op.SUB, Op.EXP, Op.POW, Op.COS, Op.SIN})
+_CONTINUOUS = frozenset({Op.ADD, Op.SUB, Op.EXP, Op.POW, Op.COS, Op.SIN, Op.ATAN})
 """Ops that a small error of a small operand changes little."""
 
 
@@ -422,6 +422,7 @@ ELEMENTWISE: Mapping[Op, Callable[..., Term]] = {
     Op.LOG: build.log,
     Op.COS: lambda angle: build.cospi(turns(angle)),
     Op.SIN: lambda angle: build.sinpi(turns(angle)),
+    Op.ATAN: build.atan,
     Op.POW: build.power,
     Op.LT: build.less,
     Op.LE: build.less_equal,

@@ -14,6 +14,7 @@ from sympy.core.sympify import _sympify
 
 from closedform.errors import VerificationError, shortened
 from closedform.language import FloorDiv, FloorMod, MatMul, ReduceMax, ReduceSum, Transpose
+from closedform.language.elementary import DEFINITIONS
 from closedform.language.symbols import InternalName, t
 from closedform.verify.terms import build
 from closedform.verify.terms.limits import LIMITS
@@ -65,7 +66,7 @@ def _read(expr: sp.Basic, terms: dict[sp.Basic, Term], readers: Mapping[type, Re
             return result
     raise VerificationError(
         f"{type(expr).__name__} has no meaning to the prover, got {shortened(str(expr))}",
-        hint="write it with + * / ** cos sin exp log floor Min Max Abs sign Piecewise",
+        hint="write it with + * / ** cos sin exp log atan floor Min Max Abs sign Piecewise",
     )
 
 
@@ -175,7 +176,13 @@ def _of(make: Callable[..., Term]) -> Reader:
     return lambda expr, read: make(*(read(arg) for arg in expr.args))
 
 
+def _defined(form: Callable[..., sp.Expr]) -> Reader:
+    """A reader for a function that is written with others."""
+    return lambda expr, read: read(form(*expr.args))
+
+
 _READERS: Mapping[type, Reader] = {
+    **{kind: _defined(form) for kind, form in DEFINITIONS.items()},
     sp.Rational: lambda expr, _: build.rational(expr),
     sp.Float: lambda expr, _: build.rational(sp.Rational(expr)),
     sp.core.numbers.Pi: lambda expr, _: build.PI,
@@ -186,6 +193,7 @@ _READERS: Mapping[type, Reader] = {
     sp.Pow: _power,
     sp.exp: _of(build.exp),
     sp.log: _of(build.log),
+    sp.atan: _of(build.atan),
     sp.cos: lambda expr, read: build.cospi(_turns(expr.args[0], read)),
     sp.sin: lambda expr, read: build.sinpi(_turns(expr.args[0], read)),
     sp.floor: _of(build.floor),
@@ -335,6 +343,7 @@ _WRITERS: Mapping[Op, Callable[..., Any]] = {
     Op.SINPI: lambda a: sp.sin(sp.pi * a),
     Op.EXP: sp.exp,
     Op.LOG: sp.log,
+    Op.ATAN: sp.atan,
     Op.MINIMUM: lambda a, b: sp.Min(a, b, evaluate=False),
     Op.MAXIMUM: lambda a, b: sp.Max(a, b, evaluate=False),
     Op.ABSOLUTE: lambda a: sp.Abs(a, evaluate=False),

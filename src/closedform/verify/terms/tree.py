@@ -1,8 +1,8 @@
 """Inert terms: the prover's language, as data. What is written stays as written.
 
 Numbers: rational constants, symbols, pi, ``+ * / ^``, ``cos(pi u)``, ``sin(pi u)``, exp, log,
-floor, min, max, abs, sign, ``ite(condition, a, b)``, table lookup, undefined. Truths: ``< <= =``,
-and, or, not. Every walk is a loop: a table of 10,000 branches is a chain as deep.
+atan, floor, min, max, abs, sign, ``ite(condition, a, b)``, table lookup, undefined. Truths:
+``< <= =``, and, or, not. Every walk is a loop: a table of 10,000 branches is a chain as deep.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Op(StrEnum):
     SINPI = "sinpi"
     EXP = "exp"
     LOG = "log"
+    ATAN = "atan"
     FLOOR = "floor"
     MINIMUM = "min"
     MAXIMUM = "max"

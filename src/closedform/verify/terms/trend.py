@@ -33,6 +33,7 @@ _ZERO, _MINUS = fmpq(0), fmpq(-1)
 _ANY = Interval()
 _AT_LEAST_0, _AT_MOST_0 = Interval(low=_ZERO), Interval(high=_ZERO)
 _UNIT = Interval(fmpq(-1), fmpq(1))
+_ARCTANGENTS = Interval(fmpq(-11, 7), fmpq(11, 7))  # pi/2 < 11/7
 _PART, _ZERO_TO_ZERO = Interval(_ZERO, fmpq(1)), Interval(_ZERO, _ZERO)
 
 
@@ -224,6 +225,12 @@ def _log(node: Term, args: list[Trend]) -> Trend:
     return Trend(_direction(node, args))
 
 
+def _arctangent(node: Term, args: list[Trend]) -> Trend:
+    sign = args[0].sign
+    side = _AT_LEAST_0 if sign in NON_NEGATIVE else _AT_MOST_0 if sign in NON_POSITIVE else _ANY
+    return Trend(_direction(node, args), _ARCTANGENTS.common(side))
+
+
 def _cosine(offset: fmpq) -> TrendRule:
     """``cos(pi (u - offset))``: falls where that is from an even to an odd integer, else rises."""
 
@@ -298,6 +305,7 @@ _RULES: Mapping[Op, TrendRule] = {
     Op.POWER: _power,
     Op.EXP: _exponential,
     Op.LOG: _log,
+    Op.ATAN: _arctangent,
     Op.FLOOR: _floor,
     Op.SIGN: _within(_UNIT),
     Op.COSPI: _cosine(_ZERO),

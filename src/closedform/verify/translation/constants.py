@@ -262,6 +262,8 @@ def _numbers(sources: Iterable[Term]) -> tuple[dict[fmpq, None], dict[Term, None
             factors = [arg for arg in node.args if constant[arg]]
             if len(factors) > 1:
                 irrationals[build.multiply(*factors)] = None
+        elif node.op is Op.DIVIDE and node.args[1] in irrationals:
+            irrationals[build.divide(build.ONE, node.args[1])] = None
         elif node.op is Op.POWER and constant[node.args[0]]:
             irrationals[build.log(node.args[0])] = None
         elif node.op is Op.POWER and constant[node.args[1]]:

@@ -12,6 +12,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import Literal
 
 from flint import fmpq
 
@@ -30,12 +31,8 @@ from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, symbols, wal
 Point = dict[str, fmpq]
 
 
-class _Excluded:
-    """The outcome of a point at which an assumption does not hold for certain."""
-
-
-_EXCLUDED = _Excluded()
-Outcome = bool | Undefined | _Excluded | None
+Outcome = bool | Undefined | Literal["excluded"] | None
+"""The goal at a point; "excluded" where an assumption does not hold for certain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +236,7 @@ class Sampler:
             if tally.point_count >= most or effort.left <= 0:
                 break
             truth = self._outcome(point)
-            if isinstance(truth, _Excluded):
+            if truth == "excluded":
                 continue
             if truth is None:
                 tally.undecided += 1
@@ -257,7 +254,7 @@ class Sampler:
         numbers = tuple(point[name] for name in self._order)
         if numbers not in self._outcomes:
             is_admitted = all(premise.holds(point, (64,)) is True for premise in self._premises)
-            self._outcomes[numbers] = self._goal.holds(point) if is_admitted else _EXCLUDED
+            self._outcomes[numbers] = self._goal.holds(point) if is_admitted else "excluded"
         return self._outcomes[numbers]
 
     def _false_segment(self) -> Counterexample | None:

@@ -146,19 +146,10 @@ def same_rule(
     ]
     preservation_goals, presumed_goals = _preservation_goals(first, conditions)
     goals += preservation_goals
-    facts = facts_of(first, assume)
     sentence = f"{one.name} and {other.name} make the same steps"
     if where is not True:
         sentence += f" from the same states where {value_text(where)}"
-    return Claim(
-        "same_rule",
-        sentence,
-        one,
-        tuple(goals),
-        (*presumes, *presumed_goals),
-        facts,
-        runs=Runs(first),
-    )
+    return _claim_of(first, "same_rule", sentence, goals, (*presumes, *presumed_goals), assume)
 
 
 def _substitute_open(
@@ -239,8 +230,7 @@ def invariant_of(step: Step, condition: Condition, assume: Iterable[Condition]) 
     """Returns ``invariant`` for a step that has been read."""
     goals, presumes = inductive(step, step.read(condition))
     sentence = f"{value_text(condition)} before every step"
-    facts = facts_of(step, assume)
-    return Claim("invariant", sentence, step.rule, goals, presumes, facts, runs=Runs(step))
+    return _claim_of(step, "invariant", sentence, goals, presumes, assume)
 
 
 def finite_steps(
@@ -271,17 +261,20 @@ def finite_steps_of(
     for name, expr in step.states.items():
         goals += defined_in(f"state {name!r}", (expr,), premises)
     preserved_goals, presumes = _preservation_goals(step, conditions)
+    presumes += preserved_goals
+    return _claim_of(step, "finite", "every step is finite", goals, presumes, assume)
+
+
+def _claim_of(
+    step: Step,
+    name: str,
+    sentence: str,
+    goals: Iterable[Goal],
+    presumes: Iterable[Goal],
+    assume: Iterable[Condition],
+) -> Claim:
     facts = facts_of(step, assume)
-    sentence = "every step is finite"
-    return Claim(
-        "finite",
-        sentence,
-        step.rule,
-        tuple(goals),
-        (*presumes, *preserved_goals),
-        facts,
-        runs=Runs(step),
-    )
+    return Claim(name, sentence, step.rule, tuple(goals), tuple(presumes), facts, runs=Runs(step))
 
 
 def _preservation_goals(step: Step, conditions: list[sp.Basic]) -> tuple[list[Goal], list[Goal]]:
@@ -338,16 +331,8 @@ def bounded_update(
     presumes = defined_in("the parameter", (step.param, step.read(bound)), premises)
     preserved_goals, presumed_goals = _preservation_goals(step, conditions)
     sentence = f"a step changes the parameter by at most {value_text(bound)}"
-    facts = facts_of(step, assume)
-    return Claim(
-        "bounded_update",
-        sentence,
-        rule,
-        (goal, *preserved_goals),
-        (*presumes, *presumed_goals),
-        facts,
-        runs=Runs(step),
-    )
+    goals = (goal, *preserved_goals)
+    return _claim_of(step, "bounded_update", sentence, goals, (*presumes, *presumed_goals), assume)
 
 
 def after_steps(

@@ -70,9 +70,8 @@ def sum_goals(reading: ScheduleReading, steps: int, total: Term) -> list[Goal] |
 def _growth_goals(part: _Part, equation: _Equation, inside: tuple[Term, ...]) -> list[Goal]:
     """The goals that an antidifference has a value, and grows by the part from step to step."""
     left, right = equation
-    goal = Goal(
-        f"{left} is {right}", build.equal(term(left), term(right)), inside, is_sufficient=True
-    )
+    statement = build.equal(term(left), term(right))
+    goal = Goal(f"{left} is {right}", statement, inside, is_sufficient=True)
     return [*defined_goals(term(part.dividend / part.divisor), inside), goal]
 
 

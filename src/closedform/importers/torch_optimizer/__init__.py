@@ -24,6 +24,7 @@ from closedform.importers.torch_optimizer.check import (
     check_places,
     difference,
 )
+from closedform.importers.torch_optimizer.first_steps import check_states
 from closedform.importers.torch_optimizer.groups import check_groups
 from closedform.importers.torch_optimizer.reported import user_settings
 from closedform.importers.torch_optimizer.rules import (
@@ -33,7 +34,6 @@ from closedform.importers.torch_optimizer.rules import (
 )
 from closedform.importers.torch_optimizer.subject import (
     Form,
-    check_states,
     check_step,
     double_precision,
     forms_of,

@@ -27,7 +27,7 @@ from closedform.errors import TraceError
 from closedform.importers.python.place import UserValue
 from closedform.importers.python.sandbox import HEAP_TYPE
 from closedform.importers.tensors.values import Sizes
-from closedform.importers.torch_optimizer.inputs import Draws, is_mask, random_mask
+from closedform.importers.torch_optimizer.inputs import is_mask, random_mask
 from closedform.importers.torch_optimizer.place import TORCH_FILES
 from closedform.importers.torch_optimizer.reported import Shown
 from closedform.importers.torch_optimizer.shapes import Shape
@@ -99,12 +99,22 @@ def is_plain_object(value: UserValue) -> bool:
     if isinstance(value, type | types.FunctionType | types.ModuleType):
         return False
     for kind in type(value).__mro__[:-1]:
-        # Types of C and slots have state that vars() does not show.
-        if not kind.__flags__ & HEAP_TYPE or vars(kind).get("__slots__"):
+        if not kind.__flags__ & HEAP_TYPE:
             return False
         if is_of_library(kind) and str(kind.__module__) not in PURE_MODULES:
             return False
+        # Types of C and slots have state that vars() does not show.
+        members = vars(kind).values()
+        if any(isinstance(m, _MEMBERS_IN_C) and m.__objclass__ is kind for m in members):
+            return False
     return hasattr(value, "__dict__")
+
+
+_MEMBERS_IN_C = (
+    types.MemberDescriptorType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,54 +285,13 @@ def _origin(function: Any) -> str:
     )
 
 
-def check_states(
-    optimizer: torch.optim.Optimizer, place: int, shapes: Sequence[Sizes], form: Form
-) -> None:
-    """Refuses an optimizer whose states are those after some of its steps.
-
-    A constructor that makes states, as that of Adagrad does, leaves a step that cannot be taken
-    without them.
-
-    Args:
-        optimizer: The optimizer.
-        place: The place of the param group.
-        shapes: Two shapes on which a step can be tried.
-        form: The form in which it can be.
-
-    Raises:
-        TraceError: Steps make the states that it has.
-    """
-    states = [optimizer.state.get(param, {}) for param in optimizer.param_groups[place]["params"]]
-    keys = {key for state in states for key, value in state.items() if not _is_zero(value)}
-    if not keys:
-        return
-    subject = subject_of(optimizer, place, shapes, 9, form, with_states=False)
-    try:
-        with InDouble(), Draws(9):
-            subject.step(gradients(shapes, seed=9))
-    except Exception:  # whatever a step raises that misses the states of the constructor
-        return
-    new_states = subject.optimizer.state[subject.params[0]]
-    # A count of 0 is that of a constructor, whatever the other states are.
-    counts = [
-        key for key, value in new_states.items() if is_number(value) and number_of(value) == 1
-    ]
-    if keys <= new_states.keys() and (not counts or keys & {*counts}):
-        raise _stepped_error(optimizer, place, next(iter(keys)))
-
-
-def _stepped_error(optimizer: torch.optim.Optimizer, place: int, key: str) -> TraceError:
+def stepped_error(optimizer: torch.optim.Optimizer, place: int, key: str) -> TraceError:
+    """Returns the error of an optimizer that has a state of a later step."""
     return TraceError(
         f"the optimizer has taken steps: its state {key!r} is not that of the first one",
         where=f"{type(optimizer).__name__}, param group {place}",
         hint="trace an optimizer before its first step",
     )
-
-
-def _is_zero(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
-        return value.dtype == torch.bool or not bool(value.detach().any())
-    return not isinstance(value, int | float) or not value
 
 
 def subject_of(
@@ -369,7 +338,7 @@ def subject_of(
         }
         changed_keys = [key for key, value in state.items() if value is _CHANGED]
         if changed_keys:
-            raise _stepped_error(optimizer, place, changed_keys[0])
+            raise stepped_error(optimizer, place, changed_keys[0])
         copy_of_optimizer.state[param] = state
     return Subject(copy_of_optimizer, params, form)
 
@@ -418,7 +387,7 @@ _CHANGED: Any = object()
 def _fresh(key: str, value: Any, old: torch.Tensor, new: torch.Tensor) -> Any:
     """A state that a constructor made, for another parameter; it is the same everywhere."""
     if not isinstance(value, torch.Tensor):
-        return _CHANGED if isinstance(value, int | float) and value else value
+        return _CHANGED if key == "step" and value else value
     # A state that differs among elements depends on data, so a step has been taken.
     if value.numel() and not bool((value == value.reshape(-1)[0]).all()):
         return _CHANGED
@@ -478,10 +447,35 @@ def _is_tensor(value: object) -> bool:
 
 
 def _deep(value: Any, memo: dict[int, Any]) -> Any:
+    if id(value) in memo:
+        return memo[id(value)]
+    new_memo = dict(memo)
     try:
-        return copy.deepcopy(value, memo)
+        result = copy.deepcopy(value, new_memo)
     except (TypeError, RuntimeError, ValueError):
+        pass
+    else:
+        # deepcopy keeps its operands alive in an entry of its own.
+        memo.setdefault(id(memo), []).extend(new_memo.pop(id(new_memo), ()))
+        memo.update(new_memo)
+        return result
+    # A part of it has no copy, such as a lock, and is shared.
+    duplicate: Any
+    if type(value) in (tuple, set):
+        return type(value)(_deep(item, memo) for item in value)
+    if type(value) is list:
+        memo[id(value)] = duplicate = []
+        duplicate.extend(_deep(item, memo) for item in value)
+        return duplicate
+    if type(value) is dict:
+        memo[id(value)] = duplicate = {}
+        duplicate.update((key, _deep(item, memo)) for key, item in value.items())
+        return duplicate
+    if not is_plain_object(value):
         return value
+    memo[id(value)] = duplicate = object.__new__(type(value))
+    vars(duplicate).update((name, _deep(item, memo)) for name, item in vars(value).items())
+    return duplicate
 
 
 def _exact_tensors(value: Any) -> Any:

@@ -43,6 +43,7 @@ from closedform.importers.torch_optimizer.decisions import (
 )
 from closedform.importers.torch_optimizer.environment import Environment
 from closedform.importers.torch_optimizer.feasibility import Feasibility
+from closedform.importers.torch_optimizer.first_steps import take_step
 from closedform.importers.torch_optimizer.inputs import Draws, is_mask, mask_label
 from closedform.importers.torch_optimizer.interpreter import Functions, Operators
 from closedform.importers.torch_optimizer.place import exception_place
@@ -60,7 +61,6 @@ from closedform.importers.torch_optimizer.subject import (
     DEFAULTS,
     GROUP,
     STATE,
-    InDouble,
     Path,
     Subject,
     gradients,
@@ -231,9 +231,8 @@ class Tracer:
         self.snapshots = [self.subject.clone()]
         for step in range(steps):
             following = self.snapshots[-1].clone()
-            draws = Draws(self.seed + step)
-            with InDouble(), draws, _name_place("the first steps"):
-                following.step(gradients(shapes, self.seed + step))
+            with _name_place("the first steps"):
+                take_step(following, gradients(shapes, self.seed + step), self.seed + step)
             self.snapshots.append(following)
         self.leaves = [snapshot.leaves() for snapshot in self.snapshots]
 
@@ -565,9 +564,7 @@ class Tracer:
                 with Functions(algebra, run, precision), operators, torch.no_grad():
                     optimizer.step()
             finally:
-                if run.refusal is not None:
-                    raise run.refusal
-            environment.check_unchanged()
+                environment.end_run(type(optimizer))
             attributes = [name for param in subject.params for name in vars(param)]
             if attributes:
                 raise run.refuse(f"the step keeps {attributes[0]!r} as an attribute of a parameter")

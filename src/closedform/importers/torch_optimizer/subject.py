@@ -246,17 +246,14 @@ def check_step(optimizer: torch.optim.Optimizer) -> None:
                 where=kind.__name__,
                 hint="an optimizer that evaluates the loss again, such as LBFGS, has no rule",
             )
-    for moment in ("pre", "post"):
-        hooks: Mapping[int, Any] = vars(optimizer).get(f"_optimizer_step_{moment}_hooks", {})
-        for hook in hooks.values():
-            if _function_file(hook) not in TORCH_FILES:
-                raise TraceError(
-                    f"the optimizer has the step {moment}-hook {_origin(hook)}, which is "
-                    "not a part of its step",
-                    where=kind.__name__,
-                    hint="remove it, and trace the rule without it; or write what it does into the "
-                    "step of a subclass",
-                )
+    for moment, owner, hook in _hooks(optimizer):
+        if _function_file(hook) not in TORCH_FILES:
+            raise TraceError(
+                f"{owner} the step {moment}-hook {_origin(hook)}, which is not a part of its step",
+                where=kind.__name__,
+                hint="remove it, and trace the rule without it; or write what it does into the "
+                "step of a subclass",
+            )
     step = vars(optimizer).get("step", kind.step)
     while getattr(step, "__func__", step) is not kind.step and _function_file(step) in TORCH_FILES:
         step = getattr(step, "__wrapped__", None)
@@ -266,6 +263,16 @@ def check_step(optimizer: torch.optim.Optimizer) -> None:
             where=kind.__name__,
             hint="remove it, and trace the rule without it; or write it as the step of a subclass",
         )
+
+
+def _hooks(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, str, Any]]:
+    """The hooks of steps: of the optimizer, and of all optimizers of the process."""
+    common = vars(sys.modules[torch.optim.Optimizer.__module__])
+    for moment in ("pre", "post"):
+        own: Mapping[int, Any] = vars(optimizer).get(f"_optimizer_step_{moment}_hooks", {})
+        yield from ((moment, "the optimizer has", hook) for hook in own.values())
+        hooks: Mapping[int, Any] = common.get(f"_global_optimizer_{moment}_hooks", {})
+        yield from ((moment, "all optimizers have", hook) for hook in hooks.values())
 
 
 def _function_file(function: Any) -> str:

@@ -177,6 +177,39 @@ def test_states_of_a_constructor_that_the_step_makes_otherwise_are_refused(name:
         cf.from_torch(optimizer)
 
 
+class Returning(Optimizer):
+    """Steps towards the first parameters, which its constructor has copied."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {"lr": 0.5})
+        for p in self.param_groups[0]["params"]:
+            self.state[p]["first"] = p.detach().clone()
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for p in self.param_groups[0]["params"]:
+            first = self.state[p]["first"]
+            p.sub_(p - first + p.grad, alpha=self.param_groups[0]["lr"])
+
+
+@pytest.mark.parametrize("is_first_uniform", [False, True])
+def test_a_copy_of_the_parameter_is_its_first_value(is_first_uniform: bool) -> None:
+    params = [parameter(), parameter()]
+    if is_first_uniform:
+        params[0] = torch.nn.Parameter(torch.zeros(SHAPE))
+    rule = cf.from_torch(Returning(params))
+    assert isinstance(rule, UpdateRule)
+    assert rule.states["first"].initial == PARAM
+    assert sp.expand(rule.param - PARAM + hyper("lr") * (PARAM - state("first") + GRAD)) == 0
+
+
+def test_a_copy_of_another_value_of_the_parameter_is_refused() -> None:
+    optimizer = Returning([parameter()])
+    optimizer.param_groups[0]["params"][0].data.mul_(2.0)
+    with pytest.raises(TraceError, match="has taken steps: its state 'first'"):
+        cf.from_torch(optimizer)
+
+
 def test_a_hook_of_all_optimizers_is_refused_by_name_and_line() -> None:
     registrations: dict[str, Callable[[Any], Any]] = {
         "pre": register_optimizer_step_pre_hook,

@@ -147,7 +147,7 @@ RESULT = "; return [0.1 / (1 + self.last_epoch)]"
 
 
 @pytest.mark.parametrize(("entry", "value"), [*itertools.product(ENTRIES, VALUES)])
-def test_an_entry_that_is_only_written_is_no_state(entry: str, value: str) -> None:
+def test_an_entry_that_is_only_written_is_not_a_state(entry: str, value: str) -> None:
     make = class_of(GROUP + ENTRIES[entry].format(value=VALUES[value]) + RESULT)
     assert differs(schedule_of(make), make) == []
 

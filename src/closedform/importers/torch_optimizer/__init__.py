@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -75,13 +76,31 @@ def trace(optimizer: torch.optim.Optimizer, prover: Prover) -> UpdateRule | list
         raise TraceError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
     check_step(optimizer)
     # The random numbers of torch go on after the trace as they would without it.
-    with user_settings(), double_precision(), torch.random.fork_rng(devices=[]):
+    fork = torch.random.fork_rng(devices=[])
+    with _with_hint(), user_settings(), double_precision(), fork:
         groups = [_group(optimizer, place, prover) for place in range(len(optimizer.param_groups))]
         rules = [rule for rule, _, _ in groups]
         if len(rules) > 1:
             shapes, forms = [shape for _, shape, _ in groups], [form for _, _, form in groups]
             check_groups(optimizer, rules, shapes, forms)
     return rules[0] if len(rules) == 1 else rules
+
+
+@contextmanager
+def _with_hint() -> Iterator[None]:
+    """Gives an error without a hint the way out that there always is."""
+    try:
+        yield
+    except TraceError as error:
+        if error.hint is not None:
+            raise
+        raise TraceError(error.what, where=error.where, hint=_WAY_OUT) from error.__cause__
+
+
+_WAY_OUT = (
+    "write the step with operations that are traced (docs/bring_your_own_optimizer.md), or write "
+    "the rule as expressions, a closedform.UpdateRule"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,8 +205,9 @@ def check_places(subject: Subject, where: str) -> None:
     for param in rest:
         # Of the same shape, values and gradients: only the place differs.
         param.data.copy_(first.data)
-        for key, mask in subject.masks(0).items():
-            subject.optimizer.state[param][key] = mask.clone()
+        for key, value in subject.optimizer.state[first].items():
+            if isinstance(value, torch.Tensor):
+                subject.optimizer.state[param][key] = value.clone()
     kinds = (None, "huge", "zero", "tiny", None)
     for sequence in ((*kinds, "infinite"), ("NaN", None)):
         copy = subject.clone()

@@ -15,6 +15,7 @@ has no place for such a state.
 from __future__ import annotations
 
 import builtins
+import copy
 import enum
 import functools
 import inspect
@@ -276,6 +277,7 @@ class Environment(Sandbox):
             id(len): counting_len(run, owners),
             id(range): position_range(run),
             id(enumerate): position_enumerate(run, owners),
+            id(copy.deepcopy): _deep_copy,
             id(setattr): self._setattr,
             id(delattr): self._delattr,
         }
@@ -356,7 +358,7 @@ class Environment(Sandbox):
     def _own(self, optimizer: torch.optim.Optimizer) -> None:
         """Lets a step change what the optimizer stores, and wraps the functions among it."""
         containers: list[Any] = [optimizer]
-        others: list[tuple[Any, Any]] = []
+        entries: list[tuple[Any, Any]] = []
         visited_ids: set[int] = set()
         while containers:
             container = containers.pop()
@@ -375,9 +377,9 @@ class Environment(Sandbox):
                 elif isinstance(value, _CONTAINERS) or is_plain_object(value):
                     containers.append(value)
                 if not isinstance(container, tuple):
-                    others.append((container, key))
+                    entries.append((container, key))
         # Functions and tuples, after all that they may refer to is known.
-        for container, key in others:
+        for container, key in entries:
             container[key] = self.wrap(container[key])
 
     def constant(self, value: UserValue) -> Any:
@@ -588,6 +590,21 @@ def _has_traced(value: UserValue, depth: int = 4) -> bool:
     if depth and isinstance(value, list | tuple | set | deque):
         return any(_has_traced(item, depth - 1) for item in value)
     return False
+
+
+def _deep_copy(value: Any, memo: dict[int, Any] | None = None) -> Any:
+    """``copy.deepcopy``, for which tensors are cloned by a traced operation."""
+    memo = {} if memo is None else memo
+    containers = [value]
+    while containers:
+        container = containers.pop()
+        if isinstance(container, torch.Tensor):
+            memo.setdefault(id(container), container.detach().clone())
+        elif isinstance(container, dict):
+            containers += container.values()
+        elif isinstance(container, list | tuple | deque):
+            containers += container
+    return copy.deepcopy(value, memo)
 
 
 def _is_of_torch(kind: type) -> bool:

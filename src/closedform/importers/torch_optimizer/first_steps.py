@@ -122,19 +122,19 @@ def check_states(
         raise stepped_error(optimizer, place, next(iter(keys)))
 
 
-def _are_same(state: Mapping[Any, Any], other_state: Mapping[Any, Any]) -> bool:
+def _are_same(state: Mapping[Any, Any], second_state: Mapping[Any, Any]) -> bool:
     """Whether two parameters have the same states, with one value in each tensor of a shape."""
-    return state.keys() == other_state.keys() and all(
-        map(_is_same, state.values(), other_state.values())
+    return state.keys() == second_state.keys() and all(
+        map(_is_same, state.values(), second_state.values())
     )
 
 
-def _is_same(value: Any, other: Any) -> bool:
-    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
-        return type(value) is type(other) and bool(value == other)
-    if value.shape == other.shape:
-        return torch.equal(value, other)
-    return torch.equal(value.unique(), other.unique())
+def _is_same(value: Any, second: Any) -> bool:
+    if not isinstance(value, torch.Tensor) or not isinstance(second, torch.Tensor):
+        return type(value) is type(second) and bool(value == second)
+    if value.shape == second.shape:
+        return torch.equal(value, second)
+    return torch.equal(value.unique(), second.unique())
 
 
 def _is_zero(value: Any) -> bool:

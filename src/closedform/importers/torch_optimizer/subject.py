@@ -332,10 +332,11 @@ def subject_of(
             # deepcopy's memo: wherever the optimizer refers to a parameter, the copy refers to a
             # new one.
             memo[id(param)] = params[0 if param_group is group and index == 0 else 1]
-    state_before = optimizer.state.get(group["params"][0], {}) if with_states else {}
+    # In a parameter of different elements a copy of it differs from a number.
+    old = next((p for p in group["params"] if not _is_uniform(p)), group["params"][0])
+    state_before = optimizer.state.get(old, {}) if with_states else {}
     copy_of_optimizer = _copy_optimizer(optimizer, group, memo, params, form, with_state=False)
     for param in params:
-        old = group["params"][0]
         _check_masks(state_before, old, f"{type(optimizer).__name__}, param group {place}")
         state = {
             key: random_mask(tuple(param.shape), generator)
@@ -391,13 +392,18 @@ def _check_masks(state: Mapping[str, Any], param: torch.Tensor, where: str) -> N
 _CHANGED: Any = object()
 
 
+def _is_uniform(tensor: torch.Tensor) -> bool:
+    return not tensor.numel() or bool((tensor == tensor.reshape(-1)[0]).all())
+
+
 def _fresh(key: str, value: Any, old: torch.Tensor, new: torch.Tensor) -> Any:
     """A state that a constructor made, for another parameter; it is the same everywhere."""
     if not isinstance(value, torch.Tensor):
         return _CHANGED if key == "step" and value else value
-    # A state that differs among elements depends on data, so a step has been taken.
-    if value.numel() and not bool((value == value.reshape(-1)[0]).all()):
-        return _CHANGED
+    # Another state that differs among elements depends on data, so a step has been taken.
+    if not _is_uniform(value):
+        is_copy = value.shape == old.shape and torch.equal(value, old)
+        return new.detach().clone() if is_copy else _CHANGED
     number = value.reshape(-1)[0].item() if value.numel() else 0.0
     if value.shape == old.shape and value.dim():
         return torch.full_like(new, number, requires_grad=False)

@@ -70,7 +70,7 @@ from closedform.importers.torch_optimizer.subject import (
 )
 from closedform.language.model import GlobalSum, shared, tensor_input
 from closedform.language.shapes import EPSILON, SHAPE_SYMBOLS
-from closedform.language.symbols import GRAD, PARAM, hyper, state, t
+from closedform.language.symbols import GRAD, PARAM, exact_number, hyper, state, t
 
 # Steps that are run plainly: 4, or 16 where the stored structure still changes.
 _WARM, _LONGEST = 4, 16
@@ -135,7 +135,7 @@ class Trace:
     phases: list[Tree]
     slots: Mapping[str, Slot]
     hypers: Mapping[str, float]
-    starts: Mapping[str, float | None]
+    starts: Mapping[str, sp.Expr | None]
     conditions: Sequence[sp.Basic]
     is_structural: bool
     times: Sequence[int]
@@ -361,18 +361,21 @@ class Tracer:
         self.hypers[name] = value
         self.hyper_paths[path] = name
 
-    def _start(self, slot: Slot) -> float | None:
-        """The value of a number before the first step, where the optimizer has it by then."""
+    def _start(self, slot: Slot) -> sp.Expr | None:
+        """The value of a state before the first step, where the optimizer has it by then."""
         value = self.leaves[0].get(slot.path)
         if value is None and slot.path in self.counted_from:
-            return float(self.counted_from[slot.path])
+            return sp.Integer(self.counted_from[slot.path])
         if not isinstance(value, torch.Tensor | int | float):
             return None
         if isinstance(value, torch.Tensor):
+            param = self.snapshots[0].params[0]
+            if value.shape == param.shape and torch.equal(value, param):
+                return PARAM
             # A tensor with one value in all places has that number as its first value.
             first = value.reshape(-1)[0]
-            return float(first) if bool((value == first).all()) else None
-        return float(value)
+            return exact_number(float(first)) if bool((value == first).all()) else None
+        return exact_number(float(value))
 
     def _check_clock(self, phases: Sequence[Tree]) -> None:
         """Makes counts states of each parameter where one of them may take a step by itself.
@@ -795,7 +798,10 @@ def _name_place(where: str, run: Run | None = None) -> Any:
         if run is not None and run.exception is error:
             raise _Raised(run.decisions) from error
         raise TraceError(
-            f"the step raises {type(error).__name__}: {error}", where=exception_place(error, where)
+            f"the step raises {type(error).__name__}: {error}",
+            where=exception_place(error, where),
+            hint="it is run on random parameters and gradients, whose sizes are primes in the "
+            "order of those of the optimizer's parameters",
         ) from error
 
 

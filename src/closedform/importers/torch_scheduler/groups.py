@@ -1,4 +1,4 @@
-"""What a scheduler has: its param groups, its step, and the method of its values."""
+"""Param groups, the step and the method of the values of a scheduler."""
 
 from __future__ import annotations
 

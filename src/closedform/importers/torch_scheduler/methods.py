@@ -119,24 +119,24 @@ class _Call:
             *(internal_symbol(f"{name}_{place}", "entry", real=True) for place in range(len(items)))
         )
 
-    def run(self, prover: Prover, first: int, writes: Writes, opened: Writes) -> Traced:
+    def run(self, prover: Prover, first: int, writes: Writes, earlier: Writes) -> Traced:
         """Runs the method.
 
         Args:
             prover: What decides comparisons.
             first: The first step.
             writes: Gets what the method assigns.
-            opened: What has another value than the present one.
+            earlier: What earlier calls have assigned.
         """
         kind = type(self.scheduler)
-        symbols = {name: self.symbols_of(name) for name in sorted(opened.names)}
+        symbols = {name: self.symbols_of(name) for name in sorted(earlier.names)}
 
         def build(environment: Environment) -> Callable[[Number], Any]:
             # Without its constructor, which would take a step.
             stand_in: Any = object.__new__(kind)
             stand_in.__dict__.update({**vars(self.scheduler), "optimizer": None})
             instance = environment.wrap(stand_in)
-            return lambda step: self._result(environment, instance, step, symbols, writes, opened)
+            return lambda step: self._result(environment, instance, step, symbols, writes, earlier)
 
         program = TracedProgram(
             kind.__name__, build, None, _place(getattr(kind, self.method)), first
@@ -152,14 +152,14 @@ class _Call:
         step: Number,
         symbols: Mapping[str, sp.Tuple],
         writes: Writes,
-        opened: Writes,
+        earlier: Writes,
     ) -> Any:
         """The value of the group at a step."""
         rate = field_of(self.scheduler)
         previous = Number(environment.run, PREVIOUS)
 
         def value_of(name: str, value: Any) -> Any:
-            if name not in opened.names:
+            if name not in earlier.names:
                 # A copy: the method may change a list in place.
                 return list(value) if type(value) is list else _constant(environment, value)
             numbers = [Number(environment.run, symbol) for symbol in symbols[name]]
@@ -179,11 +179,11 @@ class _Call:
             for group in param_groups
         ]
         for group in param_groups:
-            group.unknown, group.refuse = set(opened.unknown), refuse
+            group.unknown, group.refuse = set(earlier.unknown), refuse
 
         class Optimizer(types.SimpleNamespace):
             def __getattr__(self, name: str) -> Any:
-                if name in opened.unknown:
+                if name in earlier.unknown:
                     raise refuse(name)
                 raise AttributeError(name)
 

@@ -204,8 +204,10 @@ def compare(scheduler: Any, schedules: Sequence[Schedule], prover: Prover) -> No
 
 def _place_of(error: Exception, where: str) -> str:
     """The line of the user, or else of a scheduler of torch, that an exception came from."""
-    others, schedulers = files_of("closedform", "torch"), files_of("torch.optim")
-    return origin(error, where, lambda file: file not in others, lambda file: file in schedulers)
+    tracer_and_torch, schedulers = files_of("closedform", "torch"), files_of("torch.optim")
+    return origin(
+        error, where, lambda file: file not in tracer_and_torch, lambda file: file in schedulers
+    )
 
 
 def _sample(count: int, marks: Sequence[int]) -> list[int]:

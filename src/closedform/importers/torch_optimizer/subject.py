@@ -333,7 +333,8 @@ def subject_of(
             # new one.
             memo[id(param)] = params[0 if param_group is group and index == 0 else 1]
     # In a parameter of different elements a copy of it differs from a number.
-    old = next((p for p in group["params"] if not _is_uniform(p)), group["params"][0])
+    with_elements = (p for p in group["params"] if optimizer.state.get(p) and not _is_uniform(p))
+    old = next(with_elements, group["params"][0])
     state_before = optimizer.state.get(old, {}) if with_states else {}
     copy_of_optimizer = _copy_optimizer(optimizer, group, memo, params, form, with_state=False)
     for param in params:
@@ -393,7 +394,7 @@ _CHANGED: Any = object()
 
 
 def _is_uniform(tensor: torch.Tensor) -> bool:
-    return not tensor.numel() or bool((tensor == tensor.reshape(-1)[0]).all())
+    return tensor.is_meta or not tensor.numel() or bool((tensor == tensor.reshape(-1)[0]).all())
 
 
 def _fresh(key: str, value: Any, old: torch.Tensor, new: torch.Tensor) -> Any:

@@ -282,7 +282,7 @@ def _trace_shape(
     """Traces for a small shape on which the step goes the way that it goes on this one."""
     for axes in _candidates(shape):
         subject = subject_of(optimizer, place, (axes.shape, axes.twin), 3, form)
-        tracer = Tracer(subject, axes, seed=17, prover=prover, dtype=dtype)
+        tracer = Tracer(axes, subject, seed=17, prover=prover, dtype=dtype)
         try:
             result = tracer.trace()
         except UnevenShapesError as uneven_error:

@@ -21,8 +21,9 @@ from closedform.importers.tensors.check import (
 )
 from closedform.importers.tensors.values import Sizes
 from closedform.importers.torch_optimizer.inputs import Draws, input_values
+from closedform.importers.torch_optimizer.layout import Slot
 from closedform.importers.torch_optimizer.subject import InDouble, Path, Subject, gradients
-from closedform.importers.torch_optimizer.trace import Slot, Trace
+from closedform.importers.torch_optimizer.trace import Trace
 from closedform.ir import naming
 from closedform.language.functions import RightSingularVectors
 from closedform.language.update_rule import UpdateRule

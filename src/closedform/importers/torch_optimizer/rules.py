@@ -11,7 +11,8 @@ from closedform.errors import TraceError
 from closedform.importers.tensors.values import Definitions, as_shape_rule, inline_definitions
 from closedform.importers.tensors.variants import Variant
 from closedform.importers.torch_optimizer.decisions import holding, join_outcomes, leaves
-from closedform.importers.torch_optimizer.trace import Outcome, Trace
+from closedform.importers.torch_optimizer.outcome import Outcome
+from closedform.importers.torch_optimizer.trace import Trace
 from closedform.language.model import shared
 from closedform.language.shapes import IS_SINGLE, RANK, axis_size
 from closedform.language.symbols import PARAM, local, state, t

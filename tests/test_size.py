@@ -21,7 +21,7 @@ CAPS = {
     "cli": 3277,
     "exporters": 3849,
     "frameworks": 20486,
-    "importers": 14762,
+    "importers": 15232,
     "ir": 4310,
     "language": 3744,
     "laws": 1440,

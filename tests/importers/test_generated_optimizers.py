@@ -73,7 +73,7 @@ REFUSED = {
     "time": "the step uses time.time",
     "address": "the step uses id",
     "global count": "the step changes a dict that exists outside of the optimizer",
-    "class count": "the step changes the attribute 'seen' of the class Tracker",
+    "class count": "the step changes the attribute 'seen' of the class 'Tracker'",
     "closure count": "the step assigns 'count', a variable outside of the optimizer",
     "count on the parameter": "as an attribute of a parameter",
     "stored function": "the step uses time.time",

@@ -19,6 +19,7 @@ CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "qr": lambda g: torch.linalg.qr(g)[0] + torch.linalg.qr(g * 2 + 1)[1].sum(),
     "svd": lambda g: g @ _root(g.T @ g + torch.eye(g.shape[1], dtype=g.dtype), -0.5),
     "eigh": lambda g: g @ _of_eigenvalues(g.T @ g, lambda v: 1 / (1 + v)),
+    "diagonal": lambda g: g @ torch.diag(g.square().sum(0)) + torch.diag_embed(g.sum(1)) @ g,
     "wide qr": lambda g: torch.linalg.qr(g)[1],
     "transposed in place": lambda g: g.clone().transpose_(0, 1).contiguous().exp_().T,
 }
@@ -65,7 +66,7 @@ def traced(kind: type[Traced], **options: Any) -> cf.UpdateRule:
 
 @pytest.mark.sample(every=2)
 @pytest.mark.usefixtures("_small")
-@pytest.mark.parametrize("name", ["qr", "svd", "eigh", "transposed in place"])
+@pytest.mark.parametrize("name", ["qr", "svd", "eigh", "diagonal", "transposed in place"])
 def test_a_decomposition_is_traced(name: str) -> None:
     rule = traced(Applies, name=name)
     kinds = [type(expr) for expr in rule.definitions.values()]

@@ -1,5 +1,6 @@
 """Constants of libraries that a step may read, and states of the process that it may not."""
 
+import copy
 import datetime
 import functools
 import logging
@@ -237,6 +238,29 @@ SIZES: dict[str, Callable[[torch.Tensor, Any, Any], torch.Tensor]] = {
     "view": lambda g, n, m: torch.ones(n, m).view(n, m),
     "reshape": lambda g, n, m: torch.ones(m, n).t().reshape(n, m),
 }
+
+
+def of_both(pair: list[Any], rate: Any) -> Any:
+    pair[0].mul_(rate)
+    return pair[1]
+
+
+COPIES: dict[str, Callable[[Any, Any], Any]] = {
+    "tensor": lambda g, rate: copy.deepcopy(g) * rate,
+    "data": lambda g, rate: copy.deepcopy(g.data).mul_(rate),
+    "list": lambda g, rate: copy.deepcopy([g, (rate, g)])[1][1].mul_(rate),
+    "dict": lambda g, rate: copy.deepcopy({"lr": rate, "own": {"grad": g}})["own"]["grad"] * rate,
+    "a type": lambda g, rate: copy.deepcopy(g).type(g.type()) * rate,
+    "a name of a type": lambda g, rate: (
+        g.type("torch.DoubleTensor") * (rate if "Float" in g.type() or "Double" in g.type() else 1)
+    ),
+    "alias": lambda g, rate: of_both(copy.deepcopy([g, g]), rate),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_deep_copy_of_a_tensor_is_read(name: str) -> None:
+    assert is_down(cf.from_torch(Reporting(params(), COPIES[name])))
 
 
 @pytest.mark.parametrize("name", SIZES)

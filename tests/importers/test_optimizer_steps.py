@@ -9,11 +9,15 @@ import pytest
 import sympy as sp
 import torch
 from torch.optim.lr_scheduler import LambdaLR, OneCycleLR
-from torch.optim.optimizer import Optimizer
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 import closedform as cf
 from closedform.errors import TraceError
-from closedform.language.symbols import GRAD, PARAM, hyper
+from closedform.language.symbols import GRAD, PARAM, hyper, state
 from closedform.language.update_rule import UpdateRule
 
 SHAPE = (3, 4)
@@ -123,6 +127,104 @@ def test_an_optimizer_that_has_taken_steps_is_refused(name: str, gradient: str) 
     optimizer.step()  # the first parameter takes none
     with pytest.raises(TraceError, match=r"has taken steps: its state '.*before its first step"):
         cf.from_torch(optimizer)
+
+
+class Making(Optimizer):
+    """Makes a state in its constructor, and in its step where there is none."""
+
+    def __init__(
+        self, params: Any, make: Callable[[Any], Any], remake: Callable[[Any], Any]
+    ) -> None:
+        super().__init__(params, {"lr": 0.5})
+        self.remake = remake
+        for p in self.param_groups[0]["params"]:
+            self.state[p]["scale"] = make(p)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for p in self.param_groups[0]["params"]:
+            own = self.state[p]
+            if "scale" not in own:
+                own["scale"] = self.remake(p)
+            p.sub_(p.grad * own["scale"], alpha=self.param_groups[0]["lr"])
+            own["scale"] = own["scale"] * 2
+
+
+MAKES: dict[str, Callable[[Any], Any]] = {
+    "tensor": torch.ones_like,
+    "number": lambda p: 1.0,
+    "number in a tensor": lambda p: torch.tensor(1.0, dtype=p.dtype),
+}
+
+
+@pytest.mark.parametrize("name", MAKES)
+def test_states_of_a_constructor_that_the_step_makes_too_are_first_values(name: str) -> None:
+    rule = cf.from_torch(Making([parameter(), parameter()], MAKES[name], MAKES[name]))
+    assert isinstance(rule, UpdateRule)
+    assert rule.states["scale"].initial == 1
+    assert rule.states["scale"].next == 2 * state("scale")
+
+
+@pytest.mark.parametrize("name", MAKES)
+def test_states_of_a_constructor_that_the_step_makes_otherwise_are_refused(name: str) -> None:
+    make = MAKES[name]
+    with pytest.raises(TraceError, match="has taken steps: its state 'scale'"):
+        cf.from_torch(Making([parameter()], make, lambda p: make(p) * 2))
+    optimizer = Making([parameter(), parameter()], make, make)
+    for param in optimizer.param_groups[0]["params"][:1]:
+        optimizer.state[param]["scale"] = make(param) * 2
+    with pytest.raises(TraceError, match="has taken steps: its state 'scale'"):
+        cf.from_torch(optimizer)
+
+
+class Returning(Optimizer):
+    """Steps towards the first parameters, which its constructor has copied."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {"lr": 0.5})
+        for p in self.param_groups[0]["params"]:
+            self.state[p]["first"] = p.detach().clone()
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for p in self.param_groups[0]["params"]:
+            first = self.state[p]["first"]
+            p.sub_(p - first + p.grad, alpha=self.param_groups[0]["lr"])
+
+
+@pytest.mark.parametrize("is_first_uniform", [False, True])
+def test_a_copy_of_the_parameter_is_its_first_value(is_first_uniform: bool) -> None:
+    params = [parameter(), parameter()]
+    if is_first_uniform:
+        params[0] = torch.nn.Parameter(torch.zeros(SHAPE))
+    rule = cf.from_torch(Returning(params))
+    assert isinstance(rule, UpdateRule)
+    assert rule.states["first"].initial == PARAM
+    assert sp.expand(rule.param - PARAM + hyper("lr") * (PARAM - state("first") + GRAD)) == 0
+
+
+def test_a_copy_of_another_value_of_the_parameter_is_refused() -> None:
+    optimizer = Returning([parameter()])
+    optimizer.param_groups[0]["params"][0].data.mul_(2.0)
+    with pytest.raises(TraceError, match="has taken steps: its state 'first'"):
+        cf.from_torch(optimizer)
+
+
+def test_a_hook_of_all_optimizers_is_refused_by_name_and_line() -> None:
+    registrations: dict[str, Callable[[Any], Any]] = {
+        "pre": register_optimizer_step_pre_hook,
+        "post": register_optimizer_step_post_hook,
+    }
+    for moment, register in registrations.items():
+        handle = register(clip)
+        try:
+            with pytest.raises(TraceError) as caught:
+                cf.from_torch(torch.optim.SGD([parameter()], lr=0.1))
+        finally:
+            handle.remove()
+        assert f"all optimizers have the step {moment}-hook 'clip' (" in str(caught.value)
+        assert f":{clip.__code__.co_firstlineno})" in str(caught.value)
+        assert "remove it" in str(caught.value)
 
 
 def test_states_of_a_constructor_are_first_values() -> None:

@@ -6,6 +6,7 @@ state that is read as a constant would be a wrong schedule.
 
 import itertools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ Make = Callable[[torch.optim.Optimizer], LRScheduler]
 def rates_of(make: Make, updates: int = UPDATES) -> Iterator[float]:
     """The rates that a scheduler sets."""
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1, momentum=0.9)
+    optimizer.param_groups[0].update(sizes=[1.0, 2.0], phase="warm")
     scheduler = make(optimizer)
     for _ in range(updates):
         yield float(optimizer.param_groups[0]["lr"])
@@ -33,6 +35,7 @@ def rates_of(make: Make, updates: int = UPDATES) -> Iterator[float]:
 def schedule_of(make: Make) -> Schedule:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1, momentum=0.9)
     sizes = optimizer.param_groups[0]["sizes"] = [1.0, 2.0]
+    optimizer.param_groups[0]["phase"] = "warm"
     schedule = cf.from_torch(make(optimizer))
     assert sizes == [1.0, 2.0]
     assert isinstance(schedule, Schedule)
@@ -121,6 +124,94 @@ READ: dict[str, Make] = {
 @pytest.mark.parametrize("name", READ)
 def test_what_is_not_a_state_is_read(name: str) -> None:
     assert differs(schedule_of(READ[name]), READ[name]) == []
+
+
+VALUES = {
+    "a text": "'warm' if self.last_epoch < 5 else 'down'",
+    "a truth": "self.last_epoch < 5",
+    "nothing": "None",
+    "a number": "0.9 - 1e-4 * self.last_epoch",
+    "a list": "[self.last_epoch]",
+}
+ENTRIES = {
+    "a new entry": "group['memory'] = {value}",
+    "an entry of its own text": "group['phase'] = {value}",
+    "an entry that is updated": "group.update(memory={value})",
+    "an entry that is read back": "group['memory'] = {value}; group['memory']",
+    "an attribute of the optimizer": "self.optimizer.memory = {value}",
+    "at some steps": "if self.last_epoch % 7 == 3: group['memory'] = {value}",
+    "an entry that is deleted": "group['memory'] = {value}; del group['memory']",
+}
+GROUP = "group = self.optimizer.param_groups[0]; "
+RESULT = "; return [0.1 / (1 + self.last_epoch)]"
+
+
+@pytest.mark.parametrize(("entry", "value"), [*itertools.product(ENTRIES, VALUES)])
+def test_an_entry_that_is_only_written_is_not_a_state(entry: str, value: str) -> None:
+    make = class_of(GROUP + ENTRIES[entry].format(value=VALUES[value]) + RESULT)
+    assert differs(schedule_of(make), make) == []
+
+
+ASKED = {
+    "whether there is one": "'memory' in group",
+    "the entry": "group['memory'] if self.last_epoch > 300 else 1",
+    "the entry or another": "group.get('memory', 1)",
+    "an entry that it takes out": "group.pop('memory', 1)",
+    "an entry that it makes": "group.setdefault('memory', 1)",
+    "their number": "len(group)",
+    "their names": "[name for name in group]",
+    "a copy": "dict(group)",
+    "unpacked": "{**group}",
+    "an attribute": "getattr(self.optimizer, 'memory', 1)",
+    "whether there is an attribute": "hasattr(self.optimizer, 'memory')",
+}
+
+
+@pytest.mark.parametrize("question", ASKED)
+def test_a_question_for_an_entry_that_is_written_is_refused(question: str) -> None:
+    place = "self.optimizer.memory" if "optimizer" in ASKED[question] else "group['memory']"
+    text = (
+        f"{GROUP}rate = 0.1 if ({ASKED[question]}) else 0.05; "
+        f"if self.last_epoch == 300: {place} = 'late'; return [rate]"
+    )
+    with pytest.raises(TraceError, match="assigns 'memory' of the param groups or of the") as error:
+        schedule_of(class_of(text))
+    assert "Own" in str(error.value)
+
+
+def test_a_text_that_is_read_before_it_is_written_is_refused() -> None:
+    text = (
+        GROUP + "rate = 0.1 if group['phase'] == 'warm' else 0.05; "
+        "group['phase'] = 'warm' if self.last_epoch < 300 else 'down'; return [rate]"
+    )
+    with pytest.raises(TraceError, match="assigns 'phase' of the param groups or of the optimizer"):
+        schedule_of(class_of(text))
+
+
+def test_a_list_of_a_group_that_is_only_written_stays_that_of_the_user() -> None:
+    make = class_of(GROUP + "if self.last_epoch > 9: group['sizes'][0] = 0.0" + RESULT)
+    assert differs(schedule_of(make), make) == []
+
+
+class Failing(LRScheduler):
+    """Raises an exception where it finds that it runs without a trace."""
+
+    def get_lr(self) -> list[float | torch.Tensor]:
+        if type(self.optimizer) is torch.optim.SGD and self.last_epoch == 7:
+            raise ArithmeticError("no rate")
+        return [base / (1 + self.last_epoch) for base in self.base_lrs]
+
+
+def test_an_exception_of_the_comparison_is_named_by_its_line() -> None:
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    line = next(n for n, text in enumerate(lines, 1) if 'ArithmeticError("no rate")' in text)
+    with pytest.raises(TraceError) as error:
+        schedule_of(Failing)
+    assert (
+        "the scheduler raises ArithmeticError at step 7, where the schedule has a value: no rate"
+        in str(error.value)
+    )
+    assert f"{Path(__file__).name}:{line}" in str(error.value)
 
 
 class Previous(LRScheduler):

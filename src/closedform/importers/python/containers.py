@@ -7,7 +7,9 @@ since a schedule has no state.
 from __future__ import annotations
 
 import operator
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence, Sized
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -42,7 +44,7 @@ class _Frozen:
 def container_name(container: UserValue) -> str:
     """Returns a container of the user as it is called in errors."""
     # The method resolution order: the class, _Frozen, then the builtin.
-    kinds = [kind for kind in type(container).__mro__ if kind in (list, tuple, dict, set)]
+    kinds = [k for k in type(container).__mro__ if k in (list, tuple, dict, set, deque)]
     return f"a {kinds[0].__name__}"
 
 
@@ -125,6 +127,19 @@ class TracedList(_Frozen, list[Any]):
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _Frozen._refuse
 
 
+class TracedDeque(_Frozen, deque[Any]):
+    """A deque of the user."""
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, Number):
+            return _entry(list(self), index)
+        return super().__getitem__(index)
+
+    append = appendleft = extend = extendleft = insert = pop = popleft = _Frozen._refuse
+    remove = clear = reverse = rotate = _Frozen._refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _Frozen._refuse
+
+
 class TracedTuple(tuple[Any, ...]):
     """A tuple of the user."""
 
@@ -204,7 +219,7 @@ def local_array(value: UserValue) -> Any:
 
 def traced_copy(
     value: UserValue, change_error: ChangeError, wrap: Callable[[Any], Any]
-) -> TracedList | TracedTuple | TracedDict | TracedSet | TracedArray | None:
+) -> TracedList | TracedDeque | TracedTuple | TracedDict | TracedSet | TracedArray | None:
     """Returns the copy of a container; None for anything else.
 
     Args:
@@ -220,9 +235,11 @@ def traced_copy(
     # Not isinstance: a named tuple would lose its fields.
     if type(value) is tuple:
         return TracedTuple(map(wrap, value))
-    container: TracedList | TracedDict | TracedSet
+    container: TracedList | TracedDeque | TracedSet
     if type(value) is list:
         container = TracedList(map(wrap, value))
+    elif type(value) is deque:
+        container = TracedDeque(map(wrap, value), value.maxlen)
     elif isinstance(value, set | frozenset):
         container = TracedSet(map(wrap, value))
     elif isinstance(value, dict):
@@ -238,14 +255,34 @@ def _traced_dict(
 ) -> TracedDict | None:
     """The copy of a dict, or of an object of a subclass, with its methods and attributes."""
     kind: Any = type(value)
+    native: Any = next(base for base in kind.__mro__ if base in (OrderedDict, defaultdict, dict))
+    members: dict[str, Any] = {}
+    if native is OrderedDict:
+        members["move_to_end"] = TracedDict.pop
+    elif native is defaultdict and kind.__missing__ is defaultdict.__missing__:
+        members["__missing__"] = _missing
     try:
-        mirror = TracedDict if kind is dict else type(kind.__name__, (TracedDict, kind), {})
-        instance: Any = dict.__new__(mirror)
+        mirror = TracedDict if kind is dict else type(kind.__name__, (TracedDict, kind), members)
+        instance: Any = native.__new__(mirror)
     except TypeError:
         return None
+    if native is defaultdict:
+        instance.default_factory = wrap(value.default_factory)  # type: ignore[attr-defined]
     for key, item in value.items():
-        dict.__setitem__(instance, key, wrap(item))
+        is_address = not isinstance(key, _KEYS)
+        native.__setitem__(instance, wrap(key) if is_address else key, wrap(item))
     if hasattr(instance, "__dict__"):
         instance.__dict__.update(getattr(value, "__dict__", {}), change_error=change_error)
     result: TracedDict = instance
     return result
+
+
+_KEYS = (str, bytes, int, float, tuple, frozenset, Enum, type(None))
+"""Keys that are found by their values; an object of the user is another one in traced code."""
+
+
+def _missing(self: Any, key: UserValue) -> Any:
+    """The value of a key that is not in a defaultdict, which would keep it."""
+    if self.default_factory is None:
+        raise KeyError(key)
+    return self._refuse()

@@ -12,6 +12,7 @@ import random
 import sys
 import threading
 import types
+from collections import deque
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from enum import Enum
@@ -23,6 +24,7 @@ import sympy as sp
 
 from closedform.importers.python.containers import (
     TracedArray,
+    TracedDeque,
     TracedDict,
     TracedList,
     TracedSet,
@@ -218,15 +220,10 @@ class Environment(Sandbox):
         if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
             return self.constant(value.item())
         if isinstance(value, torch_tensor_types()):
-            return self._copied_tensor(value)
+            return self.copied_tensor(value)
         if isinstance(value, _FUNCTIONS) or _is_dispatched(value):
             return self._in_c(value)
         return self._mirror_object(value)
-
-    def _copied_tensor(self, value: Any) -> Any:
-        duplicate = value.detach().clone()
-        self.watch(duplicate, "a tensor")
-        return duplicate
 
     def _in_c(self, value: Any) -> Any:
         """A function in C: itself, if it is known to have no effects."""
@@ -259,7 +256,7 @@ class Environment(Sandbox):
             return traced_type(kind, self.run)
         if kind in CONTAINER_TYPES or issubclass(kind, BaseException | Enum):
             if kind.__flags__ & HEAP_TYPE:
-                self.watch(kind, f"an attribute of the class {kind.__name__!r}")
+                self.watch(kind, f"the class {kind.__name__!r}")
             return kind
         if issubclass(kind, IMMUTABLE_TYPES) and not kind.__flags__ & HEAP_TYPE:
             return kind
@@ -595,6 +592,7 @@ _NATIVES = {
     ExactFloat: float,
     ExactFloat64: np.float64,
     TracedList: list,
+    TracedDeque: deque,
     TracedTuple: tuple,
     TracedDict: dict,
     TracedSet: set,

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Any
 
-from closedform.importers.python.containers import TracedList, TracedTuple
+from closedform.importers.python.containers import TracedDeque, TracedList, TracedTuple
 from closedform.importers.python.identity import imported_answer, is_same_object, with_identity
 from closedform.importers.python.place import Place, UserValue
 from closedform.importers.python.text import Silent
@@ -33,7 +33,9 @@ MISSING: Any = object()
 CACHED = type(functools.cache(lambda: None))
 """The type of functions with a cache."""
 
-_STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF")
+_GLOBAL_STORES = ("STORE_GLOBAL", "DELETE_GLOBAL")
+_CELL_STORES = ("STORE_DEREF", "DELETE_DEREF")
+_ATTRIBUTE_STORES = ("STORE_ATTR", "DELETE_ATTR")
 
 
 class Sandbox(ABC):
@@ -57,6 +59,7 @@ class Sandbox(ABC):
         self._namespaces: dict[int, Namespace] = {}
         self._clones: list[types.FunctionType] = []
         self._watched: list[tuple[Any, Any, str]] = []
+        self._members: dict[type, dict[str, Any]] = {}
         self.builtins = Namespace(self.builtin)
         # import_name() of CPython 3.12 does not ask __missing__.
         self.builtins["__import__"] = self._import
@@ -213,6 +216,9 @@ class Sandbox(ABC):
             namespace["__builtins__"] = namespace.loaded["__builtins__"] = self.builtins
             self._namespaces[id(variables)] = namespace
         code = with_identity(function.__code__, self.refuse)
+        for inner in all_codes(code):
+            for name in stored_names(inner, ("DELETE_GLOBAL",)).keys() & variables.keys():
+                namespace.__getitem__(name)  # del does not ask __missing__
         return self._clone(function, self.code(code), namespace)
 
     def with_closure(self, function: types.FunctionType) -> types.FunctionType:
@@ -253,8 +259,14 @@ class Sandbox(ABC):
                 new_cell.cell_contents = self.cell_content(name, content)
             self._cells[id(cell)] = (cell, new_cell, name, _content(new_cell))
         vars(clone).update((name, self.wrap(value)) for name, value in vars(function).items())
-        self.watch(vars(clone), f"an attribute of the function {clone.__name__!r}")
+        self.watch(vars(clone), f"the function {clone.__name__!r}")
         return clone
+
+    def copied_tensor(self, tensor: UserValue) -> Any:
+        """Returns a copy of a tensor, which a run may not change."""
+        duplicate = tensor.detach().clone()
+        self.watch(duplicate, "a tensor")
+        return duplicate
 
     # --- changes -----------------------------------------------------------------------------
 
@@ -262,48 +274,84 @@ class Sandbox(ABC):
         """Refuses, after a run, that an object has changed.
 
         Args:
-            owner: A container, a class, or a tensor.
-            name: Its name in the error.
+            owner: A container, the attributes of an object, a class, or a tensor.
+            name: Its name in the error; that of the object for attributes.
         """
+        if isinstance(owner, type):
+            self.keep_members(owner)
         self._watched.append((owner, _snapshot(_state_of(owner)), name))
+
+    def keep_members(self, kind: type) -> None:
+        """Keeps what a class has, for :meth:`restore_members`."""
+        self._members.setdefault(kind, dict(vars(kind)))
+
+    def restore_members(self) -> None:
+        """Gives the classes that are watched the members that they had before."""
+        for kind, members in self._members.items():
+            for name in {**members, **vars(kind)}:
+                if vars(kind).get(name, MISSING) is members.get(name, MISSING):
+                    continue
+                # Past a metaclass with a __setattr__ of the user.
+                if name in members:
+                    type.__setattr__(kind, name, members[name])
+                else:
+                    type.__delattr__(kind, name)
+        self._members.clear()
 
     def check_unchanged(self) -> None:
         """Raises the signal of :meth:`refuse` if the run has changed anything outside of it."""
         for owner, before, name in self._watched:
-            if not is_same(_state_of(owner), before):
+            state = _state_of(owner)
+            if is_same(state, before):
+                continue
+            if type(state) is not dict:
                 raise self.change_error(name)
-        for original, cell, name, before in self._cells.values():
+            attribute = next(
+                key
+                for key in {**before, **state}
+                if not is_same(state.get(key, MISSING), before.get(key, MISSING))
+            )
+            place = self._place_of(attribute, self._clones, _ATTRIBUTE_STORES)
+            raise self.change_error(f"the attribute {attribute!r} of {name}", place)
+        for _, cell, name, before in self._cells.values():
             if _content(cell) is not before:
                 functions = [
                     f for f in self._clones if any(cell is own for own in f.__closure__ or ())
                 ]
-                raise self._assignment_error(name, functions, original)
+                raise self._assignment_error(name, functions, _CELL_STORES)
         for namespace in self._namespaces.values():
             for name in namespace.changed_names():
                 functions = [f for f in self._clones if f.__globals__ is namespace]
-                raise self._assignment_error(name, functions, namespace)
+                raise self._assignment_error(name, functions, _GLOBAL_STORES)
 
-    def change_error(self, name: str) -> BaseException:
+    def change_error(self, name: str, place: Place | None = None) -> BaseException:
         """Returns the signal of a change of an object of the user."""
         return self.refuse(
-            f"{self.subject} changes {name} that exists {self.outside}", self.state_hint
+            f"{self.subject} changes {name} that exists {self.outside}", self.state_hint, place
         )
 
     def _assignment_error(
-        self, name: str, functions: Iterable[types.FunctionType], scope: object
+        self, name: str, functions: Iterable[types.FunctionType], stores: tuple[str, ...]
     ) -> BaseException:
-        stores = _STORES[:2] if isinstance(scope, Namespace) else _STORES[2:]
-        places = [
-            Place(code.co_filename, line, code.co_qualname)
-            for function in functions
-            for code in all_codes(function.__code__)
-            for line in [stored_names(code, stores).get(name)]
-            if line is not None
-        ]
         return self.refuse(
             f"{self.subject} assigns {name!r}, a variable {self.outside}",
             self.state_hint,
-            places[0] if places else None,
+            self._place_of(name, functions, stores),
+        )
+
+    def _place_of(
+        self, name: str, functions: Iterable[types.FunctionType], stores: tuple[str, ...]
+    ) -> Place | None:
+        """The first line of functions that assigns a name by some instructions."""
+        return next(
+            (
+                Place(code.co_filename, line, code.co_qualname)
+                for function in functions
+                for code in all_codes(function.__code__)
+                for line in [stored_names(code, stores).get(name)]
+                if line is not None
+            ),
+            None,
         )
 
 
@@ -417,14 +465,14 @@ def _content(cell: types.CellType) -> Any:
 def _state_of(owner: Any) -> Any:
     """The part of an object that a run could change."""
     if isinstance(owner, type):
-        # An Enum keeps members that are made by `|` in _value2member_map_.
-        prefixes = ("_",) if issubclass(owner, Enum) else ("__", "_abc")
+        # An Enum keeps members that are made by `|` in _value2member_map_; annotations are cached.
+        prefixes = ("_",) if issubclass(owner, Enum) else ("__annotat", "_abc")
         return {k: v for k, v in vars(owner).items() if not k.startswith(prefixes)}
     # torch counts writes in place to each tensor.
     return owner._version if hasattr(type(owner), "_version") else owner
 
 
-_SEQUENCES = (list, tuple, deque, TracedList, TracedTuple)
+_SEQUENCES = (list, tuple, deque, TracedList, TracedTuple, TracedDeque)
 
 
 def _snapshot(value: Any) -> Any:

@@ -344,6 +344,8 @@ class _Tracer:
                     outcomes.append(outcome)
         except Untraceable as stop:
             raise stop.error(self.program.name) from None
+        finally:
+            self._environment.restore_members()
         return outcomes
 
     def _too_many(self) -> Untraceable:
@@ -377,6 +379,7 @@ class _Tracer:
             case Untraceable():
                 raise error
             case Exception() | NotReal():
+                self._environment.check_unchanged()
                 self.run.tape.result = End.RAISES
                 return self._outcome_of_exception(error)
         if self.session.doubt is not None:

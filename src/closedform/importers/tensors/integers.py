@@ -68,7 +68,7 @@ def check_growth(
     symbols: Collection[sp.Symbol],
     definitions: Definitions,
     name: str,
-    start: float | None,
+    start: sp.Expr | None,
 ) -> None:
     """Refuses a state that may leave the integers of its width within 2**31 steps.
 
@@ -101,7 +101,7 @@ def check_growth(
             raise _wrap_error(width, name)
 
 
-def check_start(width: Width, name: str, start: float | None) -> None:
+def check_start(width: Width, name: str, start: sp.Expr | int | None) -> None:
     """Refuses a state of integers that begins near the ends of its width.
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -24,6 +25,7 @@ from closedform.importers.torch_optimizer.check import (
     check_places,
     difference,
 )
+from closedform.importers.torch_optimizer.first_steps import check_states
 from closedform.importers.torch_optimizer.groups import check_groups
 from closedform.importers.torch_optimizer.reported import user_settings
 from closedform.importers.torch_optimizer.rules import (
@@ -33,7 +35,6 @@ from closedform.importers.torch_optimizer.rules import (
 )
 from closedform.importers.torch_optimizer.subject import (
     Form,
-    check_states,
     check_step,
     double_precision,
     forms_of,
@@ -75,13 +76,31 @@ def trace(optimizer: torch.optim.Optimizer, prover: Prover) -> UpdateRule | list
         raise TraceError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
     check_step(optimizer)
     # The random numbers of torch go on after the trace as they would without it.
-    with user_settings(), double_precision(), torch.random.fork_rng(devices=[]):
+    fork = torch.random.fork_rng(devices=[])
+    with _with_hint(), user_settings(), double_precision(), fork:
         groups = [_group(optimizer, place, prover) for place in range(len(optimizer.param_groups))]
         rules = [rule for rule, _, _ in groups]
         if len(rules) > 1:
             shapes, forms = [shape for _, shape, _ in groups], [form for _, _, form in groups]
             check_groups(optimizer, rules, shapes, forms)
     return rules[0] if len(rules) == 1 else rules
+
+
+@contextmanager
+def _with_hint() -> Iterator[None]:
+    """Gives an error without a hint the way out that there always is."""
+    try:
+        yield
+    except TraceError as error:
+        if error.hint is not None:
+            raise
+        raise TraceError(error.what, where=error.where, hint=_WAY_OUT) from error.__cause__
+
+
+_WAY_OUT = (
+    "write the step with operations that are traced (docs/bring_your_own_optimizer.md), or write "
+    "the rule as expressions, a closedform.UpdateRule"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +282,7 @@ def _trace_shape(
     """Traces for a small shape on which the step goes the way that it goes on this one."""
     for axes in _candidates(shape):
         subject = subject_of(optimizer, place, (axes.shape, axes.twin), 3, form)
-        tracer = Tracer(subject, axes, seed=17, prover=prover, dtype=dtype)
+        tracer = Tracer(axes, subject, seed=17, prover=prover, dtype=dtype)
         try:
             result = tracer.trace()
         except UnevenShapesError as uneven_error:

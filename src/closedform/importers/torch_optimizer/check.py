@@ -21,8 +21,9 @@ from closedform.importers.tensors.check import (
 )
 from closedform.importers.tensors.values import Sizes
 from closedform.importers.torch_optimizer.inputs import Draws, input_values
+from closedform.importers.torch_optimizer.layout import Slot
 from closedform.importers.torch_optimizer.subject import InDouble, Path, Subject, gradients
-from closedform.importers.torch_optimizer.trace import Slot, Trace
+from closedform.importers.torch_optimizer.trace import Trace
 from closedform.ir import naming
 from closedform.language.functions import RightSingularVectors
 from closedform.language.update_rule import UpdateRule
@@ -205,8 +206,9 @@ def check_places(subject: Subject, where: str) -> None:
     for param in rest:
         # Of the same shape, values and gradients: only the place differs.
         param.data.copy_(first.data)
-        for key, mask in subject.masks(0).items():
-            subject.optimizer.state[param][key] = mask.clone()
+        for key, value in subject.optimizer.state[first].items():
+            if isinstance(value, torch.Tensor):
+                subject.optimizer.state[param][key] = value.clone()
     kinds = (None, "huge", "zero", "tiny", None)
     for sequence in ((*kinds, "infinite"), ("NaN", None)):
         copy = subject.clone()

@@ -15,8 +15,10 @@ has no place for such a state.
 from __future__ import annotations
 
 import builtins
+import copy
 import enum
 import functools
+import inspect
 import itertools
 import math
 import operator
@@ -31,6 +33,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from closedform.code_files import files_of, is_in_standard_library, is_standard
 from closedform.errors import TraceError
@@ -148,7 +151,6 @@ _BUILTINS = frozenset(
         all,
         any,
         callable,
-        delattr,
         dir,
         divmod,
         format,
@@ -161,7 +163,6 @@ _BUILTINS = frozenset(
         pow,
         repr,
         round,
-        setattr,
         sorted,
         vars,
         builtins.__build_class__,
@@ -243,6 +244,9 @@ _NOT_OF_DATA = frozenset({"from_numpy", "frombuffer", "from_file", "load", "manu
 _TORCH_MODULES = frozenset({"torch._C._nn", "torch._C._linalg", "torch._C._special"})
 
 
+_CONTAINERS = (dict, list, deque, tuple, torch.optim.Optimizer)
+"""Objects of an optimizer that hold its functions and tensors."""
+
 _METHODS_OF_SIZES = ("expand", "new_empty", "new_ones", "new_zeros", "resize_")
 _FUNCTIONS_OF_SIZES = (torch.empty, torch.ones, torch.rand, torch.randn, torch.zeros)
 """Functions whose sizes torch reads one by one: of objects with ``__torch_function__`` only one."""
@@ -273,10 +277,12 @@ class Environment(Sandbox):
             id(len): counting_len(run, owners),
             id(range): position_range(run),
             id(enumerate): position_enumerate(run, owners),
+            id(copy.deepcopy): _deep_copy,
+            id(setattr): self._setattr,
+            id(delattr): self._delattr,
         }
         self._reported = precision
-        self._classes: dict[type, dict[str, Any]] = {}
-        self._undone: list[tuple[type, str, Any]] = []
+        self._place_of_step: Place | None = None
 
     @contextmanager
     def enter(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
@@ -284,7 +290,7 @@ class Environment(Sandbox):
         try:
             for kind in type(optimizer).__mro__:
                 self._patch(kind)
-            self._wrap_items(vars(optimizer), set())
+            self._own(optimizer)
             finfo: Any = torch.finfo
             # Optimizers read eps of the parameters' dtype, which is not the one that the trace runs
             # in.
@@ -299,26 +305,24 @@ class Environment(Sandbox):
                 for name in _METHODS_OF_SIZES:
                     delattr(torch.Tensor, name)  # inherited again
         finally:
-            for kind, name, value in reversed(self._undone):
-                type.__setattr__(kind, name, value)
+            self.restore_members()
 
-    def check_unchanged(self) -> None:
-        """Refuses a run that has changed a variable outside of the optimizer.
+    def end_run(self, kind: type[torch.optim.Optimizer]) -> None:
+        """Refuses what the run did that is not modelled, whether it raises an exception or not.
 
         Raises:
-            TraceError: It has; the message names the variable.
+            TraceError: It used, or changed, something outside of the optimizer.
         """
-        super().check_unchanged()
-        for kind, members in self._classes.items():
-            for name, value in vars(kind).items():
-                if members.get(name, MISSING) is not value and not _is_dunder(name):
-                    raise self.refuse(
-                        f"the step changes the attribute {name!r} of the class {kind.__name__}",
-                        self.state_hint,
-                    )
+        if self.run.refusal is not None:
+            raise self.run.refusal
+        # No line of the step is running any more.
+        code = inspect.unwrap(kind.step).__code__
+        self._place_of_step = Place(code.co_filename, code.co_firstlineno, code.co_qualname)
+        self.check_unchanged()
 
     def refuse(self, reason: str, hint: str, place: Place | None = None) -> TraceError:
         """Returns the error that the run ends with."""
+        place = place or self._place_of_step
         return self.run.refuse(
             reason, hint, None if place is None else f"{place.file}:{place.line}"
         )
@@ -326,32 +330,57 @@ class Environment(Sandbox):
     def note_silence(self, name: str) -> None:
         """Notes nothing: the report of a rule is on its numbers."""
 
+    def check_tensors(self) -> None:
+        """Refuses an operation that has changed a tensor outside of the optimizer.
+
+        Raises:
+            TraceError: It has; the message names the line that is running.
+        """
+        for owner, version, name in self._watched:
+            if isinstance(owner, torch.Tensor) and owner._version != version:
+                raise self.change_error(name)
+
+    def _setattr(self, owner: Any, name: str, value: Any) -> None:
+        self._check_class(owner, name)
+        setattr(owner, name, value)
+
+    def _delattr(self, owner: Any, name: str) -> None:
+        self._check_class(owner, name)
+        delattr(owner, name)
+
+    def _check_class(self, owner: Any, name: str) -> None:
+        """Refuses the assignment of an attribute of a class by its name, at its line."""
+        if isinstance(owner, type) and owner in self._members:
+            raise self.change_error(f"the attribute {name!r} of the class {owner.__name__!r}")
+
     # --- values ------------------------------------------------------------------------------
 
-    def _wrap_items(self, container: Any, visited_ids: set[int]) -> None:
-        """Wraps the functions and objects that the optimizer stores, in place."""
-        if id(container) in visited_ids:
-            return
-        visited_ids.add(id(container))
-        entries: Iterator[tuple[Any, Any]] = (
-            iter(list(container.items()))
-            if isinstance(container, dict)
-            else iter(list(enumerate(container)))
-        )
-        for key, value in entries:
-            if value is None or isinstance(value, (*_CONSTANTS, torch.Tensor)):
+    def _own(self, optimizer: torch.optim.Optimizer) -> None:
+        """Lets a step change what the optimizer stores, and wraps the functions among it."""
+        containers: list[Any] = [optimizer]
+        entries: list[tuple[Any, Any]] = []
+        visited_ids: set[int] = set()
+        while containers:
+            container = containers.pop()
+            if id(container) in visited_ids:
                 continue
-            if isinstance(value, dict | list | deque):
-                self._wrap_items(value, visited_ids)
-            elif isinstance(value, torch.optim.Optimizer):
-                continue
-            elif is_plain_object(value):
-                self._patch(type(value))
-                self._wrap_items(vars(value), visited_ids)
-            elif isinstance(container, dict | list | deque):
-                mirror = self.wrap(value)
-                if mirror is not value:
-                    container[key] = mirror
+            visited_ids.add(id(container))
+            if not isinstance(container, tuple):
+                self.adopt(container)
+            if isinstance(container, torch.optim.Optimizer) or is_plain_object(container):
+                self._patch(type(container))
+                container = vars(container)
+            is_dict = isinstance(container, dict)
+            for key, value in list(container.items() if is_dict else enumerate(container)):
+                if isinstance(value, torch.Tensor):
+                    self.adopt(value)
+                elif isinstance(value, _CONTAINERS) or is_plain_object(value):
+                    containers.append(value)
+                if not isinstance(container, tuple):
+                    entries.append((container, key))
+        # Functions and tuples, after all that they may refer to is known.
+        for container, key in entries:
+            container[key] = self.wrap(container[key])
 
     def constant(self, value: UserValue) -> Any:
         """Returns a number or a text as it is."""
@@ -367,8 +396,9 @@ class Environment(Sandbox):
         if original is not value:
             return self.wrap(original)
         if isinstance(value, torch.Tensor):
-            self.watch(value, "a tensor")
-            return value
+            # Not as an operation of the step.
+            with torch._C.DisableTorchFunction(), _disable_current_modes():
+                return self.copied_tensor(value)
         if isinstance(value, Refused | Module | frozenset | enum.Enum | np.ufunc | BaseException):
             return value
         if isinstance(getattr(value, "__self__", None), Reported):
@@ -394,10 +424,19 @@ class Environment(Sandbox):
         if callable(value) and not is_plain_object(value):
             return self._callable(value)
         if is_plain_object(value):
-            self._patch(type(value))
-            self.watch(vars(value), f"an object of the class {type(value).__name__}")
-            return value
+            return self._copied_object(value)
         return self._refusal(f"an object of the type {_name_of(type(value))}")
+
+    def _copied_object(self, value: Any) -> Any:
+        """An object with the same attributes, which a run may not change."""
+        kind = type(value)
+        self._patch(kind)
+        duplicate = object.__new__(kind)
+        self._known[id(value)] = (value, duplicate)  # it may refer to itself
+        self.adopt(duplicate)
+        vars(duplicate).update((name, self.wrap(item)) for name, item in vars(value).items())
+        self.watch(vars(duplicate), f"an object of the class {kind.__name__!r}")
+        return duplicate
 
     def _refusal(self, subject: str) -> Refused:
         return self.refusing_object(f"the step uses {subject}")
@@ -504,6 +543,8 @@ class Environment(Sandbox):
         if kind in NUMPY_TYPES:
             return NUMPY_TYPES[kind]
         if _is_of_torch(kind) or (module in PURE_MODULES and is_member(kind)):
+            if kind.__flags__ & HEAP_TYPE and not kind.__flags__ & _IMMUTABLE_TYPE:
+                self.watch(kind, f"the class {kind.__name__!r}")
             return kind
         if root != "torch" and self._is_theirs(kind):
             self._patch(kind)
@@ -519,11 +560,9 @@ class Environment(Sandbox):
 
     def _patch(self, kind: type) -> None:
         """Rebuilds the functions of a class in place, until the run ends."""
-        if kind in self._classes:
+        if kind in self._members or not self._is_theirs(kind):
             return
-        if not self._is_theirs(kind):
-            return
-        self._classes[kind] = {}
+        self.keep_members(kind)
         for base in kind.__mro__[1:]:
             self._patch(base)
         for name, value in list(vars(kind).items()):
@@ -534,10 +573,9 @@ class Environment(Sandbox):
                 continue
             replacement = self.wrap(value)
             if replacement is not value:
-                self._undone.append((kind, name, value))
                 # Past a metaclass with a __setattr__ of the user.
                 type.__setattr__(kind, name, replacement)
-        self._classes[kind] = dict(vars(kind))
+        self.watch(kind, f"the class {kind.__name__!r}")
 
 
 # --- questions about values ----------------------------------------------------------------------
@@ -552,6 +590,21 @@ def _has_traced(value: UserValue, depth: int = 4) -> bool:
     if depth and isinstance(value, list | tuple | set | deque):
         return any(_has_traced(item, depth - 1) for item in value)
     return False
+
+
+def _deep_copy(value: Any, memo: dict[int, Any] | None = None) -> Any:
+    """``copy.deepcopy``, for which tensors are cloned by a traced operation."""
+    memo = {} if memo is None else memo
+    containers = [value]
+    while containers:
+        container = containers.pop()
+        if isinstance(container, torch.Tensor):
+            memo.setdefault(id(container), container.detach().clone())
+        elif isinstance(container, dict):
+            containers += container.values()
+        elif isinstance(container, list | tuple | deque):
+            containers += container
+    return copy.deepcopy(value, memo)
 
 
 def _is_of_torch(kind: type) -> bool:

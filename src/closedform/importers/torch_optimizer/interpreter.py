@@ -35,9 +35,11 @@ from closedform.importers.torch_optimizer.operators import RULES, UNINITIALIZED,
 from closedform.importers.torch_optimizer.place import code_place
 from closedform.importers.torch_optimizer.positions import Position
 from closedform.importers.torch_optimizer.reported import (
+    TYPE_NAMES,
     Reported,
     function_name,
     target_of_cast,
+    with_dtypes,
 )
 from closedform.importers.torch_optimizer.scalars import (
     SYMBOLIC,
@@ -283,13 +285,15 @@ class Functions(TorchFunctionMode):
         """Runs one function of torch."""
         options = in_double(kwargs or {})
         name = function_name(func)
-        arguments = args
+        arguments = args = with_dtypes(args) if name == "type" else args
         # A cast to float32 would round: the trace is in float64. promote_types asks about dtypes
         # only.
         if name != "promote_types":
             args = [torch.float64 if arg is torch.float32 else arg for arg in args]
         special = _SPECIAL.get(name)
         target = target_of_cast(name, arguments, kwargs or {})
+        if name == "type" and len(args) == 1 and not kwargs:
+            special = Functions.type_name
         if target is not None and self.reported.dtype != torch.float64:
             special = functools.partial(Functions.cast, target=target)
         try:
@@ -450,6 +454,11 @@ class Functions(TorchFunctionMode):
         if any(map(self.algebra.storages.is_wide, tensors)):
             return torch.float64
         return self.reported.of(func(*args, **options))
+
+    def type_name(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
+        """Returns the name of the dtype of a tensor."""
+        dtype = self.dtype(torch.Tensor.dtype.__get__, args, options)  # type: ignore[attr-defined]
+        return TYPE_NAMES.get(dtype) or func(*args)
 
     def cast(
         self, func: TorchFunction, args: Operand, options: Operand, *, target: torch.dtype

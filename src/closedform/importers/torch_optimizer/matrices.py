@@ -83,6 +83,22 @@ def _diagonal(
     return [View("diagonal", read, write)]
 
 
+def _diagonal_matrix(
+    algebra: TorchAlgebra, a: Any, offset: int = 0, dim1: int = -2, dim2: int = -1
+) -> Value:
+    """The diagonal matrix of a vector."""
+    size = a.shape[-1]
+    if offset or a.dim() != 1 or {dim1 % 2, dim2 % 2} != {0, 1}:
+        raise TraceError(
+            f"diagonal {offset} of the axes {dim1} and {dim2} made of a tensor of shape "
+            f"{list(a.shape)} has no expression: only the main diagonal made of a vector has"
+        )
+    ones = algebra.whole(Value(sp.Integer(1)), (size, size))
+    column = algebra.reshape(algebra.whole(a, (size,)), (size,), (size, 1))
+    matrix = sp.Piecewise((column.expr, is_diagonal(ones.expr)), (0, True))
+    return algebra.define(matrix, (size, size), "diagonal")
+
+
 def _factors(algebra: TorchAlgebra, a: Any, mode: str = "reduced") -> list[Value]:
     """The factors Q and R of matrices that have no more columns than rows."""
     rows, columns = _sizes_of_matrix(a, "a QR decomposition")
@@ -157,6 +173,7 @@ def _sizes_of_matrix(a: Any, name: str) -> tuple[int, int]:
 
 RULES: Mapping[str, OperatorRule] = {
     "eye": _eye,
+    "diag_embed": _diagonal_matrix,
     "tril": _triangle(sp.Le),
     "triu": _upper_triangle,
     "linalg_qr": _factors,

@@ -138,6 +138,10 @@ class Shown(TorchFunctionMode):
         name = function_name(func)
         if self.dtype == torch.float64:
             return func(*args, **options)
+        if name == "type":
+            args = with_dtypes(args)
+            if len(args) == 1 and not options and args[0].dtype == torch.float64:
+                return TYPE_NAMES[self.dtype]
         if name == "dtype.__get__":
             dtype = func(*args)
             return self.dtype if dtype == torch.float64 else dtype
@@ -153,6 +157,21 @@ def function_name(func: UserValue) -> str:
     if name in ("__get__", "__set__"):
         return f"{getattr(func.__self__, '__name__', '')}.{name}"
     return str(name)
+
+
+TYPE_NAMES = {
+    torch.float64: "torch.DoubleTensor",
+    torch.float32: "torch.FloatTensor",
+    torch.float16: "torch.HalfTensor",
+    torch.bfloat16: "torch.BFloat16Tensor",
+}
+"""Dtypes as ``Tensor.type`` names them."""
+
+
+def with_dtypes(args: Operand) -> list[Any]:
+    """Returns the arguments of ``Tensor.type`` with dtypes in the places of their names."""
+    dtypes = {name: dtype for dtype, name in TYPE_NAMES.items()}
+    return [dtypes.get(arg, arg) if isinstance(arg, str) else arg for arg in args]
 
 
 def target_of_cast(name: str, args: Operand, options: Operand) -> torch.dtype | None:

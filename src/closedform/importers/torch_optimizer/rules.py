@@ -11,10 +11,11 @@ from closedform.errors import TraceError
 from closedform.importers.tensors.values import Definitions, as_shape_rule, inline_definitions
 from closedform.importers.tensors.variants import Variant
 from closedform.importers.torch_optimizer.decisions import holding, join_outcomes, leaves
-from closedform.importers.torch_optimizer.trace import Outcome, Trace
+from closedform.importers.torch_optimizer.outcome import Outcome
+from closedform.importers.torch_optimizer.trace import Trace
 from closedform.language.model import shared
 from closedform.language.shapes import IS_SINGLE, RANK, axis_size
-from closedform.language.symbols import PARAM, exact_number, local, state, t
+from closedform.language.symbols import PARAM, local, state, t
 from closedform.language.update_rule import UpdateRule
 
 _CLOCK = "the clock"
@@ -219,7 +220,7 @@ def _initial(trace: Trace, name: str) -> sp.Expr | None:
     """The value of a state before the first step; None if the first step computes it."""
     start = trace.starts[name]
     if start is not None:
-        return exact_number(start)
+        return start
     values = set()
     for outcome in leaves(trace.phases[0]):
         if name not in outcome.initial and not outcome.is_begun:

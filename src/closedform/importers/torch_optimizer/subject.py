@@ -27,7 +27,7 @@ from closedform.errors import TraceError
 from closedform.importers.python.place import UserValue
 from closedform.importers.python.sandbox import HEAP_TYPE
 from closedform.importers.tensors.values import Sizes
-from closedform.importers.torch_optimizer.inputs import Draws, is_mask, random_mask
+from closedform.importers.torch_optimizer.inputs import is_mask, random_mask
 from closedform.importers.torch_optimizer.place import TORCH_FILES
 from closedform.importers.torch_optimizer.reported import Shown
 from closedform.importers.torch_optimizer.shapes import Shape
@@ -99,12 +99,22 @@ def is_plain_object(value: UserValue) -> bool:
     if isinstance(value, type | types.FunctionType | types.ModuleType):
         return False
     for kind in type(value).__mro__[:-1]:
-        # Types of C and slots have state that vars() does not show.
-        if not kind.__flags__ & HEAP_TYPE or vars(kind).get("__slots__"):
+        if not kind.__flags__ & HEAP_TYPE:
             return False
         if is_of_library(kind) and str(kind.__module__) not in PURE_MODULES:
             return False
+        # Types of C and slots have state that vars() does not show.
+        members = vars(kind).values()
+        if any(isinstance(m, _MEMBERS_IN_C) and m.__objclass__ is kind for m in members):
+            return False
     return hasattr(value, "__dict__")
+
+
+_MEMBERS_IN_C = (
+    types.MemberDescriptorType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,17 +246,14 @@ def check_step(optimizer: torch.optim.Optimizer) -> None:
                 where=kind.__name__,
                 hint="an optimizer that evaluates the loss again, such as LBFGS, has no rule",
             )
-    for moment in ("pre", "post"):
-        hooks: Mapping[int, Any] = vars(optimizer).get(f"_optimizer_step_{moment}_hooks", {})
-        for hook in hooks.values():
-            if _function_file(hook) not in TORCH_FILES:
-                raise TraceError(
-                    f"the optimizer has the step {moment}-hook {_origin(hook)}, which is "
-                    "not a part of its step",
-                    where=kind.__name__,
-                    hint="remove it, and trace the rule without it; or write what it does into the "
-                    "step of a subclass",
-                )
+    for moment, owner, hook in _hooks(optimizer):
+        if _function_file(hook) not in TORCH_FILES:
+            raise TraceError(
+                f"{owner} the step {moment}-hook {_origin(hook)}, which is not a part of its step",
+                where=kind.__name__,
+                hint="remove it, and trace the rule without it; or write what it does into the "
+                "step of a subclass",
+            )
     step = vars(optimizer).get("step", kind.step)
     while getattr(step, "__func__", step) is not kind.step and _function_file(step) in TORCH_FILES:
         step = getattr(step, "__wrapped__", None)
@@ -256,6 +263,16 @@ def check_step(optimizer: torch.optim.Optimizer) -> None:
             where=kind.__name__,
             hint="remove it, and trace the rule without it; or write it as the step of a subclass",
         )
+
+
+def _hooks(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, str, Any]]:
+    """The hooks of steps: of the optimizer, and of all optimizers of the process."""
+    common = vars(sys.modules[torch.optim.Optimizer.__module__])
+    for moment in ("pre", "post"):
+        own: Mapping[int, Any] = vars(optimizer).get(f"_optimizer_step_{moment}_hooks", {})
+        yield from ((moment, "the optimizer has", hook) for hook in own.values())
+        hooks: Mapping[int, Any] = common.get(f"_global_optimizer_{moment}_hooks", {})
+        yield from ((moment, "all optimizers have", hook) for hook in hooks.values())
 
 
 def _function_file(function: Any) -> str:
@@ -275,54 +292,13 @@ def _origin(function: Any) -> str:
     )
 
 
-def check_states(
-    optimizer: torch.optim.Optimizer, place: int, shapes: Sequence[Sizes], form: Form
-) -> None:
-    """Refuses an optimizer whose states are those after some of its steps.
-
-    A constructor that makes states, as that of Adagrad does, leaves a step that cannot be taken
-    without them.
-
-    Args:
-        optimizer: The optimizer.
-        place: The place of the param group.
-        shapes: Two shapes on which a step can be tried.
-        form: The form in which it can be.
-
-    Raises:
-        TraceError: Steps make the states that it has.
-    """
-    states = [optimizer.state.get(param, {}) for param in optimizer.param_groups[place]["params"]]
-    keys = {key for state in states for key, value in state.items() if not _is_zero(value)}
-    if not keys:
-        return
-    subject = subject_of(optimizer, place, shapes, 9, form, with_states=False)
-    try:
-        with InDouble(), Draws(9):
-            subject.step(gradients(shapes, seed=9))
-    except Exception:  # whatever a step raises that misses the states of the constructor
-        return
-    new_states = subject.optimizer.state[subject.params[0]]
-    # A count of 0 is that of a constructor, whatever the other states are.
-    counts = [
-        key for key, value in new_states.items() if is_number(value) and number_of(value) == 1
-    ]
-    if keys <= new_states.keys() and (not counts or keys & {*counts}):
-        raise _stepped_error(optimizer, place, next(iter(keys)))
-
-
-def _stepped_error(optimizer: torch.optim.Optimizer, place: int, key: str) -> TraceError:
+def stepped_error(optimizer: torch.optim.Optimizer, place: int, key: str) -> TraceError:
+    """Returns the error of an optimizer that has a state of a later step."""
     return TraceError(
         f"the optimizer has taken steps: its state {key!r} is not that of the first one",
         where=f"{type(optimizer).__name__}, param group {place}",
         hint="trace an optimizer before its first step",
     )
-
-
-def _is_zero(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
-        return value.dtype == torch.bool or not bool(value.detach().any())
-    return not isinstance(value, int | float) or not value
 
 
 def subject_of(
@@ -356,10 +332,12 @@ def subject_of(
             # deepcopy's memo: wherever the optimizer refers to a parameter, the copy refers to a
             # new one.
             memo[id(param)] = params[0 if param_group is group and index == 0 else 1]
-    state_before = optimizer.state.get(group["params"][0], {}) if with_states else {}
+    # In a parameter of different elements a copy of it differs from a number.
+    with_elements = (p for p in group["params"] if optimizer.state.get(p) and not _is_uniform(p))
+    old = next(with_elements, group["params"][0])
+    state_before = optimizer.state.get(old, {}) if with_states else {}
     copy_of_optimizer = _copy_optimizer(optimizer, group, memo, params, form, with_state=False)
     for param in params:
-        old = group["params"][0]
         _check_masks(state_before, old, f"{type(optimizer).__name__}, param group {place}")
         state = {
             key: random_mask(tuple(param.shape), generator)
@@ -369,7 +347,7 @@ def subject_of(
         }
         changed_keys = [key for key, value in state.items() if value is _CHANGED]
         if changed_keys:
-            raise _stepped_error(optimizer, place, changed_keys[0])
+            raise stepped_error(optimizer, place, changed_keys[0])
         copy_of_optimizer.state[param] = state
     return Subject(copy_of_optimizer, params, form)
 
@@ -415,13 +393,18 @@ def _check_masks(state: Mapping[str, Any], param: torch.Tensor, where: str) -> N
 _CHANGED: Any = object()
 
 
+def _is_uniform(tensor: torch.Tensor) -> bool:
+    return tensor.is_meta or not tensor.numel() or bool((tensor == tensor.reshape(-1)[0]).all())
+
+
 def _fresh(key: str, value: Any, old: torch.Tensor, new: torch.Tensor) -> Any:
     """A state that a constructor made, for another parameter; it is the same everywhere."""
     if not isinstance(value, torch.Tensor):
-        return _CHANGED if isinstance(value, int | float) and value else value
-    # A state that differs among elements depends on data, so a step has been taken.
-    if value.numel() and not bool((value == value.reshape(-1)[0]).all()):
-        return _CHANGED
+        return _CHANGED if key == "step" and value else value
+    # Another state that differs among elements depends on data, so a step has been taken.
+    if not _is_uniform(value):
+        is_copy = value.shape == old.shape and torch.equal(value, old)
+        return new.detach().clone() if is_copy else _CHANGED
     number = value.reshape(-1)[0].item() if value.numel() else 0.0
     if value.shape == old.shape and value.dim():
         return torch.full_like(new, number, requires_grad=False)
@@ -478,10 +461,35 @@ def _is_tensor(value: object) -> bool:
 
 
 def _deep(value: Any, memo: dict[int, Any]) -> Any:
+    if id(value) in memo:
+        return memo[id(value)]
+    new_memo = dict(memo)
     try:
-        return copy.deepcopy(value, memo)
+        result = copy.deepcopy(value, new_memo)
     except (TypeError, RuntimeError, ValueError):
+        pass
+    else:
+        # deepcopy keeps its operands alive in an entry of its own.
+        memo.setdefault(id(memo), []).extend(new_memo.pop(id(new_memo), ()))
+        memo.update(new_memo)
+        return result
+    # A part of it has no copy, such as a lock, and is shared.
+    duplicate: Any
+    if type(value) in (tuple, set):
+        return type(value)(_deep(item, memo) for item in value)
+    if type(value) is list:
+        memo[id(value)] = duplicate = []
+        duplicate.extend(_deep(item, memo) for item in value)
+        return duplicate
+    if type(value) is dict:
+        memo[id(value)] = duplicate = {}
+        duplicate.update((key, _deep(item, memo)) for key, item in value.items())
+        return duplicate
+    if not is_plain_object(value):
         return value
+    memo[id(value)] = duplicate = object.__new__(type(value))
+    vars(duplicate).update((name, _deep(item, memo)) for name, item in vars(value).items())
+    return duplicate
 
 
 def _exact_tensors(value: Any) -> Any:

@@ -8,8 +8,6 @@ branches, with symbols for parameter, gradient, states, step and hyperparameters
 from __future__ import annotations
 
 import contextlib
-import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,7 +18,7 @@ import torch
 
 from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.python.prover import Prover
-from closedform.importers.tensors.integers import Width, check_growth, check_start
+from closedform.importers.tensors.integers import check_growth, check_start
 from closedform.importers.tensors.values import (
     Axes,
     Definitions,
@@ -36,83 +34,50 @@ from closedform.importers.torch_optimizer.decisions import (
     Tree,
     explore,
     holding,
-    join_outcomes,
 )
 from closedform.importers.torch_optimizer.decisions import (
     leaves as outcomes_of,
 )
 from closedform.importers.torch_optimizer.environment import Environment
 from closedform.importers.torch_optimizer.feasibility import Feasibility
-from closedform.importers.torch_optimizer.inputs import Draws, is_mask, mask_label
+from closedform.importers.torch_optimizer.first_steps import take_step
+from closedform.importers.torch_optimizer.inputs import Draws, mask_label
 from closedform.importers.torch_optimizer.interpreter import Functions, Operators
+from closedform.importers.torch_optimizer.layout import (
+    LONGEST,
+    NUMBER,
+    OBJECT,
+    Layout,
+    Slot,
+    spell,
+    text_of,
+)
+from closedform.importers.torch_optimizer.outcome import Outcome
 from closedform.importers.torch_optimizer.place import exception_place
 from closedform.importers.torch_optimizer.reported import Reported
 from closedform.importers.torch_optimizer.scalars import (
     SYMBOLIC,
     SymbolicFloat,
     expression,
-    plain,
     symbolic,
 )
 from closedform.importers.torch_optimizer.storages import Storages
 from closedform.importers.torch_optimizer.subject import (
     ATTRIBUTE,
-    DEFAULTS,
     GROUP,
     STATE,
-    InDouble,
     Path,
     Subject,
     gradients,
-    is_counter,
     is_number,
-    number_of,
 )
-from closedform.language.model import GlobalSum, shared, tensor_input
-from closedform.language.shapes import EPSILON, SHAPE_SYMBOLS
+from closedform.importers.torch_optimizer.symmetry import check_symmetry
+from closedform.language.model import shared, tensor_input
+from closedform.language.shapes import EPSILON
 from closedform.language.symbols import GRAD, PARAM, hyper, state, t
 
-# Steps that are run plainly: 4, or 16 where the stored structure still changes.
-_WARM, _LONGEST = 4, 16
-_RESERVED = frozenset({"t", "step", "param", "grad"})
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A number or tensor that the rule reads before a step and writes after it.
-
-    Attributes:
-        name: Of the state.
-        path: Where the optimizer stores it.
-        shape: Its shape; () for a number.
-        is_shared: Whether it belongs to the whole model.
-        mask: The state that selects the elements that it holds; None for all.
-    """
-
-    name: str
-    path: Path
-    shape: Sizes
-    is_shared: bool
-    mask: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The results of one run.
-
-    Attributes:
-        results: The parameter ("param") and each state by name, after the step.
-        initial: The value with which the storage of each state was made, if the step made it.
-        advances: Whether the step counts.
-        is_begun: Whether the step has made all states; one that is missing has its first value.
-        twin_results: The results of the second parameter.
-    """
-
-    results: Mapping[str, Value]
-    initial: Mapping[str, Value | None]
-    advances: bool
-    is_begun: bool = True
-    twin_results: Mapping[str, Value] = field(default_factory=dict)
+# Steps that are run plainly; LONGEST where the stored structure still changes.
+_WARM = 4
 
 
 @dataclass(eq=False)
@@ -135,7 +100,7 @@ class Trace:
     phases: list[Tree]
     slots: Mapping[str, Slot]
     hypers: Mapping[str, float]
-    starts: Mapping[str, float | None]
+    starts: Mapping[str, sp.Expr | None]
     conditions: Sequence[sp.Basic]
     is_structural: bool
     times: Sequence[int]
@@ -163,19 +128,18 @@ class _Raised(Exception):  # noqa: N818
 
 
 @dataclass(eq=False)
-class Tracer:
+class Tracer(Layout):
     """Traces a param group.
 
     Args:
-        subject: The optimizer, before its first step.
         axes: The shapes of its parameters.
+        subject: The optimizer, before its first step.
         seed: Of the gradients.
         prover: Decides whether some step takes the decisions of a way through the step.
         dtype: The dtype that the step sees as that of the parameters.
     """
 
     subject: Subject
-    axes: Axes
     seed: int
     prover: Prover
     dtype: torch.dtype = torch.float64
@@ -184,8 +148,6 @@ class Tracer:
     times: list[int] = field(default_factory=list)
     is_structural: bool = False
     is_of_dtype: bool = False
-    changing: set[Path] = field(default_factory=set)
-    counted_from: dict[Path, int] = field(default_factory=dict)
 
     def trace(self) -> Trace:
         """Returns the trace.
@@ -193,18 +155,18 @@ class Tracer:
         Raises:
             TraceError: The step does something that has no expression; the message names it.
         """
-        self._warm_up(_WARM)
+        snapshots = self._warm_up(_WARM)
         # A number that turns out to change becomes a state, and the trace begins anew.
         while True:
-            if not self._classify() and len(self.leaves) <= _LONGEST:
-                self._warm_up(_LONGEST)
+            if not self.classify(snapshots) and len(snapshots) <= LONGEST:
+                snapshots = self._warm_up(LONGEST)
                 continue
             try:
                 numbers = {hyper(name): value for name, value in self.hypers.items()}
                 self.feasibility = Feasibility(self.prover, numbers | self.axes.numbers())
                 phases = [self._phase(step) for step in range(self.first_steady + 1)]
                 self._check_clock(phases)
-                self._check_symmetry(phases)
+                check_symmetry(self.definitions, self.slots, phases)
                 self._check_integers(phases[-1])
                 break
             except _Changed as change:
@@ -218,162 +180,24 @@ class Tracer:
             phases,
             self.slots,
             self.hypers,
-            {name: self._start(slot) for name, slot in self.slots.items()},
+            {name: self.start(slot) for name, slot in self.slots.items()},
             self.conditions,
             self.is_structural,
             self.times,
         )
 
-    # --- what the optimizer stores ---------------------------------------------------------------
+    # --- first steps ---------------------------------------------------------------------------
 
-    def _warm_up(self, steps: int) -> None:
-        shapes = self.axes.both
-        self.snapshots = [self.subject.clone()]
+    def _warm_up(self, steps: int) -> list[Subject]:
+        """The optimizer before the first step, and after each of the first ones."""
+        snapshots = [self.subject.clone()]
         for step in range(steps):
-            following = self.snapshots[-1].clone()
-            draws = Draws(self.seed + step)
-            with InDouble(), draws, _name_place("the first steps"):
-                following.step(gradients(shapes, self.seed + step))
-            self.snapshots.append(following)
-        self.leaves = [snapshot.leaves() for snapshot in self.snapshots]
-
-    def _classify(self) -> bool:
-        """Sorts what the optimizer stores; returns whether it keeps its structure."""
-        last = self.leaves[-1]
-        self.counters: dict[Path, int] = {}
-        self.static: set[Path] = set()
-        self.slots: dict[str, Slot] = {}
-        self.hypers: dict[str, float] = {}
-        self.hyper_paths: dict[Path, str] = {}
-        static: list[dict[Path, str]] = [{} for _ in self.leaves]
-        paths = {path: None for leaves in self.leaves for path in leaves}
-        for path in paths:
-            values = [leaves.get(path) for leaves in self.leaves]
-            kind = self._kind(path, values)
-            if kind == "static":
-                for texts, leaves in zip(static, self.leaves, strict=True):
-                    if path in leaves:
-                        texts[path] = _text(leaves[path])
-                self.static.add(path)
-            elif kind == "slot" and path in last:
-                for texts, leaves in zip(static, self.leaves, strict=True):
-                    texts[path] = str(path in leaves)
-        steps = len(self.leaves) - 1
-        self.first_steady = next(
-            first
-            for first in range(1, steps + 1)
-            if all(static[k] == static[-1] for k in range(first, steps + 1))
-        )
-        # At least one more step with the same structure has been seen.
-        if self.first_steady < steps - 1:
-            return True
-        if steps == _LONGEST:
-            unstable = [path for path in static[-1] if static[-1].get(path) != static[-2].get(path)]
-            raise TraceError(
-                f"{_spell(unstable[0]) if unstable else 'the state'} still changes in step {steps}",
-                hint="what an optimizer stores must keep its structure after the first steps",
-            )
-        return False
-
-    def _kind(self, path: Path, values: Sequence[Any]) -> str:
-        """Sorts a leaf: a counter, a hyperparameter, a state of the rule, or static."""
-        present = [value for value in values[1:] if value is not None]
-        if not present or (
-            len(present) < len(values) - 1 and not isinstance(present[-1], torch.Tensor)
-        ):
-            return "static"
-        value = present[-1]
-        is_of_param = path[0] == STATE
-        if is_of_param and is_mask(values[0], self.axes.both[path[1]]):
-            return "static"  # an input of the rule
-        width = Width.of(str(value.dtype)) if isinstance(value, np.generic) else None
-        if width is not None and width.is_short:
-            raise TraceError(
-                f"{_spell(path)} is an integer of NumPy from {width.low} to {width.high}, where it "
-                "wraps",
-                hint="keep it as an int, or in a tensor",
-            )
-        if all(is_number(item) for item in present):
-            numbers = [number_of(item) for item in present]
-            is_whole = len(present) == len(values) - 1 and is_counter(numbers)
-            if is_whole:
-                self.counted_from[path] = int(numbers[0]) - 1
-            if is_whole and path not in self.changing:
-                self.counters[path] = self.counted_from[path]
-                return "counter"
-            changes = (
-                path in self.changing
-                or values[0] is None
-                or any(n != number_of(values[0]) for n in numbers)
-            )
-            is_float = (
-                path in self.changing
-                or isinstance(value, float)
-                or (isinstance(value, torch.Tensor) and value.is_floating_point())
-            )
-            if is_of_param and (is_float or isinstance(value, torch.Tensor)):
-                return self._slot(path, value, is_shared=False)
-            if changes and is_float and values[0] is not None and path[0] != DEFAULTS:
-                return self._slot(path, value, is_shared=True)
-            if changes and is_float and path[0] != DEFAULTS:
-                return self._slot(path, value, is_shared=True)
-            is_tensor = path[0] == GROUP and isinstance(value, torch.Tensor) and is_float
-            if (is_tensor or isinstance(value, float)) and math.isfinite(numbers[0]):
-                self._hyper(path, numbers[0])
-                return "hyper"
-            return "static"
-        if isinstance(value, torch.Tensor) and is_of_param and value.numel():
-            return self._slot(path, value, is_shared=False)
-        return "static"
-
-    def _slot(self, path: Path, value: Any, *, is_shared: bool) -> str:
-        # The second parameter has the states of the first.
-        if path[0] == STATE and path[1] == 1:
-            return "slot"
-        keys = path[2:] if path[0] == STATE else path[1:]
-        name = _identifier("_".join(map(str, keys)))
-        while name in self.slots:
-            name = f"{name}_"
-        shape = tuple(value.shape) if isinstance(value, torch.Tensor) else ()
-        # One element, and not the shape of the parameter: a scalar state such as a per-tensor step
-        # size.
-        is_scalar = is_shared or (math.prod(shape) == 1 and shape != self.axes.shape)
-        mask = None if is_scalar else self._mask_of(path, shape)
-        shape = () if is_scalar else self.axes.shape if mask is not None else shape
-        self.slots[name] = Slot(name, path, shape, is_shared, mask)
-        return "slot"
-
-    def _mask_of(self, path: Path, shape: Sizes) -> str | None:
-        """The mask that selects the elements that a state holds, by their number."""
-        twin = self.leaves[-1].get((STATE, 1, *path[2:]))
-        if path[0] != STATE or len(shape) != 1 or not isinstance(twin, torch.Tensor):
-            return None
-        masks = [self.snapshots[0].masks(place) for place in (0, 1)]
-        for key in masks[0]:
-            counts = [(int(of_place[key].sum()),) for of_place in masks if key in of_place]
-            if counts == [shape, tuple(twin.shape)]:
-                return key
-        return None
-
-    def _hyper(self, path: Path, value: float) -> None:
-        name = _hyper_name(path[1:])
-        while self.hypers.get(name, value) != value or name in _RESERVED:
-            name = f"{name}_"
-        self.hypers[name] = value
-        self.hyper_paths[path] = name
-
-    def _start(self, slot: Slot) -> float | None:
-        """The value of a number before the first step, where the optimizer has it by then."""
-        value = self.leaves[0].get(slot.path)
-        if value is None and slot.path in self.counted_from:
-            return float(self.counted_from[slot.path])
-        if not isinstance(value, torch.Tensor | int | float):
-            return None
-        if isinstance(value, torch.Tensor):
-            # A tensor with one value in all places has that number as its first value.
-            first = value.reshape(-1)[0]
-            return float(first) if bool((value == first).all()) else None
-        return float(value)
+            following = snapshots[-1].clone()
+            with _name_place("the first steps"):
+                grads = gradients(self.axes.both, self.seed + step)
+                take_step(following, grads, self.seed + step)
+            snapshots.append(following)
+        return snapshots
 
     def _check_clock(self, phases: Sequence[Tree]) -> None:
         """Makes counts states of each parameter where one of them may take a step by itself.
@@ -389,66 +213,6 @@ class Tracer:
             if self.counters and self.definitions.is_of_one(condition):
                 raise _Changed(next(iter(self.counters)))
 
-    def _check_symmetry(self, phases: Sequence[Tree]) -> None:
-        """Refuses a step that is not the same for both parameters, term for term.
-
-        Raises:
-            TraceError: The step of the second parameter, with the two exchanged, differs from the
-                step of the first.
-        """
-        definitions = self.definitions
-        exchange: dict[sp.Symbol, sp.Expr] = {}
-        inputs = [symbol for symbol in definitions.shapes if symbol.name.startswith("input.")]
-        names = [
-            PARAM,
-            GRAD,
-            *inputs,
-            *(state(n) for n, slot in self.slots.items() if not slot.is_shared),
-        ]
-        for symbol in (*names, *SHAPE_SYMBOLS):
-            twin = twin_of(symbol)
-            exchange |= {symbol: twin, twin: symbol}
-        common = Definitions()
-        common.shapes |= definitions.shapes
-        sums = {s for expr in definitions.expressions.values() for s in expr.atoms(GlobalSum)}
-        for tree in phases:
-            for label in ("param", *(n for n, slot in self.slots.items() if not slot.is_shared)):
-                pair = []
-                for is_other in (False, True):
-                    before = state(label) if label != "param" else PARAM
-
-                    def value_of(
-                        outcome: Outcome,
-                        is_other: bool = is_other,
-                        label: str = label,
-                        before: sp.Symbol = before,
-                    ) -> sp.Basic:
-                        results = outcome.twin_results if is_other else outcome.results
-                        value = results.get(label)
-                        return (
-                            value.expr
-                            if value is not None
-                            else twin_of(before)
-                            if is_other
-                            else before
-                        )
-
-                    expr = join_outcomes(tree, value_of, are_same=definitions.are_same)
-                    same_sums = {  # what is a sum over all parameters is the same for each
-                        part: definitions.rebuilt(part, common, {})
-                        for part in sums | expr.atoms(GlobalSum)
-                    }
-                    replacements = {**exchange, **same_sums} if is_other else {}
-                    pair.append(definitions.rebuilt(expr, common, replacements))
-                if pair[0] != pair[1] and common.sum_over_params(pair[0]) != common.sum_over_params(
-                    pair[1]
-                ):
-                    subject = "parameter" if label == "param" else f"state {label!r}"
-                    raise TraceError(
-                        f"the step has another formula for the {subject} of the second parameter",
-                        hint="a rule is the same for every parameter, whatever its place",
-                    )
-
     def _check_integers(self, steady: Tree) -> None:
         """Refuses a state in integers that may wrap.
 
@@ -456,23 +220,19 @@ class Tracer:
             TraceError: One of 32 or 64 bits may; an integer of fewer bits wraps in its formula.
         """
         for path, first in self.counters.items():
-            width = self._width(path)
+            width = self.width(path)
             if width is not None:
                 check_start(width, str(path[-1]), first)
         widths = {
             name: width
             for name, slot in self.slots.items()
-            if (width := self._width(slot.path)) is not None and not width.is_short
+            if (width := self.width(slot.path)) is not None and not width.is_short
         }
         symbols = [shared(n) if self.slots[n].is_shared else state(n) for n in widths]
         for outcome in outcomes_of(steady):
             for name in widths.keys() & outcome.results.keys():
-                expr, start = outcome.results[name].expr, self._start(self.slots[name])
+                expr, start = outcome.results[name].expr, self.start(self.slots[name])
                 check_growth(expr, widths[name], symbols, self.definitions, name, start)
-
-    def _width(self, path: Path) -> Width | None:
-        """The integers that a leaf can hold; None for a leaf of floats, or without a dtype."""
-        return Width.of(str(getattr(self.leaves[-1][path], "dtype", "")))
 
     def _structure(
         self, leaves: Mapping[Path, Any], *, is_same_copy: bool = False
@@ -488,7 +248,7 @@ class Tracer:
             if path in variable_paths or _mirror_path(path) in variable_paths
             else _identity(value)
             if is_same_copy
-            else _text(value)
+            else text_of(value)
             # Objects of the user are compared by identity within one run, by their text between
             # runs.
             for path, value in leaves.items()
@@ -565,9 +325,7 @@ class Tracer:
                 with Functions(algebra, run, precision), operators, torch.no_grad():
                     optimizer.step()
             finally:
-                if run.refusal is not None:
-                    raise run.refusal
-            environment.check_unchanged()
+                environment.end_run(type(optimizer))
             attributes = [name for param in subject.params for name in vars(param)]
             if attributes:
                 raise run.refuse(f"the step keeps {attributes[0]!r} as an attribute of a parameter")
@@ -616,7 +374,7 @@ class Tracer:
             expected = self._structure(self.leaves[step + 1])
             # Other objects take the places of the optimizer's own in a run.
             expected |= {
-                p: after[p] for p, text in expected.items() if _OBJECT in text and p in after
+                p: after[p] for p, text in expected.items() if OBJECT in text and p in after
             }
         changed_paths = [p for p in {**expected, **after} if after.get(p) != expected.get(p)]
         if not changed_paths:
@@ -626,10 +384,10 @@ class Tracer:
         if not is_steady and all(p not in after and not expected[p] for p in changed_paths):
             return replace(outcome, is_begun=False)
         path = changed_paths[0]
-        if after.get(path, "").startswith(_NUMBER) and is_number(self.leaves[-1].get(path)):
+        if after.get(path, "").startswith(NUMBER) and is_number(self.leaves[-1].get(path)):
             raise _Changed(path)
         raise TraceError(
-            f"{_spell(path)} changes from {expected.get(path)} to {after.get(path)} in one of "
+            f"{spell(path)} changes from {expected.get(path)} to {after.get(path)} in one of "
             "the ways through the step",
             hint="only numbers and tensors can be states of a rule",
         )
@@ -798,64 +556,21 @@ def _name_place(where: str, run: Run | None = None) -> Any:
         if run is not None and run.exception is error:
             raise _Raised(run.decisions) from error
         raise TraceError(
-            f"the step raises {type(error).__name__}: {error}", where=exception_place(error, where)
+            f"the step raises {type(error).__name__}: {error}",
+            where=exception_place(error, where),
+            hint="it is run on random parameters and gradients, whose sizes are primes in the "
+            "order of those of the optimizer's parameters",
         ) from error
-
-
-def _text(value: Any) -> str:
-    """A text that tells static things apart."""
-    if isinstance(value, torch.Tensor):
-        return f"tensor {tuple(value.shape)}"
-    if isinstance(value, str):
-        return f"str {value!r}"
-    if isinstance(value, SYMBOLIC):
-        return f"{_NUMBER} {value.expr}"
-    if value is None or isinstance(value, bool | int | float | torch.dtype):
-        return f"{type(value).__name__} {value!r}"
-    return f"{_OBJECT} of type {type(value).__name__}"
 
 
 def _identity(value: Any) -> str:
     """A text that tells static things of one copy of the optimizer apart."""
-    text = _text(value)
+    text = text_of(value)
     if isinstance(value, torch.Tensor):
         return f"{text}, version {value._version} of {id(value)}"
-    return f"{text} {id(value)}" if text.startswith(_OBJECT) else text
-
-
-_OBJECT, _NUMBER = "object", "number"
+    return f"{text} {id(value)}" if text.startswith(OBJECT) else text
 
 
 def _mirror_path(path: Path) -> Path:
     """The path of the same state of the first parameter."""
     return (STATE, 0, *path[2:]) if path[0] == STATE else path
-
-
-def _identifier(text: str) -> str:
-    identifier = re.sub(r"\W", "_", text)
-    return identifier if identifier.isidentifier() else f"_{identifier}"
-
-
-_PLURALS = {"betas": "beta", "eps": "eps", "etas": "eta", "nus": "nu", "gammas": "gamma"}
-
-
-def _hyper_name(keys: Sequence[Any]) -> str:
-    """``("betas", 0)`` is beta1."""
-    name = str(keys[0])
-    for key in keys[1:]:
-        name = _PLURALS.get(name, name)
-        name = f"{name}{key + 1}" if isinstance(key, int) else f"{name}_{key}"
-    return _identifier(name)
-
-
-def _spell(path: Path) -> str:
-    keys = path[2:] if path[0] == STATE else path[1:]
-    return f"{path[0]} {'.'.join(map(_key_text, keys))!r}"
-
-
-def _key_text(key: Any) -> str:
-    """A key of a container; tensors and other objects without their contents."""
-    return str(key) if isinstance(key, str | int) else f"<{type(key).__name__}>"
-
-
-__all__ = ["SHAPE_SYMBOLS", "Outcome", "Slot", "Trace", "Tracer", "plain"]

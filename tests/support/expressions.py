@@ -8,7 +8,6 @@ import sympy as sp
 from hypothesis import strategies as st
 
 from closedform.language import floor_div, floor_mod, t
-from closedform.language.elementary import angle
 
 HYPERS = (sp.Symbol("alpha", real=True), sp.Symbol("beta", real=True))
 
@@ -100,7 +99,6 @@ def reals(depth: int) -> st.SearchStrategy[Any]:
         st.builds(lambda x: sp.exp(_bounded(x)), inner),
         st.builds(lambda x: sp.log(1 + sp.Abs(x)), inner),
         st.builds(sp.atan, inner),
-        st.builds(angle, inner, inner),
         st.builds(lambda x: sp.sqrt(sp.Max(x, 0)), inner),
         st.builds(lambda x: sp.cos(_bounded(x)), inner),
         st.builds(lambda x, k: sp.cos(sp.pi * x / k), _integers(2), _small),

@@ -123,6 +123,18 @@ def test_cosines_enclose_the_values_between_their_ends() -> None:
                     assert Fraction(str(value)) <= values.high + Fraction(1, 10**20)
 
 
+@pytest.mark.parametrize(("low", "high"), [(-3, 5), (0, 7), (-9, 0), (Fraction(1, 3), 10**30)])
+def test_arctangents_are_between_those_of_the_ends(low: Fraction | int, high: int) -> None:
+    values = interval(sp.atan(X), Domain({X: Interval(Fraction(low), Fraction(high))}))
+    with mpmath.workdps(60):
+        ends = [mpmath.atan(mpmath.mpf(end.numerator) / end.denominator) for end in (low, high)]
+        exact = [Fraction(str(end)) for end in ends]
+    assert values.low <= exact[0] <= values.low + Fraction(1, 10**20)
+    assert values.high - Fraction(1, 10**20) <= exact[1] <= values.high
+    # 0 is exact: what is not below it has no negative arctangent.
+    assert (values.is_nonnegative, values.is_positive) == (low >= 0, low > 0)
+
+
 def test_a_turning_point_at_an_end_is_within() -> None:
     assert interval(sp.cos(sp.pi * X), domain((1, 1))).low == -1
     assert interval(sp.cos(X), Domain({X: interval(sp.pi, domain((0, 0)))})).high < -0.999

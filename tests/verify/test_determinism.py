@@ -3,11 +3,17 @@
 import os
 import subprocess
 import sys
+from typing import Any
+
+import pytest
 
 from closedform import Schedule, claims, schedules, t
 from closedform.effort import METER
+from closedform.verify.claims import core
 from closedform.verify.claims.core import Proofs
 from closedform.verify.prover import prove
+from closedform.verify.terms.tree import Term
+from closedform.verify.terms.verdict import Verdict
 from tests.support.sampling import is_exhaustive
 from tests.verify.test_goals import GOALS
 from tests.verify.verdicts import line_of
@@ -70,6 +76,25 @@ def test_shared_proofs_count_their_work_again() -> None:
         works.append(METER.work - before)
     # Without the work of its goals the second time would take a tenth.
     assert works[1] > 0.8 * works[0]
+
+
+@pytest.mark.parametrize("multiple", [0.3, 1, 1.4])
+def test_a_goal_that_is_asked_later_is_not_proved_again(
+    multiple: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The effort that is left differs; the stages of the search are the same."""
+    goals: list[Term] = []
+
+    def count(goal: Term, **given: Any) -> Verdict:
+        goals.append(goal)
+        return prove(goal, **given)
+
+    monkeypatch.setattr(core, "prove", count)
+    shared, lr = Proofs(), schedules.cosine(1, 0, 100)
+    assert claims.bounded(lr, 0, 1).verify(proofs=shared).proved
+    asked = len(goals)
+    assert claims.bounded(lr, 0, 1).verify(effort=multiple, proofs=shared).proved
+    assert len(goals) == asked > 0
 
 
 def test_a_limit_of_time_names_itself() -> None:

@@ -1,5 +1,8 @@
 """Points: drawn inside the assumptions, where a claim is likely false, and judged exactly."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 from flint import fmpq
 
@@ -36,7 +39,7 @@ from closedform.verify.terms.build import (
     subtract,
     symbol,
 )
-from closedform.verify.terms.evaluate import holds
+from closedform.verify.terms.evaluate import Evaluator, holds
 from closedform.verify.terms.interval import Interval
 from closedform.verify.terms.tree import Op, Sign, Term, symbols
 
@@ -57,6 +60,25 @@ def test_points_meet_tight_assumptions() -> None:
     )
     tally = Sampler(less(X, ONE), given, 1).search(200, LONG)
     assert tally.satisfied == 200
+
+
+def test_a_point_that_is_drawn_again_is_not_evaluated_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    goal = less(N, rational(9))
+    given = (less_equal(ONE, N), less_equal(N, rational(3)))
+    points: list[tuple[Term, int]] = []
+    evaluate = Evaluator.holds
+
+    def count(evaluator: Evaluator, point: Mapping[str, fmpq], *args: Any) -> Any:
+        points.append((evaluator._nodes[0], int(point["n"])))
+        return evaluate(evaluator, point, *args)
+
+    monkeypatch.setattr(Evaluator, "holds", count)
+    tally = Sampler(goal, given, 1).search(200, LONG)
+    assert tally.satisfied >= 200
+    assert [number for term, number in points if term is goal] == [1, 2, 3]
+    assert len(points) == len(set(points))
 
 
 def test_the_clock_is_drawn_beside_the_borders() -> None:

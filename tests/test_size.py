@@ -20,7 +20,7 @@ CAPS = {
     "api": 737,
     "cli": 3277,
     "exporters": 3830,
-    "frameworks": 20486,
+    "frameworks": 20463,
     "importers": 14716,
     "ir": 4299,
     "language": 3729,

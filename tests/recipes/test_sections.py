@@ -163,8 +163,10 @@ def test_keys_name_their_quantities() -> None:
     assert table["decay"] is None
 
 
+CONDITION = "defect: Defect[[Scheduler]] = Defect('', '', lambda scheduler: scheduler"
 PLANTED = """
 from typing import Literal
+from closedform.recipes.defects import Defect
 from closedform.recipes.quantities import EndRate, Steps
 from closedform.recipes.section import Section
 
@@ -187,13 +189,15 @@ def use(scheduler: Scheduler) -> None:
         ("scheduler.warmup = 1", 'Property "warmup" defined in "Scheduler" is read-only'),
         ("scheduler.decay == 'cosin'", "Non-overlapping equality check"),
         ("scheduler.warmup + scheduler.min_lr", None),
+        (f"{CONDITION}.warmpu > 0)", 'has no attribute "warmpu"; maybe "warmup"?'),
+        (f"{CONDITION}.warmup > 0)", None),
     ],
 )
 def test_mypy_refuses_a_misspelled_key(tmp_path: Path, statement: str, error: str | None) -> None:
     path = tmp_path / "planted.py"
     path.write_text(PLANTED.format(statement=statement), encoding="utf-8")
     recipes = ROOT / "src" / "closedform" / "recipes"
-    modules = [recipes / f"{name}.py" for name in ("quantities", "section")]
+    modules = [recipes / f"{name}.py" for name in ("defects", "quantities", "section")]
     options = ["--strict", "--follow-imports=skip", f"--cache-dir={tmp_path}"]
     command = [sys.executable, "-m", "mypy", *options, *map(str, modules), str(path)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

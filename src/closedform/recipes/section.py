@@ -27,7 +27,6 @@ from typing import (
     Literal,
     Self,
     TypeGuard,
-    cast,
     dataclass_transform,
     get_args,
     get_origin,
@@ -403,14 +402,14 @@ def _key(hint: Any, default: Any) -> Key:
         kind, quantity = get_args(kind)
     if get_origin(kind) is Callable:
         return where_needed(_key(get_args(kind)[1], default))
-    key = default if isinstance(default, Key) else _reader(kind, default, is_optional)
+    key: Key = default if isinstance(default, Key) else _reader(kind, default, is_optional)
     return replace(key, quantity=quantity)
 
 
-def _reader(kind: Any, default: Any, is_optional: bool) -> Key:
+def _reader(kind: Any, default: Any, is_optional: bool) -> Any:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Literal:
-        return cast(Key, choice(*arguments, default=default))
+        return choice(*arguments, default=default)
     if origin is tuple and is_section(arguments[0]):
         return sections(arguments[0])
     if is_section(kind):
@@ -431,7 +430,7 @@ def section_entries(
     curves: Mapping[str, ScheduleOfSections],
     layout: Mapping[str, type[Section]],
     style: Callable[..., str] | None = None,
-    defects: Mapping[str, Defect] | None = None,
+    defects: Mapping[str, Defect[...]] | None = None,
 ) -> dict[str, ScheduleEntry]:
     """Returns the classes of ``frameworks.schedule`` whose arguments are sections of a config.
 
@@ -465,6 +464,5 @@ def section_entries(
 
     names: dict[str, object] = dict.fromkeys(layout, REQUIRED)
     if "" in layout:
-        kind = layout[""]
-        names = {f"{kind.prefix}{spelling}": None for spelling in kind.spellings()}
+        names = {f"{layout[''].prefix}{key}": None for key in layout[""].spellings()}
     return {name: ScheduleEntry(name, (), parameters(**names), build) for name in curves}

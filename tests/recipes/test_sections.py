@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 import sympy as sp
 
-from closedform.errors import ConfigError
+from closedform.errors import ConfigError, DefinitionError
 from closedform.recipes import kit, quantities, section
 from closedform.recipes.quantities import Quantity
 from tests.support.pages import ROOT
@@ -100,6 +100,13 @@ def test_subclasses_have_the_keys_of_their_bases() -> None:
     assert tuple(LongScheduler.keys) == tuple(Scheduler.keys)
     assert LongScheduler.read(raw({"lr": 1})).min_lr == sp.Rational(1, 4)
     assert Scheduler.all_spellings() >= {"class", "pattern", "lr_mult", "max_norm", "last_epoch"}
+
+
+def test_a_default_without_an_annotation_is_refused() -> None:
+    with pytest.raises(DefinitionError, match=r"^the key min_lr has no annotation \(.*Lower\)$"):
+
+        class Lower(Decay):
+            min_lr = 0.01
 
 
 def test_replaced_values_leave_the_section_as_it_is() -> None:

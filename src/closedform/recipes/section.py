@@ -259,16 +259,15 @@ class Section:
     prefix: ClassVar[str] = ""
 
     def __init_subclass__(cls, *, irrelevant: str = "") -> None:
+        table: dict[str, Key] = {}
         # As in Python, the first base that has a key decides.
-        inherited = [base.keys for base in reversed(cls.__bases__) if issubclass(base, Section)]
+        for base in reversed(cls.__bases__):
+            table |= base.keys if issubclass(base, Section) else {}
         hints = inspect.get_annotations(cls, eval_str=True)
-        cls.keys = MappingProxyType(
-            {
-                **{name: key for table in inherited for name, key in table.items()},
-                **{name: _key(hints[name], cls.__dict__.get(name, REQUIRED)) for name in hints},
-                **dict.fromkeys(irrelevant.split(), IRRELEVANT),
-            }
-        )
+        for name in table.keys() & cls.__dict__.keys() - hints.keys():
+            raise DefinitionError(f"the key {name} has no annotation", where=cls.__qualname__)
+        table |= {name: _key(hints[name], cls.__dict__.get(name, REQUIRED)) for name in hints}
+        cls.keys = MappingProxyType(table | dict.fromkeys(irrelevant.split(), IRRELEVANT))
 
     def __contains__(self, name: str) -> bool:
         return self.spell(name) in self.origin

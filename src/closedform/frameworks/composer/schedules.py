@@ -290,7 +290,7 @@ class PolynomialScheduler(_Last):
     power: kit.Power
 
 
-class MultiStepWithWarmupScheduler(_Warmup, _Steps):
+class MultiStepWithWarmupScheduler(_Steps, _Warmup):
     pass
 
 

@@ -20,7 +20,7 @@ CAPS = {
     "api": 737,
     "cli": 3277,
     "exporters": 3849,
-    "frameworks": 20486,
+    "frameworks": 20463,
     "importers": 15232,
     "ir": 4310,
     "language": 3744,

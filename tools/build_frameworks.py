@@ -221,7 +221,7 @@ def paged() -> list[str]:
     return sorted(names)
 
 
-def _documented(defect: Declared) -> str:
+def _documented(defect: Declared[...]) -> str:
     if defect.kind is DefectKind.CONVENTION:
         return "not contradicted"
     return defect.documented or "no formula: `as_implemented=False` is refused"

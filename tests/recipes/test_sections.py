@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 import sympy as sp
 
-from closedform.errors import ConfigError
+from closedform.errors import ConfigError, DefinitionError
 from closedform.recipes import kit, quantities, section
 from closedform.recipes.quantities import Quantity
 from tests.support.pages import ROOT
@@ -102,6 +102,13 @@ def test_subclasses_have_the_keys_of_their_bases() -> None:
     assert Scheduler.all_spellings() >= {"class", "pattern", "lr_mult", "max_norm", "last_epoch"}
 
 
+def test_a_default_without_an_annotation_is_refused() -> None:
+    with pytest.raises(DefinitionError, match=r"^the key min_lr has no annotation \(.*Lower\)$"):
+
+        class Lower(Decay):
+            min_lr = 0.01
+
+
 def test_replaced_values_leave_the_section_as_it_is() -> None:
     scheduler = Scheduler.read(raw({"lr": 1}))
     longer = scheduler.replace(length=7)
@@ -163,8 +170,10 @@ def test_keys_name_their_quantities() -> None:
     assert table["decay"] is None
 
 
+CONDITION = "defect: Defect[[Scheduler]] = Defect('', '', lambda scheduler: scheduler"
 PLANTED = """
 from typing import Literal
+from closedform.recipes.defects import Defect
 from closedform.recipes.quantities import EndRate, Steps
 from closedform.recipes.section import Section
 
@@ -187,13 +196,15 @@ def use(scheduler: Scheduler) -> None:
         ("scheduler.warmup = 1", 'Property "warmup" defined in "Scheduler" is read-only'),
         ("scheduler.decay == 'cosin'", "Non-overlapping equality check"),
         ("scheduler.warmup + scheduler.min_lr", None),
+        (f"{CONDITION}.warmpu > 0)", 'has no attribute "warmpu"; maybe "warmup"?'),
+        (f"{CONDITION}.warmup > 0)", None),
     ],
 )
 def test_mypy_refuses_a_misspelled_key(tmp_path: Path, statement: str, error: str | None) -> None:
     path = tmp_path / "planted.py"
     path.write_text(PLANTED.format(statement=statement), encoding="utf-8")
     recipes = ROOT / "src" / "closedform" / "recipes"
-    modules = [recipes / f"{name}.py" for name in ("quantities", "section")]
+    modules = [recipes / f"{name}.py" for name in ("defects", "quantities", "section")]
     options = ["--strict", "--follow-imports=skip", f"--cache-dir={tmp_path}"]
     command = [sys.executable, "-m", "mypy", *options, *map(str, modules), str(path)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Generic, ParamSpec
 
 from closedform.errors import DefinitionError
 
@@ -21,13 +22,12 @@ class DefectKind(StrEnum):
     CONVENTION = "convention"
 
 
-Condition = Callable[..., bool]
-"""From the values of a config, as the framework's reader has them, to whether it is concerned."""
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
-class Defect:
-    """A defect of a framework.
+class Defect(Generic[P]):
+    """A defect of a framework, whose condition takes the values that its reader has of a config.
 
     Attributes:
         text: The defect, as a clause.
@@ -43,27 +43,27 @@ class Defect:
 
     text: str
     upstream: str
-    applies: Condition | None = None
+    applies: Callable[P, bool] | None = None
     documented: str | None = None
     kind: DefectKind = DefectKind.DEPARTURE
     classes: tuple[str, ...] | None = None
     versions: tuple[str, ...] = ()
 
-    def concerns(self, version: str, *values: object) -> bool:
+    def concerns(self, version: str, *values: P.args, **options: P.kwargs) -> bool:
         """Returns whether it concerns a config of a version of the framework."""
         is_version = not self.versions or version in self.versions
-        return is_version and self.applies is not None and self.applies(*values)
+        return is_version and self.applies is not None and self.applies(*values, **options)
 
 
 def applicable_defects(
-    defects: Mapping[str, Defect], version: str, *values: object
-) -> dict[str, Defect]:
+    defects: Mapping[str, Defect[...]], version: str, *values: object
+) -> dict[str, Defect[...]]:
     """Returns the defects that concern a config."""
     return {name: defect for name, defect in defects.items() if defect.concerns(version, *values)}
 
 
 def check_documented(
-    defects: Mapping[str, Defect], version: str, where: str, *values: object
+    defects: Mapping[str, Defect[...]], version: str, where: str, *values: object
 ) -> None:
     """Refuses a config whose values depart from a documentation that states no formula.
 

@@ -69,7 +69,7 @@ class Framework:
     tier: Tier = field(kw_only=True, default=Tier.COMMUNITY)
     upstream: str = field(kw_only=True)
     clock: Clock = field(kw_only=True)
-    defects: Mapping[str, Defect] = field(kw_only=True)
+    defects: Mapping[str, Defect[...]] = field(kw_only=True)
     facts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -21,7 +21,6 @@ from closedform.recipes.clock import Facts as Facts
 from closedform.recipes.clock import Unit as Unit
 from closedform.recipes.clock import hold as hold
 from closedform.recipes.cycles import cycles as cycles
-from closedform.recipes.defects import Condition as Condition
 from closedform.recipes.defects import Defect as Defect
 from closedform.recipes.defects import DefectKind as DefectKind
 from closedform.recipes.document import Document as Document
@@ -99,6 +98,7 @@ from closedform.recipes.quantities import Momenta as Momenta
 from closedform.recipes.quantities import Momentum as Momentum
 from closedform.recipes.quantities import Norm as Norm
 from closedform.recipes.quantities import Number as Number
+from closedform.recipes.quantities import NumberOrNumbers as NumberOrNumbers
 from closedform.recipes.quantities import Numbers as Numbers
 from closedform.recipes.quantities import Power as Power
 from closedform.recipes.quantities import Rate as Rate

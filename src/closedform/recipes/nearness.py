@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from closedform.errors import ConfigError
+from closedform.language.config_names import NAMES
 from closedform.recipes.document import Document, join_path
 from closedform.recipes.documents.values import ConfigCall
 from closedform.recipes.framework import Framework
@@ -21,11 +22,6 @@ from closedform.recipes.raw_section import RELATED
 from closedform.recipes.registry import FRAMEWORKS
 from closedform.recipes.section import is_section
 
-LENGTHS = frozenset(
-    {"epochs", "num_epochs", "max_epochs", "max_steps", "total_steps", "max_iters", "total_iters"}
-    | {"num_steps", "train_steps", "num_train_epochs", "num_training_steps", "steps", "iters"}
-)
-"""Names of the length of a run, which decide a schedule as well."""
 _MOST_KEYS = 12
 _MOST_FRAMEWORKS = 3
 
@@ -69,7 +65,9 @@ def keys_of_schedule(document: Document) -> dict[str, str]:
     result = {}
     for path, name, _ in leaves(document.content):
         last = name.rpartition(".")[2]
-        if RELATED.search(last) or _plain(last) in LENGTHS:
+        # The length of a run decides a schedule as well.
+        is_length = any(meaning.concept == "total" for meaning in NAMES.get(_plain(last), ()))
+        if is_length or RELATED.search(last):
             result[path] = last
     return result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import sympy as sp
 
@@ -36,10 +36,11 @@ class Quantity(StrEnum):
 Number = sp.Expr
 """A finite number, read exactly."""
 Numbers = tuple[sp.Expr, ...]
+NumberOrNumbers: TypeAlias = sp.Expr | tuple[sp.Expr, ...]
+"""A number, or a tuple of them: one for each param group."""
 Rate = Annotated[sp.Expr, Quantity.RATE]
 Rates = Annotated[tuple[sp.Expr, ...], Quantity.RATE]
-RateOrRates = Annotated[sp.Expr | tuple[sp.Expr, ...], Quantity.RATE]
-"""A learning rate, or a tuple of them: one for each param group."""
+RateOrRates = Annotated[NumberOrNumbers, Quantity.RATE]
 StartRate = Annotated[sp.Expr, Quantity.START_RATE]
 EndRate = Annotated[sp.Expr, Quantity.END_RATE]
 RateRatio = Annotated[sp.Expr, Quantity.RATE_RATIO]

@@ -6,7 +6,7 @@
 1. ``matches(document)`` is whether a config of unknown origin can be of this framework, by keys
    that other frameworks lack (``"trainer" in document.content``). It must not raise an exception.
 2. ``read(reading)`` reads the keys of the whole config, ``CONFIG.read_whole(reading.document)``:
-   types, defaults and unknown keys are the matter of :mod:`closedform.recipes.keys`.
+   types, defaults and unknown keys are the matter of :mod:`closedform.recipes.section`.
 3. What the config does not determine is a fact: ``reading.value_or_fact(value, "total_updates")``,
    or ``reading.facts.require("total_updates", "global_batch_size", where=…)``, which lists all
    missing facts in one error. Ask for all facts at once. Never guess.
@@ -59,7 +59,7 @@ class Reading:
     version: str = ""
     framework: str = ""
     as_implemented: bool = True
-    defects: Mapping[str, Defect] = field(default_factory=dict)
+    defects: Mapping[str, Defect[...]] = field(default_factory=dict)
 
     @property
     def context(self) -> Context:

@@ -27,7 +27,6 @@ from typing import (
     Literal,
     Self,
     TypeGuard,
-    cast,
     dataclass_transform,
     get_args,
     get_origin,
@@ -260,16 +259,15 @@ class Section:
     prefix: ClassVar[str] = ""
 
     def __init_subclass__(cls, *, irrelevant: str = "") -> None:
+        table: dict[str, Key] = {}
         # As in Python, the first base that has a key decides.
-        inherited = [base.keys for base in reversed(cls.__bases__) if issubclass(base, Section)]
+        for base in reversed(cls.__bases__):
+            table |= base.keys if issubclass(base, Section) else {}
         hints = inspect.get_annotations(cls, eval_str=True)
-        cls.keys = MappingProxyType(
-            {
-                **{name: key for table in inherited for name, key in table.items()},
-                **{name: _key(hints[name], cls.__dict__.get(name, REQUIRED)) for name in hints},
-                **dict.fromkeys(irrelevant.split(), IRRELEVANT),
-            }
-        )
+        for name in table.keys() & cls.__dict__.keys() - hints.keys():
+            raise DefinitionError(f"the key {name} has no annotation", where=cls.__qualname__)
+        table |= {name: _key(hints[name], cls.__dict__.get(name, REQUIRED)) for name in hints}
+        cls.keys = MappingProxyType(table | dict.fromkeys(irrelevant.split(), IRRELEVANT))
 
     def __contains__(self, name: str) -> bool:
         return self.spell(name) in self.origin
@@ -403,14 +401,14 @@ def _key(hint: Any, default: Any) -> Key:
         kind, quantity = get_args(kind)
     if get_origin(kind) is Callable:
         return where_needed(_key(get_args(kind)[1], default))
-    key = default if isinstance(default, Key) else _reader(kind, default, is_optional)
+    key: Key = default if isinstance(default, Key) else _reader(kind, default, is_optional)
     return replace(key, quantity=quantity)
 
 
-def _reader(kind: Any, default: Any, is_optional: bool) -> Key:
+def _reader(kind: Any, default: Any, is_optional: bool) -> Any:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Literal:
-        return cast(Key, choice(*arguments, default=default))
+        return choice(*arguments, default=default)
     if origin is tuple and is_section(arguments[0]):
         return sections(arguments[0])
     if is_section(kind):
@@ -431,7 +429,7 @@ def section_entries(
     curves: Mapping[str, ScheduleOfSections],
     layout: Mapping[str, type[Section]],
     style: Callable[..., str] | None = None,
-    defects: Mapping[str, Defect] | None = None,
+    defects: Mapping[str, Defect[...]] | None = None,
 ) -> dict[str, ScheduleEntry]:
     """Returns the classes of ``frameworks.schedule`` whose arguments are sections of a config.
 
@@ -465,6 +463,5 @@ def section_entries(
 
     names: dict[str, object] = dict.fromkeys(layout, REQUIRED)
     if "" in layout:
-        kind = layout[""]
-        names = {f"{kind.prefix}{spelling}": None for spelling in kind.spellings()}
+        names = {f"{layout[''].prefix}{key}": None for key in layout[""].spellings()}
     return {name: ScheduleEntry(name, (), parameters(**names), build) for name in curves}

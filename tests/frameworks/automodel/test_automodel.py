@@ -3,7 +3,10 @@
 from typing import Any
 
 import numpy as np
+import pytest
 
+from closedform.errors import DefinitionError
+from closedform.frameworks import schedule
 from closedform.language import Schedule
 from closedform.recipes import load_recipe
 
@@ -25,3 +28,9 @@ def test_draft_models_of_automodel_have_a_cosine_where_their_recipe_is_named() -
     np.testing.assert_allclose(
         values(drafted.schedule(), [0, 9, 10, 55, 100]), [0.1, 1, 1, 0.75, 0.5], rtol=1e-15
     )
+
+
+def test_a_schedule_of_automodel_needs_the_rate_of_its_optimizer() -> None:
+    config = {"optimizer": {}, "lr_scheduler": {"lr_decay_style": "cosine", "max_lr": 1}}
+    with pytest.raises(DefinitionError, match=r"^lr is missing \("):
+        schedule("automodel", "cosine", config, facts={"total_updates": 10})

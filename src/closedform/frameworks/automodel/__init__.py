@@ -43,7 +43,7 @@ class _Draft(kit.Section):
 class _Override(kit.Section):
     pattern: str
     lr_mult: kit.RateRatio = 1
-    wd_mult: kit.RateRatio = 1
+    wd_mult: kit.Number = 1
 
 
 class Optimizer(_Draft, kit.ClassSection):
@@ -69,7 +69,7 @@ class Scheduler(
     wsd_decay_steps: kit.RealSteps | None = None
     lr_wsd_decay_style: str | None = None
     wd_incr_style: str = kit.choice(*WEIGHT_DECAY_STYLES, default="constant")
-    wd_incr_steps: kit.WeightDecay | None = None
+    wd_incr_steps: kit.RealSteps | None = None
     start_wd: kit.WeightDecay | None = None
     end_wd: kit.WeightDecay | None = None
 
@@ -116,7 +116,9 @@ def _updates(context: kit.Context) -> sp.Expr:
 
 
 def _rate(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
-    total, warmup = _updates(context), scheduler.lr_warmup_steps
+    total, warmup, rate = _updates(context), scheduler.lr_warmup_steps, optimizer.lr
+    if rate is None:
+        raise optimizer.error("lr is missing", "lr")
     if warmup is not None and not warmup.is_Integer:
         raise scheduler.error(
             f"lr_warmup_steps must be a number of updates, got {warmup}",
@@ -127,9 +129,9 @@ def _rate(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> S
     # min(1000, T // 10) updates from p / 10, and a minimum of p / 100.
     plan = MegatronNumbers(
         scheduler.lr_decay_style,
-        _first(scheduler.max_lr, optimizer.lr),
-        _first(scheduler.min_lr, (optimizer.lr or 0) / 100),
-        _first(scheduler.init_lr, (optimizer.lr or 0) / 10),
+        _first(scheduler.max_lr, rate),
+        _first(scheduler.min_lr, rate / 100),
+        _first(scheduler.init_lr, rate / 10),
         _first(warmup, sp.Integer(min(1000, int(total) // 10))),
         _first(scheduler.lr_decay_steps, total),
         scheduler.wsd_decay_steps,
@@ -176,7 +178,7 @@ def _speculative(context: kit.Context, optimizer: Optimizer | Draft, least: int)
 
 
 _SCHEDULER = "nemo_automodel/components/optim/scheduler.py"
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
     "warmup-by-default": kit.Defect(
         "without lr_warmup_steps the warmup is a tenth of the run, at most 1000 updates",
         "nemo_automodel/components/optim/optimizer.py:642",

@@ -39,7 +39,7 @@ class Scheduler(kit.Section):
     warmup_ratio: kit.RunRatio | None = None
     lr_quadratic_warmup: bool = False
     cosine_min_lr_ratio: kit.RateRatio | None = None
-    cosine_constant_lr_ratio: kit.RateRatio | None = None
+    cosine_constant_lr_ratio: kit.RunRatio | None = None
     jagged_restart_steps: kit.RealSteps | None = None
     jagged_restart_warmup_steps: kit.RealSteps | None = None
     jagged_restart_anneal_steps: kit.RealSteps | None = None
@@ -273,7 +273,7 @@ _SCHEDULERS = "src/axolotl/utils/schedulers.py"
 _COSINES = ("cosine", "cosine_with_min_lr", "cosine_warmup_with_min_lr")
 
 
-def _rises_again(kind: str, upstream: str) -> kit.Defect:
+def _rises_again(kind: str, upstream: str) -> kit.Defect[[Config, int]]:
     return kit.Defect(
         "the cosine rises again after the run",
         upstream,
@@ -285,7 +285,7 @@ def _rises_again(kind: str, upstream: str) -> kit.Defect:
     )
 
 
-def _counts_from_one(kind: str, upstream: str) -> kit.Defect:
+def _counts_from_one(kind: str, upstream: str) -> kit.Defect[[Config, int]]:
     return kit.Defect(
         f"{kind} counts from 1: update 0 uses the value of step 1",
         upstream,
@@ -295,7 +295,7 @@ def _counts_from_one(kind: str, upstream: str) -> kit.Defect:
     )
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Config, int]]] = {
     "warmup-of-one": kit.Defect(
         "a warmup of one update becomes one of two",
         "src/axolotl/core/builders/base.py:256",

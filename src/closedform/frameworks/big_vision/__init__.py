@@ -31,7 +31,7 @@ class Curve(kit.Section):
     decay_type: Literal["linear", "polynomial", "cosine", "rsqrt", "stair"] = "stair"
     mult: kit.Number = 1
     scale_with_batchsize: bool = False
-    linear_end: kit.Number = 0
+    linear_end: kit.RateRatio = 0
     end: kit.Number | None = None
     power: kit.Power = 1
     timescale: kit.RealSteps = 10_000
@@ -204,7 +204,7 @@ def _factor(context: kit.Context, schedule: Curve) -> Schedule:
     return kit.by_intervals(schedule.decay_type, (lambda: rate, None))
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
     "decay-not-times-rate": kit.Defect(
         "the schedule multiplies the weight decay, which is not times the rate",
         "big_vision/optax.py:136",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -393,7 +393,7 @@ def _defect(
     stems: Sequence[str],
     concerns: Callable[[kit.Arguments], bool] = lambda arguments: True,
     documented: str | None = None,
-) -> kit.Defect:
+) -> kit.Defect[...]:
     """A defect of the classes of some formulas; without a documented formula, a convention."""
     classes = tuple(f"{stem}{end}" for stem in stems for end in ("LR", "WD", "Scheduler"))
     # name[:-2]: CosineAnnealingWarmRestarts, whose lr class lacks the ending.
@@ -439,7 +439,7 @@ def _is_frozen(spec: kit.Arguments, is_frozen: bool = False, is_halted: bool = F
     return any(_is_frozen(member, *inner) for member in _members(spec))
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Any, Any]]] = {
     "restarts-are-constant": _defect(
         "after the first period each period has one rate",
         "class CosineAnnealingWarmRestarts",

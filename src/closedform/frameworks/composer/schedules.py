@@ -258,12 +258,12 @@ class _Steps(_Scheduler):
 
 
 class _Line(_Length):
-    alpha_i: kit.Number = 1
-    alpha_f: kit.Number = 0
+    alpha_i: kit.RateRatio = 1
+    alpha_f: kit.RateRatio = 0
 
 
 class _Last(_Length):
-    alpha_f: kit.Number = 0
+    alpha_f: kit.RateRatio = 0
 
 
 class StepScheduler(_Scheduler):
@@ -272,7 +272,7 @@ class StepScheduler(_Scheduler):
 
 
 class ConstantScheduler(_Length):
-    alpha: kit.Number = 1
+    alpha: kit.RateRatio = 1
 
 
 class ExponentialScheduler(_Scheduler):
@@ -283,14 +283,14 @@ class ExponentialScheduler(_Scheduler):
 class CosineAnnealingWarmRestartsScheduler(_Scheduler):
     t_0: Any
     t_mult: kit.Number = 1
-    alpha_f: kit.Number = 0
+    alpha_f: kit.RateRatio = 0
 
 
 class PolynomialScheduler(_Last):
     power: kit.Power
 
 
-class MultiStepWithWarmupScheduler(_Warmup, _Steps):
+class MultiStepWithWarmupScheduler(_Steps, _Warmup):
     pass
 
 
@@ -313,8 +313,8 @@ class PolynomialWithWarmupScheduler(_Warmup, PolynomialScheduler):
 class InverseSquareRootWithWarmupScheduler(_Warmup, _Length):
     t_scale: Any
     t_cooldown: Any
-    alpha_f_decay: kit.Number = 0
-    alpha_f_cooldown: kit.Number = 0
+    alpha_f_decay: kit.RateRatio = 0
+    alpha_f_cooldown: kit.RateRatio = 0
 
 
 CLASSES: Mapping[str, tuple[Factor, type[kit.Section]]] = {
@@ -363,7 +363,7 @@ def style(members: Sequence[Any]) -> str:
     return str(members[0].name) if len(members) == 1 else "list"
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Any]]] = {
     "last-scheduler-wins": kit.Defect(
         "the schedulers do not multiply, as documented: the last one decides",
         "composer/optim/scheduler.py:202",

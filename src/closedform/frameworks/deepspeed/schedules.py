@@ -55,8 +55,8 @@ class WarmupDecayLR(_Warmup):
 
 class WarmupCosineLR(_Rise):
     total_num_steps: kit.RealSteps
-    warmup_min_ratio: kit.Number = 0
-    cos_min_ratio: kit.Number = 0.0001
+    warmup_min_ratio: kit.RateRatio = 0
+    cos_min_ratio: kit.RateRatio = 0.0001
 
 
 class LRRangeTest(_Stepped):
@@ -385,7 +385,7 @@ def _defect(
     concerns: Callable[[Any], bool] = lambda params: True,
     documented: str | None = None,
     versions: tuple[str, ...] = (),
-) -> kit.Defect:
+) -> kit.Defect[[Optimizer, Scheduler | None]]:
     """A defect of scheduler classes with some parameters; undocumented ones are conventions."""
 
     def applies(optimizer: Optimizer, scheduler: Scheduler | None) -> bool:
@@ -395,7 +395,7 @@ def _defect(
     return kit.Defect(text, f"{_FILE}{line}", applies, documented, kind, classes, versions)
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Optimizer, Scheduler | None]]] = {
     "one-update-late": _defect(
         "the scheduler is one step late: updates 0 and 1 both use the start of the warmup",
         ":735",

@@ -113,7 +113,7 @@ class Train(kit.OpenSection):
 
 class WarmupScheduler(kit.Section, irrelevant="_target_"):
     scheduler: Any
-    warmup_factor: kit.Number
+    warmup_factor: kit.RateRatio
     warmup_length: kit.Number
     warmup_method: Literal["linear", "constant"] = "linear"
     rescale_interval: bool = False

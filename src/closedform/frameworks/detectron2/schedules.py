@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import sympy as sp
 
@@ -118,7 +118,7 @@ class Solver(kit.Section, irrelevant="IMS_PER_BATCH CHECKPOINT_PERIOD AMP"):
     GAMMA: kit.Number = 0.1
     NUM_DECAYS: int = 3
     WARMUP_ITERS: kit.Steps = 1000
-    WARMUP_FACTOR: kit.Number = 0.001
+    WARMUP_FACTOR: kit.RateRatio = 0.001
     WARMUP_METHOD: Literal["linear", "constant"] = "linear"
     RESCALE_INTERVAL: bool = False
     REFERENCE_WORLD_SIZE: int = 0
@@ -134,7 +134,7 @@ class Solver(kit.Section, irrelevant="IMS_PER_BATCH CHECKPOINT_PERIOD AMP"):
     BACKBONE_MULTIPLIER: kit.RateRatio | None = None
     WEIGHT_DECAY_EMBED: kit.WeightDecay | None = None
     POLY_LR_POWER: kit.Power = 0.9
-    POLY_LR_CONSTANT_ENDING: kit.EndRate = 0.0
+    POLY_LR_CONSTANT_ENDING: kit.RateRatio = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ def _of_scheduler(name: str, condition: Callable[[Solver], bool]) -> Callable[..
     )
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Solver | None, Any]]] = {
     "step-hides-peak": kit.Defect(
         "a warmup that reaches past a step ends at a rate that has already been decayed",
         "detectron2/solver/lr_scheduler.py:46",

@@ -7,8 +7,10 @@ number of processes, so that they are updates.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 import sympy as sp
 
@@ -157,8 +159,8 @@ class Linear(kit.Section):
     learning_rate: kit.Rate
     num_warmup_steps: kit.Steps
     num_training_steps: kit.Steps
-    f_min: kit.Number = 0
-    f_max: kit.Number = 1
+    f_min: kit.RateRatio = 0
+    f_max: kit.RateRatio = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +182,11 @@ class ScriptRun:
     rate: sp.Expr
     processes: int
     updates: int
-    warmup: int
+    warmup: kit.Steps
     total: int
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Any, Arguments]]] = {
     "unconditional-accumulation": kit.Defect(
         "train_unconditional counts the decay in micro-batches and multiplies the warmup by the "
         "accumulation, not by the processes, but steps the scheduler at updates: with accumulation "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -70,7 +70,7 @@ class Config(Parts):
 KINDS = ("lr", "weight_decay", "momentum_teacher", "teacher_temp", "last_layer_lr")
 DEPTHS = {"vit_small": 12, "vit_base": 12, "vit_large": 24, "vit_giant2": 40}
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
     "warmup-twice-the-peak": kit.Defect(
         "both the last update of the warmup and the update after it have the peak; a warmup of one "
         "update has only its start",
@@ -110,7 +110,7 @@ def table(
     first: sp.Expr,
     last: sp.Expr,
     total: int,
-    warmup: int = 0,
+    warmup: kit.Steps = 0,
     start: sp.Expr = sp.S.Zero,
     frozen: int = 0,
     fall: TableDecay = cosine,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import sympy as sp
 
 from closedform.frameworks import dinov2
@@ -21,19 +23,19 @@ class _Part(kit.OpenSection):
     cosine_epochs: kit.Epochs | None = None
 
 
-class Lr(_Part):
+class _RatePart(_Part):
     freeze_last_layer_epochs: kit.Epochs
 
 
 class Schedules(kit.OpenSection):
-    lr: Lr
+    lr: _RatePart
     weight_decay: _Part | None
     momentum: _Part | None
     teacher_temp: _Part | None
 
 
 class Optim(dinov2.Optim, kit.OpenSection, irrelevant="dump_fsdp_weights_path multi_tensor_optim"):
-    dino_head_wd_multiplier: kit.RateRatio = 1
+    dino_head_wd_multiplier: kit.Number = 1
     lr: kit.Rate = 0.001
     optimizer: str = "adamw"
     scaling_rule: str = "sqrt_wrt_1024"
@@ -50,7 +52,7 @@ _NAMES = {"last_layer_lr": "lr", "momentum_teacher": "momentum"}
 _DEPTHS = {**dinov2.DEPTHS, "vit_so400m": 27, "vit_huge2": 32, "vit_7b": 40}
 _RULES = ("linear_wrt_256", "sqrt_wrt_1024")
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
     "rule-without-effect": kit.Defect(
         "a scaling rule that DINOv3 does not know scales nothing",
         "dinov3/configs/config.py:50",
@@ -148,7 +150,11 @@ def _of_schedules(context: kit.Context, config: Config, kind: str) -> Schedule:
     decay = total - warmup if rest is None else rest * length
     message = f"warmup and cosine have {warmup} and {decay} of {total} updates"
     kit.refuse_unless(min(warmup, decay, total - warmup - decay) >= 0, message, context.where)
-    epochs = part.freeze_last_layer_epochs if isinstance(part, Lr) and kind != name else 0
+    epochs = (
+        part.freeze_last_layer_epochs
+        if isinstance(part, _RatePart) and kind == "last_layer_lr"
+        else 0
+    )
     frozen = epochs * length
     # Both ends of the cosine are entries, so n entries have n - 1 steps; a single one has none.
     steps = sp.Integer(max(decay - 1, 1))

@@ -41,12 +41,12 @@ def _warmup(conf: _Warmup, rate: sp.Expr, where: str) -> Schedule:
     return _inverse_root(conf, rate, sp.sqrt(conf.warmup_steps), where)
 
 
-def _noam(conf: Noamlr, rate: sp.Expr, where: str) -> Schedule:
+def _noam(conf: NoamLR, rate: sp.Expr, where: str) -> Schedule:
     kit.refuse_unless(conf.model_size > 0, "model_size must be above 0", where)
     return _inverse_root(conf, rate, 1 / sp.sqrt(conf.model_size), where)
 
 
-def _warmup_step(conf: Warmupsteplr, rate: sp.Expr, where: str) -> Schedule:
+def _warmup_step(conf: WarmupStepLR, rate: sp.Expr, where: str) -> Schedule:
     warmup, length = conf.warmup_steps, conf.steps_per_epoch
     kit.refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
     # warmup_step_lr.py:44: epochs since the warmup, each of steps_per_epoch updates.
@@ -59,7 +59,7 @@ def _warmup_step(conf: Warmupsteplr, rate: sp.Expr, where: str) -> Schedule:
     )
 
 
-def _polyline(conf: Piecewiselinearwarmuplr, rate: sp.Expr, where: str) -> Schedule:
+def _polyline(conf: PiecewiseLinearWarmupLR, rate: sp.Expr, where: str) -> Schedule:
     marks, rates = conf.warmup_steps_list, conf.warmup_lr_list
     message = "warmup_steps_list and warmup_lr_list must have one length above 0, got"
     is_equal = len(marks) == len(rates) > 0
@@ -83,7 +83,7 @@ def _polyline(conf: Piecewiselinearwarmuplr, rate: sp.Expr, where: str) -> Sched
     )
 
 
-def _tri_stage(conf: Tristagelr, rate: sp.Expr, where: str) -> Schedule:
+def _tri_stage(conf: TriStageLR, rate: sp.Expr, where: str) -> Schedule:
     ratios = [float(r) for r in (conf.warmup_ratio, conf.hold_ratio, conf.decay_ratio)]
     # Floats as upstream, whose sum of 0.1, 0.4 and 0.5 is compared by isclose.
     kit.refuse_unless(math.isclose(sum(ratios), 1), "the three ratios must sum to 1", where)
@@ -112,7 +112,7 @@ def _tri_stage(conf: Tristagelr, rate: sp.Expr, where: str) -> Schedule:
     )
 
 
-def _exponential(conf: Exponentialdecaywarmup, rate: sp.Expr, where: str) -> Schedule:
+def _exponential(conf: ExponentialDecayWarmup, rate: sp.Expr, where: str) -> Schedule:
     peak, low, warmup, total = conf.max_lr, conf.min_lr, conf.warmup_steps, conf.total_steps
     kit.refuse_unless(warmup < total, "warmup_steps must be below total_steps", where)
     kit.refuse_unless(peak != 0 and low / peak > 0, "min_lr and max_lr must have one sign", where)
@@ -128,7 +128,7 @@ def _exponential(conf: Exponentialdecaywarmup, rate: sp.Expr, where: str) -> Sch
     )
 
 
-def _restarts(conf: Cosineannealingwarmuprestarts, rate: sp.Expr, where: str) -> Schedule:
+def _restarts(conf: CosineAnnealingWarmupRestarts, rate: sp.Expr, where: str) -> Schedule:
     del rate
     warmup, first, low = conf.warmup_steps, conf.first_cycle_steps, conf.min_lr
     kit.refuse_unless(warmup < first, "warmup_steps must be below first_cycle_steps", where)
@@ -185,22 +185,22 @@ class _Warmup(kit.Section):
     warmup_steps: kit.RealSteps = 25_000
 
 
-class Noamlr(_Warmup):
+class NoamLR(_Warmup):
     model_size: kit.Number = 320
 
 
-class Warmupsteplr(_Warmup):
+class WarmupStepLR(_Warmup):
     steps_per_epoch: int = kit.integer(10_000, least=1)
     step_size: int = kit.integer(1, least=1)
     gamma: kit.Number = 0.1
 
 
-class Piecewiselinearwarmuplr(kit.Section):
+class PiecewiseLinearWarmupLR(kit.Section):
     warmup_steps_list: kit.Numbers = (0, 25_000)
     warmup_lr_list: kit.Rates = (0, 1e-3)
 
 
-class Tristagelr(kit.Section):
+class TriStageLR(kit.Section):
     max_steps: kit.RealSteps = 25_000
     warmup_ratio: kit.RunRatio = 0.1
     hold_ratio: kit.RunRatio = 0.4
@@ -209,7 +209,7 @@ class Tristagelr(kit.Section):
     final_lr_scale: kit.RateRatio = 0.01
 
 
-class Exponentialdecaywarmup(kit.Section):
+class ExponentialDecayWarmup(kit.Section):
     max_lr: kit.Rate
     min_lr: kit.EndRate
     total_steps: kit.Steps
@@ -217,7 +217,7 @@ class Exponentialdecaywarmup(kit.Section):
     warm_from_zero: bool = False
 
 
-class Cosineannealingwarmuprestarts(kit.Section):
+class CosineAnnealingWarmupRestarts(kit.Section):
     first_cycle_steps: kit.Steps = kit.integer(least=1)
     cycle_mult: kit.Number = 1
     max_lr: kit.Rate = 0.1
@@ -228,12 +228,12 @@ class Cosineannealingwarmuprestarts(kit.Section):
 
 CURVES: Mapping[str, tuple[Callable[..., Schedule], type[kit.Section], kit.Clock]] = {
     "warmuplr": (_warmup, _Warmup, CLOCK),
-    "noamlr": (_noam, Noamlr, CLOCK),
-    "warmupsteplr": (_warmup_step, Warmupsteplr, CLOCK),
-    "piecewiselinearwarmuplr": (_polyline, Piecewiselinearwarmuplr, CLOCK),
-    "tristagelr": (_tri_stage, Tristagelr, CLOCK),
-    "exponentialdecaywarmup": (_exponential, Exponentialdecaywarmup, UPDATES),
-    "cosineannealingwarmuprestarts": (_restarts, Cosineannealingwarmuprestarts, UPDATES),
+    "noamlr": (_noam, NoamLR, CLOCK),
+    "warmupsteplr": (_warmup_step, WarmupStepLR, CLOCK),
+    "piecewiselinearwarmuplr": (_polyline, PiecewiseLinearWarmupLR, CLOCK),
+    "tristagelr": (_tri_stage, TriStageLR, CLOCK),
+    "exponentialdecaywarmup": (_exponential, ExponentialDecayWarmup, UPDATES),
+    "cosineannealingwarmuprestarts": (_restarts, CosineAnnealingWarmupRestarts, UPDATES),
 }
 TORCH = {
     "steplr": ("StepLR", EPOCHS),
@@ -277,7 +277,7 @@ def _is(*names: str) -> Callable[[Config], bool]:
     return lambda config: (config.scheduler or "").lower() in names
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
     "piecewise-base": kit.Defect(
         "after its list, piecewiselinearwarmuplr falls from the rate of the optimizer, and jumps "
         "where that is not the last rate of the list",

@@ -378,7 +378,7 @@ class _Warmup(kit.Section):
 
 class Fixed(Scheduler):
     force_anneal: int | None = None
-    lr_shrink: kit.Rate = 0.1
+    lr_shrink: kit.Number = 0.1
     warmup_updates: kit.Steps = 0
 
 
@@ -398,25 +398,25 @@ class Cosine(Scheduler, _Warmup):
     min_lr: kit.EndRate = 0
     t_mult: kit.Number = 1
     lr_period_updates: kit.RealSteps = -1
-    lr_shrink: kit.Rate = 0.1
+    lr_shrink: kit.Number = 0.1
 
 
 class ReduceLrOnPlateau(Scheduler, _Warmup):
-    lr_shrink: kit.Rate = 0.1
+    lr_shrink: kit.Number = 0.1
     lr_patience: int = 0
 
 
 class Step(Scheduler, _Warmup):
     min_lr: kit.EndRate = 0
     # The misspelling is fairseq's: step_lr_scheduler.py declares lr_deacy_period.
-    lr_deacy_period: kit.Rate = 25000
-    lr_decay: kit.Rate = 0.5
+    lr_deacy_period: kit.RealSteps = 25000
+    lr_decay: kit.Number = 0.5
 
 
 class Triangular(Scheduler):
     max_lr: kit.Rate
     lr_period_updates: kit.RealSteps = 5000
-    lr_shrink: kit.Rate = 0.1
+    lr_shrink: kit.Number = 0.1
     shrink_min: bool = False
 
 
@@ -462,7 +462,7 @@ class Optimization(
 
 
 _PLACE = "fairseq/optim/lr_scheduler"
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Any, bool, bool]]] = {
     "new-peak-of-an-epoch": kit.Defect(
         "force_anneal takes the rate of the moment as the new peak of an epoch",
         f"{_PLACE}/polynomial_decay_schedule.py:65",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import sympy as sp
 
@@ -34,7 +34,7 @@ class CosineAnnealing(_Warmup):
     cycle_mul: kit.Number = 1
     lr_mul: kit.Number = 1
     final_lr: kit.RateOrRates | None = None
-    final_lr_scale: kit.RateOrRates = sp.Rational(1, 5)
+    final_lr_scale: kit.NumberOrNumbers = sp.Rational(1, 5)
 
 
 class PolynomialDecay(_Warmup):
@@ -49,8 +49,8 @@ class Myle(_Warmup):
 class TriStage(kit.Section):
     # 0.01 of the peak at both ends: class TriStageLR's defaults.
     stage_ratio: kit.Numbers = (0, 0, 1)
-    start_lr_scale: kit.RateOrRates = sp.Rational(1, 100)
-    final_lr_scale: kit.RateOrRates = sp.Rational(1, 100)
+    start_lr_scale: kit.NumberOrNumbers = sp.Rational(1, 100)
+    final_lr_scale: kit.NumberOrNumbers = sp.Rational(1, 100)
 
 
 PARAMETERS: Mapping[str, type[kit.Section]] = {
@@ -87,7 +87,7 @@ class Regime(kit.OpenSection):
 
 
 class GradAccumulation(kit.OpenSection):
-    num_batches: int | None = None
+    num_batches: kit.Accumulation | None = None
 
 
 class Trainer(kit.OpenSection):
@@ -274,12 +274,12 @@ _CURVES: Mapping[str, Callable[..., tuple[kit.Stage, ...]]] = {
 }
 
 
-def _is(scheduler: Scheduler | None, name: str) -> bool:
+def _is(scheduler: Scheduler | None, name: str) -> TypeGuard[Scheduler]:
     return scheduler is not None and scheduler.name == name
 
 
 _FILES = "src/fairseq2/optim/lr_schedulers"
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Scheduler | None, int]]] = {
     "restarts-after-the-run": kit.Defect(
         "after its cycle a cosine starts again at the peak, also where the cycle is the whole run",
         f"{_FILES}/cosine_annealing.py:88",
@@ -299,7 +299,7 @@ DEFECTS = {
         f"{_FILES}/tri_stage.py:68",
         lambda scheduler, total: (
             _is(scheduler, "tri_stage")
-            and sum(int(float(part) * total) for part in scheduler.config.stage_ratio) < total
+            and total > sum(int(float(part) * total) for part in scheduler.config.stage_ratio)
         ),
         kind=kit.DefectKind.CONVENTION,
         classes=("tri_stage",),

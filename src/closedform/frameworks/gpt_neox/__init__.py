@@ -64,7 +64,7 @@ class Config(
     gradient_accumulation_steps: kit.Accumulation | None = None
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
     "first-updates-equal": kit.Defect(
         "updates 0 and 1 have the same rate",
         "megatron/learning_rates.py:70",

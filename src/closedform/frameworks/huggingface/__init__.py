@@ -29,7 +29,7 @@ CLOCK = kit.Clock(kit.Unit.UPDATE)
 N = CLOCK.count(kit.Facts()).n
 """The count of the clock."""
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[...]] = {
     name: TRAINER_DEFECTS[name]
     for name in (
         "cosine-1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import sympy as sp
@@ -39,7 +40,7 @@ _OF_CLASS = {
 """The arguments of each class; the version of 2022 has no warmup."""
 _FACTS = ("defaults_of_the_script", "warmup_batches", "warmup_start")
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[bool, bool]]] = {
     "start-of-the-warmup": kit.Defect(
         "the scripts choose where the warmup starts, as in the fact warmup_start: most at half of "
         "the rate, librispeech's zipformer at a tenth",

@@ -88,7 +88,7 @@ class Arguments(
     lr_decay_steps: int | RunRatio = kit.read_by(_length, 0)
     lr_scheduler_num_cycles: int = 1
     lr_scheduler_power: kit.Power = 1
-    lr_scheduler_timescale: int | None = None
+    lr_scheduler_timescale: kit.Steps | None = None
     lr_scheduler_min_lr_ratio: kit.RateRatio | None = None
     max_train_steps: kit.Steps = kit.integer(1600, least=1)
     max_train_epochs: kit.Epochs | None = kit.integer(None, least=1)
@@ -141,7 +141,7 @@ _KEYWORDS: Mapping[str, Callable[[Arguments], kit.Arguments]] = {
 """The schedulers of transformers, and the keyword arguments that the scripts give them."""
 
 _FIX = "library/train_util.py"
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Arguments, int]]] = {
     "whole-lengths": kit.Defect(
         "whole numbers of warmup and decay steps are not multiplied by the number of processes, "
         "but the scheduler is stepped once per process: they are too short by that factor",

@@ -96,10 +96,7 @@ class _Lion(_Clipped, irrelevant="epsilon"):
     beta2: kit.Momentum = 0.95
 
 
-class _Adam(
-    _Lion,
-    irrelevant="nesterov update_rms_clipping clip_update_norm adamc_weight_decay",
-):
+class _Adam(_Lion, irrelevant="nesterov update_rms_clipping clip_update_norm adamc_weight_decay"):
     epsilon: kit.Epsilon = 1e-8
     skip_bad_steps: Any = False
 
@@ -116,62 +113,27 @@ class _Scion(_Mini):
     scion_to_signum_lr: kit.Rate = 0.25
 
 
-_BETAS = ("beta1", "beta2", "epsilon")
-_BLOCKS = (
-    "merge_small_dims",
-    "target_merged_dim_size",
-    "partition_grads_into_blocks",
-    "block_size",
-)
-_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
-    "adam": (),
-    "adopt": (*_BETAS, "schedule_list"),
-    "cautious": (*_BETAS, "gamma", "adamc_weight_decay"),
-    "kron": (
-        "beta1",
-        "normalize_grads",
-        "preconditioner_update_probability",
-        "update_prob_flat_start",
-        "max_size_triangular",
-        "min_ndim_triangular",
-        "memory_save_mode",
-        "preconditioner_lr",
-        "preconditioner_init_scale",
-        "mu_dtype",
-        "precond_dtype",
-        "precond_update_precision",
-        "precond_grads_precision",
-        "lax_map_scanned_layers",
-        "lax_map_batch_size",
-        "params_sharding",
-        "preconditioner_sharding",
-        *_BLOCKS,
-    ),
-    "lion": (),
-    "mars": (*_BETAS, "gamma"),
-    "mini": (*_BETAS, "nesterov"),
-    "muon": (
-        *_BETAS,
-        "momentum",
-        "nesterov",
-        "backend_steps",
-        "muon_epsilon",
-        "use_kimi_scaling",
-    ),
-    "rmsprop": ("beta1", "beta2", "eps"),
-    "scion": ("momentum", "backend_steps", "beta1", "scion_epsilon"),
-    "soap": (
-        *_BETAS,
-        "shampoo_beta",
-        "schedule_list",
-        "precondition_frequency",
-        "max_precond_dim",
-        "one_diag",
-        "mu_dtype",
-        "precond_dtype",
-        *_BLOCKS,
-    ),
-    "sophia-h": (*_BETAS, "clip_threshold", "rng_seed", "gamma", "update_interval"),
+_ARGUMENTS: Mapping[str, str] = {
+    "adam": "",
+    "adopt": "beta1 beta2 epsilon schedule_list",
+    "cautious": "beta1 beta2 epsilon gamma adamc_weight_decay",
+    "kron": "beta1 normalize_grads preconditioner_update_probability "
+    "update_prob_flat_start max_size_triangular min_ndim_triangular "
+    "memory_save_mode preconditioner_lr preconditioner_init_scale mu_dtype "
+    "precond_dtype precond_update_precision precond_grads_precision "
+    "lax_map_scanned_layers lax_map_batch_size params_sharding "
+    "preconditioner_sharding merge_small_dims target_merged_dim_size "
+    "partition_grads_into_blocks block_size",
+    "lion": "",
+    "mars": "beta1 beta2 epsilon gamma",
+    "mini": "beta1 beta2 epsilon nesterov",
+    "muon": "beta1 beta2 epsilon momentum nesterov backend_steps muon_epsilon use_kimi_scaling",
+    "rmsprop": "beta1 beta2 eps",
+    "scion": "momentum backend_steps beta1 scion_epsilon",
+    "soap": "beta1 beta2 epsilon shampoo_beta schedule_list precondition_frequency "
+    "max_precond_dim one_diag mu_dtype precond_dtype merge_small_dims "
+    "target_merged_dim_size partition_grads_into_blocks block_size",
+    "sophia-h": "beta1 beta2 epsilon clip_threshold rng_seed gamma update_interval",
 }
 """The optimizers, and the options that are passed on to their rules."""
 _BASES: Mapping[str, type[Optimizer]] = {
@@ -188,7 +150,7 @@ _SECOND = {"muon": ("adam_lr", "adamw"), "scion": ("scion_to_signum_lr", "signum
 
 
 def _optimizer_class(kind: str) -> type[Optimizer]:
-    options = {"irrelevant": " ".join(_ARGUMENTS[kind])}
+    options = {"irrelevant": _ARGUMENTS[kind]}
     return new_class(kind, (_BASES.get(kind, _Clipped),), options)
 
 
@@ -218,7 +180,7 @@ class Span:
     shape: Any
     peak: sp.Expr
     low: sp.Expr
-    warmup: int
+    warmup: kit.Steps
     length: int
 
 
@@ -379,7 +341,7 @@ def _rise(first: sp.Expr, last: sp.Expr, begin: int, length: int) -> kit.LazyNum
     return lambda: along_line(first, last, sp.Min(1, (t - begin) / sp.Integer(length)))
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Rate]]] = {
     "lr-ignored": kit.Defect(
         "the option lr has no effect: learning_rate counts",
         "src/levanter/optim/muon.py:33",
@@ -479,7 +441,8 @@ def _plan(optimizer: Optimizer) -> kit.OptimizerPlan:
     place = origin.document.place(origin.path)
     # Arguments of the other optimizers, several of which the library does not have, are kept.
     if not isinstance(optimizer, _Lion):
-        options = {key: origin.content[key] for key in origin.content if key in _ARGUMENTS[kind]}
+        allowed = _ARGUMENTS[kind].split()
+        options = {key: origin.content[key] for key in origin.content if key in allowed}
         # Levanter's own steps, which were not compared with the rules of these names.
         return kit.plan_optimizer(kind, options, where=place, by_name=False)
     arguments: dict[str, Any] = {"betas": (optimizer.beta1, optimizer.beta2)}

@@ -36,7 +36,7 @@ class Trainer(kit.OpenSection):
 CLOCKS = {"update": kit.Clock(kit.Unit.UPDATE), "epoch": kit.Clock(kit.Unit.EPOCH)}
 """The clocks of a scheduler within the model, and of one next to it."""
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Any, kit.Clock, Any]]] = {
     "by-epoch": kit.Defect(
         "the scheduler is stepped after every epoch, whatever the unit of its arguments is",
         "src/lightning/pytorch/cli.py: LightningCLI.configure_optimizers",

@@ -49,7 +49,7 @@ class Plateau(kit.Section):
 
 
 _MODULE = "src/models/mnist_module.py"
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Any, Any]]] = {
     "by-epoch": kit.Defect(
         "the scheduler is stepped after every epoch, whatever the unit of its arguments is",
         f"{_MODULE}:209",

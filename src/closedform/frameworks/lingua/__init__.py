@@ -44,7 +44,7 @@ class Arguments(kit.OpenSection):
     steps: kit.Steps
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
     "warmup-of-constant": kit.Defect(
         "constant ignores the warmup, which is 2000 by default",
         "lingua/optim.py:113",

@@ -30,7 +30,7 @@ def _warmup_steps(train: kit.RawSection, key: str, default: Any) -> Any:
 
 
 class Train(kit.Section, irrelevant="save_interval log_interval max_time tie_embeddings"):
-    """``TrainArgs`` with the defaults of finetuning."""
+    """The arguments of training, with the defaults of finetuning."""
 
     global_batch_size: kit.BatchSize | None = kit.integer(None, least=1)
     micro_batch_size: int | None = kit.integer(None, least=1)
@@ -45,7 +45,7 @@ class Train(kit.Section, irrelevant="save_interval log_interval max_time tie_emb
 
 
 class Pretrain(Train):
-    """``TrainArgs`` with the defaults of litgpt/pretrain.py."""
+    """The arguments of training, with the defaults of litgpt/pretrain.py."""
 
     global_batch_size: kit.BatchSize = kit.integer(512, least=1)
     micro_batch_size: int = kit.integer(4, least=1)
@@ -76,7 +76,7 @@ _UNSUPPORTED = {
     "finetune": ("max_tokens", "max_norm", "tie_embeddings", "lr_warmup_fraction"),
 }
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Train]]] = {
     "minimum-ignored": kit.Defect(
         "finetuning ignores min_lr: the cosine goes to 0",
         "litgpt/finetune/full.py:418",
@@ -114,7 +114,7 @@ class Pretraining:
 
     facts: kit.Facts
     accumulation: int
-    warmup: int
+    warmup: kit.Steps
     total: int
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 
 import sympy as sp
 
@@ -18,7 +19,7 @@ class Arguments(kit.Section):
     """Flags of one letter, with a dash before each."""
 
     k: str = kit.choice(*STYLES, default="cosine")
-    l: kit.Rate = 3e-4  # noqa: E741 - the flag of train_gpt2cu
+    l: kit.Rate = 3e-4  # noqa: E741 - a flag of one letter
     u: kit.Steps = 0
     q: kit.RateRatio = 1
     x: kit.Steps = -1
@@ -29,7 +30,7 @@ class Arguments(kit.Section):
         return f"-{name}"
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[...]] = {
     "binary32": kit.Defect(
         "computed in binary32", "llmc/schedulers.h:28", kind=kit.DefectKind.CONVENTION
     ),

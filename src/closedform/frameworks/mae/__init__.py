@@ -70,7 +70,7 @@ SCRIPTS: Mapping[str, Script] = {
 }
 _DEPTHS = {"vit_base": 12, "vit_large": 24, "vit_huge": 32}
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Arguments]]] = {
     "rate-of-the-first-micro-batch": kit.Defect(
         "an update has the rate of the first micro-batch of its accumulation",
         "engine_pretrain.py:42",

@@ -55,11 +55,11 @@ _FORMER = {"cosine_learning_rate_final_fraction": "learning_rate_final_fraction"
 """Former names of options."""
 _OWN = ("learning_rate_schedule_steps", "warmup_steps_fraction", "per_device_batch_size")
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
     "zero-after-schedule": kit.Defect(
         "a run that is longer than its schedule goes on at rate 0",
         "src/maxtext/utils/maxtext_utils.py:2346",
-        lambda config: config.steps > config.learning_rate_schedule_steps,
+        lambda config: (config.steps or 0) > config.learning_rate_schedule_steps,
         kind=kit.DefectKind.CONVENTION,
     ),
     "last-update-final": kit.Defect(

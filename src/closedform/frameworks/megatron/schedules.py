@@ -6,6 +6,7 @@ multiplied by it. The curves are those of ``OptimizerParamScheduler``, which NeM
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import sympy as sp
@@ -82,7 +83,7 @@ def _has_warmup(flags: Flags) -> bool:
 
 
 _SCHEDULER = "megatron/core/optimizer_param_scheduler.py"
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Flags]]] = {
     "weight-decay-of-scheduler": kit.Defect(
         "the scheduler's start_weight_decay replaces the optimizer's weight_decay",
         f"{_SCHEDULER}:300",

@@ -38,7 +38,7 @@ class Adam(kit.Section):
     bias_correction: bool = False
 
 
-class Adamw(Adam):
+class AdamW(Adam):
     weight_decay: kit.WeightDecay = 0.01
 
 
@@ -49,7 +49,7 @@ class Muon(kit.Section):
     ns_steps: int = 5
 
 
-class Sgd(kit.Section):
+class SGD(kit.Section):
     momentum: kit.Momentum = 0
     weight_decay: kit.WeightDecay = 0
     dampening: kit.Number = 0
@@ -69,9 +69,9 @@ class Adafactor(kit.Section):
 
 OPTIMIZERS: Mapping[str, type[kit.Section]] = {
     "adam": Adam,
-    "adamw": Adamw,
+    "adamw": AdamW,
     "muon": Muon,
-    "sgd": Sgd,
+    "sgd": SGD,
     "adafactor": Adafactor,
 }
 """The arguments of mlx's optimizers: Adam and AdamW do not correct their bias by default."""
@@ -84,7 +84,7 @@ def _ignored_keys(config: Config) -> list[str]:
     return [*config.origin.unknown_related((*Config.spellings(), "resume_adapter_file")), *inner]
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
     "keys-without-effect": kit.Defect(
         "keys that the trainer does not know, such as weight_decay, warmup_iters or names with "
         "hyphens, have no effect: weight decay belongs into optimizer_config",

@@ -6,7 +6,7 @@ or, by default, epochs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sympy as sp
@@ -123,8 +123,8 @@ def _names(part: str) -> tuple[str, ...]:
 
 
 def _convention(
-    text: str, place: str, *parts: str, applies: kit.Condition | None = None
-) -> kit.Defect:
+    text: str, place: str, *parts: str, applies: Callable[..., bool] | None = None
+) -> kit.Defect[...]:
     """A convention of classes, by the first parts of their names."""
     classes = tuple(name for part in parts for name in _names(part))
     return kit.Defect(
@@ -132,13 +132,13 @@ def _convention(
     )
 
 
-def _has(part: str) -> kit.Condition:
+def _has(part: str) -> Callable[..., bool]:
     return lambda schedulers, has_epochs, has_layers: any(
         str(spec["type"]).startswith(part) for spec in schedulers
     )
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Any, bool, bool]]] = {
     "epochs-by-default": kit.Defect(
         "by_epoch is True by default",
         f"{_UPSTREAM} (_ParamScheduler.__init__)",

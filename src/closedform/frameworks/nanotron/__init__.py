@@ -57,7 +57,7 @@ class Config(kit.OpenSection, irrelevant="learning_rate"):
     tokens: Tokens
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Scheduler, Tokens]]] = {
     "decay-not-shortened": kit.Defect(
         "a decay with a later start is not shortened: its end is not reached in the run",
         "src/nanotron/config/config.py:485",
@@ -96,8 +96,11 @@ _DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr, sp.Expr, sp.Integer], sp.Expr]
 
 
 def _decay_length(scheduler: Scheduler, tokens: Tokens) -> int:
-    length, total = scheduler.lr_decay_steps, tokens.train_steps or 0
-    return total - scheduler.lr_warmup_steps if length is None else length
+    if scheduler.lr_decay_steps is not None:
+        return scheduler.lr_decay_steps
+    if tokens.train_steps is None:
+        raise tokens.error("train_steps is missing", "train_steps")
+    return tokens.train_steps - scheduler.lr_warmup_steps
 
 
 def _rate(context: kit.Context, scheduler: Scheduler, tokens: Tokens) -> Schedule:

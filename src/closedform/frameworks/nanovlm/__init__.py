@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
@@ -31,7 +32,7 @@ GROUPS = {
 }
 """The param groups by the keys of their rates, with the modules that they cover."""
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
     "short-run": kit.Defect(
         "the warmup of 3 % of the run is not rounded: where it is not a whole number of updates, "
         "its last update is above the rate, 33 times for a run of one update",

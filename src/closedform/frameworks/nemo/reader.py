@@ -72,9 +72,9 @@ class _Place(kit.ClassSection):
 
 
 class _Trainer(kit.ClassSection):
-    max_steps: int | None = kit.read_by(_plain, -1)
-    max_epochs: int | None = kit.read_by(_plain, None)
-    accumulate_grad_batches: int | None = kit.read_by(_plain, None)
+    max_steps: kit.Steps | None = kit.read_by(_plain, -1)
+    max_epochs: kit.Epochs | None = kit.read_by(_plain, None)
+    accumulate_grad_batches: kit.Accumulation | None = kit.read_by(_plain, None)
     gradient_clip_val: kit.Norm = 0
 
 

@@ -301,26 +301,14 @@ class Sched(_Outside):
     min_lr: kit.EndRate = 0
 
 
-class _Warmup(kit.Section):
+class _Warm(Sched):
     warmup_steps: kit.RealSteps | None = None
     warmup_ratio: kit.RunRatio | None = None
 
 
-class _Hold(kit.Section):
+class _WithHold(_Warm):
     hold_steps: kit.RealSteps | None = None
     hold_ratio: kit.RunRatio | None = None
-
-
-class _Open(Sched):
-    max_steps: kit.Steps | None = None
-
-
-class _Warm(Sched, _Warmup):
-    pass
-
-
-class _WithHold(Sched, _Warmup, _Hold):
-    pass
 
 
 class _Power(kit.Section):
@@ -333,35 +321,35 @@ class _Constant(kit.Section):
     constant_ratio: kit.RunRatio | None = None
 
 
-class WarmupPolicy(_Open, _Warmup):
-    pass
+class WarmupPolicy(_Warm):
+    max_steps: kit.Steps | None = None
 
 
-class WarmupHoldPolicy(_Open, _Warmup, _Hold):
-    pass
+class WarmupHoldPolicy(_WithHold):
+    max_steps: kit.Steps | None = None
 
 
-class SquareAnnealing(Sched, _Warmup):
+class SquareAnnealing(_Warm):
     min_lr: kit.EndRate = 1e-5
 
 
-class NoamHoldAnnealing(Sched, _Warmup, _Hold):
+class NoamHoldAnnealing(_WithHold):
     decay_rate: kit.Number = 0.5
 
 
-class PolynomialDecayAnnealing(Sched, _Warmup, _Power):
+class PolynomialDecayAnnealing(_Warm, _Power):
     pass
 
 
-class PolynomialHoldDecayAnnealing(Sched, _Warmup, _Hold, _Power):
+class PolynomialHoldDecayAnnealing(_WithHold, _Power):
     pass
 
 
-class CosineAnnealing(Sched, _Warmup, _Constant):
+class CosineAnnealing(_Warm, _Constant):
     pass
 
 
-class NoamAnnealing(_Open, _Warmup):
+class NoamAnnealing(WarmupPolicy):
     d_model: kit.Number
 
 
@@ -408,7 +396,7 @@ def _defect(
     concerns: Callable[[Sched, Collection[sp.Expr]], bool] = lambda sched, rates: True,
     documented: str | None = None,
     kind: kit.DefectKind = kit.DefectKind.CONVENTION,
-) -> kit.Defect:
+) -> kit.Defect[...]:
     """A defect of policies, in some of their configs.
 
     Its condition has the section, None without one, the rates of the param groups, and the
@@ -430,7 +418,7 @@ def _has_rates(sched: Any, rates: Collection[sp.Expr]) -> bool:
     return len(set(rates)) > 1
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Any, Any, Any]]] = {
     "falls-after-the-run": _defect(
         "falls to min_lr after the run", 79, "WarmupPolicy", "InverseSquareRootAnnealing"
     ),

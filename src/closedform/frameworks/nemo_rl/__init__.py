@@ -34,7 +34,7 @@ class Policy(kit.OpenSection):
     train_global_batch_size: Any = None
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Flags | None, Any, Any]]] = {
     "warmup-is-cut": kit.Defect(
         "a warmup that is not shorter than the decay is cut to one sample less",
         "megatron/bridge/training/optim.py (067f987df)",
@@ -207,7 +207,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     )
 
 
-class _Whole(kit.OpenSection):
+class _Algorithms(kit.OpenSection):
     policy: Any = None
     grpo: Any = None
     ppo: Any = None
@@ -224,7 +224,7 @@ FRAMEWORK = kit.Framework(
             dict.fromkeys((*SCHEDULES, "list", "constant"), _of_class), {"": Policy}
         ),
         **kit.section_entries(
-            {f"megatron-{style}": _of_megatron for style in STYLES}, {"": _Whole}
+            {f"megatron-{style}": _of_megatron for style in STYLES}, {"": _Algorithms}
         ),
     },
     versions=("7ea279abfbeb",),

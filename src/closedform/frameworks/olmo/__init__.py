@@ -131,10 +131,10 @@ class Scheduler(kit.Section):
     units: str = kit.choice(*CLOCKS, default="steps")
     t_warmup: kit.RealSteps = 100
     t_max: kit.RealSteps | None = None
-    alpha_f: kit.Number = 0.1
-    warmup_min_lr: kit.EndRate | None = None
-    grad_clip_warmup_steps: kit.Norm | None = None
-    grad_clip_warmup_factor: kit.Norm | None = None
+    alpha_f: kit.RateRatio = 0.1
+    warmup_min_lr: kit.StartRate | None = None
+    grad_clip_warmup_steps: kit.RealSteps | None = None
+    grad_clip_warmup_factor: kit.Number | None = None
 
 
 class Model(kit.OpenSection):
@@ -148,8 +148,8 @@ class Config(kit.OpenSection, irrelevant="reset_optimizer_state save_optimizer_s
     global_train_batch_size: kit.BatchSize = 512
     model: Model
     max_grad_norm: kit.Norm | None = None
-    max_grad_norm_ratio: kit.Norm | None = None
-    stop_at: int | None = None
+    max_grad_norm_ratio: kit.Number | None = None
+    stop_at: kit.Steps | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ def _build_schedule(stages: tuple[FactorSegment, ...], run: OlmoRun, name: str) 
     )
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Config, Any]]] = {
     "starts-at-a-tenth": kit.Defect(
         "without warmup_min_lr the warmup begins at a tenth of the rate",
         "olmo/optim.py:688",

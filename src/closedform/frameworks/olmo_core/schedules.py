@@ -139,7 +139,7 @@ def _decay(scheduler: _Decay, scope: Scope) -> tuple[sp.Expr, sp.Expr]:
     return _length(scheduler, "decay", scope), low
 
 
-def _wsd(scheduler: Wsd, scope: Scope) -> CurveSegments:
+def _wsd(scheduler: _WSD, scope: Scope) -> CurveSegments:
     warm, _ = _warm(scheduler, scope, includes_end=True)
     # decay_fraction 0.1 is a default, so that decay in updates needs an explicit null.
     length, low = _decay(scheduler, scope)
@@ -238,7 +238,7 @@ def _exponential(scheduler: ExponentialScheduler, scope: Scope) -> CurveSegments
     return CurveSegment(rise, scope.total), CurveSegment(lambda n: scope.rate)
 
 
-def _periods(scheduler: Wsds, scope: Scope) -> CurveSegments:
+def _periods(scheduler: _WSDS, scope: Scope) -> CurveSegments:
     where = scope.where
     lengths = scheduler.period_lengths
     factors = scheduler.period_lr_multipliers
@@ -406,7 +406,7 @@ class _Warmup(Scheduler):
     warmup: kit.Number | None = None
     warmup_steps: kit.RealSteps | None = None
     warmup_fraction: kit.RunRatio | None = None
-    warmup_min_lr: kit.EndRate = 0
+    warmup_min_lr: kit.StartRate = 0
 
 
 class _Decay(Scheduler):
@@ -416,7 +416,7 @@ class _Decay(Scheduler):
 
 
 class _Last(Scheduler):
-    alpha_f: kit.Number = 0.1
+    alpha_f: kit.RateRatio = 0.1
 
 
 class _Fall(_Warmup, _Last):
@@ -443,18 +443,18 @@ class _Override(Scheduler):
     override_decay: _OverrideDecay | None
 
 
-class Wsd(_Warmup, _Decay):
+class _WSD(_Warmup, _Decay):
     pass
 
 
-class Wsds(Wsd):
+class _WSDS(_WSD):
     # WSDS has no default fraction, unlike WSD.
     decay_fraction: kit.RunRatio | None = None
     period_lengths: kit.Numbers
     period_lr_multipliers: kit.Numbers | None = None
 
 
-class PowerLR(Wsd):
+class PowerLR(_WSD):
     b: kit.Number = -0.51
 
 
@@ -481,7 +481,7 @@ class SequentialScheduler(_Override, irrelevant="schedulers"):
 CLASSES: Mapping[str, tuple[SegmentBuilder, type[Scheduler]]] = {
     "ConstantScheduler": (_constant, Scheduler),
     "ConstantWithWarmup": (_constant_warmed, _Warmup),
-    "WSD": (_wsd, Wsd),
+    "WSD": (_wsd, _WSD),
     "PowerLR": (_power, PowerLR),
     "LinearWithWarmup": (_linear, _Fall),
     "InvSqrtWithWarmup": (_inverse_root, InvSqrtWithWarmup),
@@ -489,7 +489,7 @@ CLASSES: Mapping[str, tuple[SegmentBuilder, type[Scheduler]]] = {
     "HalfCosWithWarmup": (_half_cosine, _Fall),
     "CosWithWarmupAndLinearDecay": (_cosine_cut, CosWithWarmupAndLinearDecay),
     "ExponentialScheduler": (_exponential, ExponentialScheduler),
-    "WSDS": (_periods, Wsds),
+    "WSDS": (_periods, _WSDS),
     "ComposableScheduler": (_compose_segments, ComposableScheduler),
     "SequentialScheduler": (_sequence, SequentialScheduler),
 }
@@ -544,7 +544,7 @@ def rate(
 _SOURCE = "src/olmo_core/optim/scheduler.py"
 
 
-def _convention(text: str, place: str, name: str, *keys: str) -> kit.Defect:
+def _convention(text: str, place: str, name: str, *keys: str) -> kit.Defect[...]:
     """A convention of a class, in the configs that give one of some keys, or in all."""
 
     def applies(scheduler: Any | None, is_skipping: bool) -> bool:
@@ -560,7 +560,7 @@ def _convention(text: str, place: str, name: str, *keys: str) -> kit.Defect:
     )
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Scheduler | None, bool]]] = {
     "decay-needs-null": _convention(
         "decay needs decay_fraction set to null", ":200", "WSD", "decay"
     ),
@@ -577,8 +577,7 @@ DEFECTS = {
         "without a warmup the rate is alpha_f of its value from the start",
         f"{_SOURCE}:446",
         lambda scheduler, is_skipping: (
-            scheduler is not None
-            and scheduler.class_ == "InvSqrtWithWarmup"
+            isinstance(scheduler, InvSqrtWithWarmup)
             and not any((scheduler.warmup, scheduler.warmup_steps, scheduler.warmup_fraction))
         ),
         kind=kit.DefectKind.CONVENTION,

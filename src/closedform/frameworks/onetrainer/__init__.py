@@ -44,7 +44,7 @@ class Config(kit.OpenSection, irrelevant="optimizer_defaults ema_decay"):
     optimizer: Mapping[str, Any] = kit.read_by(_optimizer, "ADAMW")
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
     "warmup-of-one": kit.Defect(
         "a warmup of 1 is the whole run, and one above it a number of micro-batches",
         "modules/util/create.py:1129",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import sympy as sp
@@ -39,14 +40,14 @@ class Arguments(kit.FlagSection):
     skip_scheduler: bool = False
     text_layer_decay: kit.Number = 1
     visual_layer_decay: kit.Number = 1
-    warmup: int = 10000
+    warmup: kit.Steps = 10000
     wd: kit.WeightDecay = 0.2
     wd_exclude: Any = ()
 
 
 _LAYERS = ("audio_layer_decay", "image_layer_decay", "text_layer_decay", "visual_layer_decay")
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Arguments]]] = {
     "warmup-twice-the-peak": kit.Defect(
         "the last update of the warmup has the peak, and so has the one after it",
         "src/open_clip_train/scheduler.py:39",

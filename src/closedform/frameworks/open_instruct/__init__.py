@@ -54,11 +54,11 @@ class Tuning(_Base, irrelevant="dpo_beta"):
     use_8bit_optimizer: bool = False
 
 
-class Grpo(_Base, irrelevant="beta warmup_steps num_warmup_steps"):
+class GRPO(_Base, irrelevant="beta warmup_steps num_warmup_steps"):
     num_epochs: kit.Epochs = kit.integer(1, least=1)
     num_mini_batches: int = kit.integer(1, least=1)
     max_grad_norm: kit.Norm = 1
-    total_episodes: int | None = kit.integer(None, least=1)
+    total_episodes: kit.Samples | None = kit.integer(None, least=1)
     num_unique_prompts_rollout: int | None = kit.integer(None, least=1)
     num_samples_per_prompt_rollout: int | None = kit.integer(None, least=1)
     set_weight_decay_on_bias_and_norm: bool = True
@@ -84,7 +84,7 @@ class RunNumbers:
     is_olmo: bool = False
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[_Base, RunNumbers]]] = {
     "unfinished-decay": kit.Defect(
         "an accumulation that does not divide the batches of a process leaves the schedule "
         "unfinished, or past its end",
@@ -192,7 +192,7 @@ def _of_tuning(context: kit.Context, arguments: Tuning) -> Schedule:
     return _build_schedule(context, arguments, _plan(context, arguments), ratio)
 
 
-def _plan_of_grpo(context: kit.Context, arguments: Grpo) -> RunNumbers:
+def _plan_of_grpo(context: kit.Context, arguments: GRPO) -> RunNumbers:
     prompts, samples = (
         arguments.num_unique_prompts_rollout,
         arguments.num_samples_per_prompt_rollout,
@@ -210,7 +210,7 @@ def _plan_of_grpo(context: kit.Context, arguments: Grpo) -> RunNumbers:
     return RunNumbers(1, updates, updates, _is_olmo(context))
 
 
-def _of_grpo(context: kit.Context, arguments: Grpo) -> Schedule:
+def _of_grpo(context: kit.Context, arguments: GRPO) -> Schedule:
     plan = _plan_of_grpo(context, arguments)
     if _is_olmo(context):
         return _of_olmo(context, arguments, plan.updates)
@@ -240,10 +240,10 @@ def _matches(document: kit.Document) -> bool:
 def _read(reading: kit.Reading) -> kit.Recipe:
     content, context = reading.document.content, reading.context
     is_grpo = any(key in content for key in _OF_GRPO) or "num_training_steps" in context.facts
-    arguments = (Grpo if is_grpo else Tuning).read_whole(reading.document)
+    arguments = (GRPO if is_grpo else Tuning).read_whole(reading.document)
     accumulation, is_compressed, limit = None, False, arguments.max_grad_norm
     with arguments.origin.locate_errors():
-        if isinstance(arguments, Grpo):
+        if isinstance(arguments, GRPO):
             plan, rate = _plan_of_grpo(context, arguments), _of_grpo(context, arguments)
             is_split = arguments.set_weight_decay_on_bias_and_norm
         else:
@@ -277,7 +277,7 @@ FRAMEWORK = kit.Framework(
         ),
         **kit.section_entries(
             {f"grpo-{name}": _of_grpo for name in CURVES},
-            {"": Grpo},
+            {"": GRPO},
             lambda arguments: f"grpo-{arguments.lr_scheduler_type}",
         ),
     },

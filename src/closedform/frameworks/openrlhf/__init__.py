@@ -79,7 +79,7 @@ _SPARED = ("bias", "layer_norm.weight", "layernorm.weight", "norm.weight", "ln_f
 _RATES = {"train_sft": 5e-6, "train_dpo": 1e-5, "train_rm": 9e-6, "actor": 1e-6, "critic": 9e-6}
 
 _STRATEGY = "openrlhf/utils/deepspeed/deepspeed.py"
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Any]]] = {
     "minimum-of-few": kit.Defect(
         "min_lr_ratio counts only for the schedulers whose names have min_lr",
         f"{_STRATEGY}:373",

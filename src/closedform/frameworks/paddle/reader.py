@@ -125,7 +125,7 @@ OPTIMIZERS: Mapping[str, type[_Common]] = {
 
 class _Global(kit.OpenSection):
     epochs: kit.Epochs
-    update_freq: int = 1
+    update_freq: kit.Accumulation = 1
 
 
 class Config(kit.OpenSection):
@@ -133,7 +133,7 @@ class Config(kit.OpenSection):
     Optimizer: Any = None
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Rate]]] = {
     "warmup-in-updates": kit.Defect(
         "without by_epoch the warmup of warmup_epoch epochs is as many updates",
         "ppcls/optimizer/learning_rate.py:59",

@@ -37,17 +37,17 @@ class _Base(kit.Section):
     type: str = "adamw"
 
 
-class Adamw(_Base):
+class AdamW(_Base):
     betas1: kit.Momentum = 0.9
     betas2: kit.Momentum = 0.999
 
 
-class Sgd(_Base):
+class SGD(_Base):
     nesterov: bool = True
     momentum: kit.Momentum = 0.9
 
 
-class Muon(Adamw):
+class Muon(AdamW):
     mu: kit.Momentum = 0.95
     betas2: kit.Momentum = 0.95
 
@@ -55,7 +55,7 @@ class Muon(Adamw):
 class Trainer(kit.OpenSection):
     max_steps: kit.Steps | None = kit.integer(None, least=1)
     optim: _Base = kit.variants(
-        {"adamw": Adamw, "sgd": Sgd, "muon": Muon, "sign_sgd": _Base}, "adamw"
+        {"adamw": AdamW, "sgd": SGD, "muon": Muon, "sign_sgd": _Base}, "adamw"
     )
     scheduler: Constant = kit.variants(
         {"constant": Constant, "linear": Linear, "cosine": _Warmup}, "constant"
@@ -68,11 +68,11 @@ class Config(Trainer):
 
 _SCHEDULER = "src/prime_rl/trainer/scheduler.py"
 _PHASES = ("linear", "cosine")
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Trainer]]] = {
     "starts-above-zero": kit.Defect(
         "a min_lr of 0 is a factor of 1e-8: update 0 is not 0, and the last one of a line is not",
         f"{_SCHEDULER}:34",
-        lambda config: config.scheduler.type in _PHASES and config.scheduler.min_lr == 0,
+        lambda config: isinstance(config.scheduler, _Warmup) and config.scheduler.min_lr == 0,
         kind=kit.DefectKind.CONVENTION,
         classes=_PHASES,
     ),
@@ -80,7 +80,7 @@ DEFECTS = {
         "min_lr is the start of the warmup as well",
         f"{_SCHEDULER}:36",
         lambda config: (
-            config.scheduler.type in _PHASES
+            isinstance(config.scheduler, _Warmup)
             and config.scheduler.min_lr > 0
             and config.scheduler.warmup_steps > 0
         ),
@@ -90,7 +90,7 @@ DEFECTS = {
     "decay-of-one": kit.Defect(
         "a decay of one update divides by zero at the last update of the run",
         f"{_SCHEDULER}:49",
-        lambda config: config.scheduler.type == "linear" and config.scheduler.decay_steps == 1,
+        lambda config: isinstance(config.scheduler, Linear) and config.scheduler.decay_steps == 1,
         kind=kit.DefectKind.CONVENTION,
         classes=("linear",),
     ),
@@ -206,9 +206,9 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 def _optimizer(optim: _Base) -> kit.OptimizerPlan:
     source = optim.origin.document.source
-    if isinstance(optim, Adamw) and optim.type == "adamw":
+    if isinstance(optim, AdamW) and optim.type == "adamw":
         return kit.plan_optimizer("adamw", {"betas": (optim.betas1, optim.betas2)}, None, source)
-    if isinstance(optim, Sgd):
+    if isinstance(optim, SGD):
         arguments = {"momentum": optim.momentum, "nesterov": optim.nesterov}
         return kit.plan_optimizer("sgd", arguments, None, source)
     # Its matrices are split over processes, and further parameters have another rule.

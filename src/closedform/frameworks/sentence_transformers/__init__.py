@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import sympy as sp
 
@@ -38,7 +39,7 @@ class Fit(kit.OpenSection, irrelevant="optimizer_class use_amp"):
 
 
 _FILE = "sentence_transformers/sentence_transformer/fit_mixin.py"
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Fit, Any, Any]]] = {
     "shortest-data-set": kit.Defect(
         "an epoch has the batches of the shortest data set, without the rest of its data",
         f"{_FILE}:329",

@@ -79,7 +79,7 @@ def _is(*names: str) -> Callable[[Config], bool]:
     return lambda arguments: not _is_free(arguments) and arguments.lr_scheduler in names
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
     "endless-cosine": kit.Defect(
         "cosine and sine do not decay: their half period is lr_warmup_steps (1000 "
         "steps of the scheduler where they are 0, for cosine), for ever; sine begins half way up",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from closedform.errors import MissingFactsError
@@ -27,13 +28,13 @@ class Arguments(Flags):
     train_backend: str = kit.choice("megatron", "fsdp", default="megatron")
 
 
-class Fsdp(Arguments):
+class FSDP(Arguments):
     lr: kit.Rate = 2e-5
     lr_decay_style: str = kit.choice(*STYLES, default="constant")
     train_backend: str = "fsdp"
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Arguments]]] = {
     "fraction-wins": kit.Defect(
         "lr-warmup-fraction silences lr-warmup-iters",
         "slime/backends/megatron_utils/model.py:211",
@@ -43,7 +44,9 @@ DEFECTS = {
     "whole-updates": kit.Defect(
         "the samples of a run that do not fill a batch make no update of its schedule",
         "slime/backends/megatron_utils/model.py:203",
-        lambda flags: None not in _numbers(flags) and _samples(flags) % flags.global_batch_size > 0,
+        lambda flags: (
+            None not in _numbers(flags) and _samples(flags) % (flags.global_batch_size or 1) > 0
+        ),
         kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
@@ -123,7 +126,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     content = {str(key).lstrip("-"): value for key, value in reading.document.content.items()}
     section = kit.RawSection(reading.document, content)
     is_fsdp = content.get("train-backend") == "fsdp"
-    flags = _of_run((Fsdp if is_fsdp else Arguments).read(section), reading.context)
+    flags = _of_run((FSDP if is_fsdp else Arguments).read(section), reading.context)
     updates = int(flags.train_iters or 0)
     run = MegatronRun(1 if is_fsdp else int(flags.global_batch_size or 0), (), updates)
     length = {"total_updates": updates}
@@ -145,7 +148,7 @@ def _entries(prefix: str, keys: type[Arguments]) -> dict[str, Any]:
 
 FRAMEWORK = kit.Framework(
     "slime",
-    {**_entries("megatron", Arguments), **_entries("fsdp", Fsdp)},
+    {**_entries("megatron", Arguments), **_entries("fsdp", FSDP)},
     versions=("624b824a898a", "41b5932b7"),
     repository="https://github.com/THUDM/slime",
     tier=kit.Tier.OFFICIAL,

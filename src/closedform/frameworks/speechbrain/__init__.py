@@ -394,7 +394,7 @@ def _is(*names: str) -> Callable[[str], bool]:
     return lambda name: name in names
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[...]] = {
     "rate-of-update-0": kit.Defect(
         "update 0 has the rate of the optimizer: a scheduler is called after an update or an epoch",
         f"{_FILE}:502",

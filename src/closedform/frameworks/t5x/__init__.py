@@ -66,7 +66,7 @@ _FACTORS: Mapping[str, Callable[[Scheduler, sp.Expr], sp.Expr]] = {
     "cosine_decay": _cosine,
 }
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Scheduler]]] = {
     "least-rate": kit.Defect(
         "the rate is at least min_learning_rate, 1e-8 by default, in the warmup as well",
         "t5x/utils.py:920",

@@ -62,7 +62,7 @@ class Arguments(
     lr_noise: kit.Numbers | None = None
     lr_noise_pct: kit.Number = 0.67
     lr_noise_std: kit.Number = 1
-    lr_stable_timescale: kit.RateRatio | None = None
+    lr_stable_timescale: kit.RealSteps | None = None
     min_lr: kit.EndRate = 0
     momentum: kit.Momentum = 0.9
     opt: str = "sgd"
@@ -88,7 +88,7 @@ def _ends_high(arguments: Arguments) -> bool:
     return is_decay and not arguments.sched_on_updates and arguments.cooldown_epochs == 0
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Arguments]]] = {
     "milestone-early": kit.Defect(
         "a milestone applies one step before it, where decay_t of StepLRScheduler is exact",
         "timm/scheduler/multistep_lr.py:65",

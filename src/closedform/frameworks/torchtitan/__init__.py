@@ -93,7 +93,7 @@ class Phases:
         decay: The updates of the decay.
     """
 
-    warmup: int
+    warmup: kit.Steps
     begin: int
     decay: int
 
@@ -159,7 +159,7 @@ def _rate(context: kit.Context, scheduler: Scheduler) -> Schedule:
     return _scheduled(context, scheduler, _phases(scheduler, int(total), context.version), rate)
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Scheduler, Any]]] = {
     "last-update-above-minimum": kit.Defect(
         "the last update of the run stops one step short of the minimum",
         "torchtitan/components/optimizer/lr_scheduler.py:125",

@@ -52,7 +52,7 @@ class Config(kit.OpenSection, irrelevant="optimizer_in_bwd"):
     max_steps_per_epoch: int | None = None
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
     "cosine-climbs": kit.Defect(
         "the cosine rises again after the run",
         "torchtune/training/lr_schedulers.py:80",

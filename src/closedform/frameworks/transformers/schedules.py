@@ -240,7 +240,7 @@ class Polynomial(kit.Section):
 
 
 class InverseSqrt(kit.Section):
-    timescale: int | None = None
+    timescale: kit.Steps | None = None
 
 
 class CosineWarmupWithMinLr(CosineWithMinLr):
@@ -288,7 +288,7 @@ _OPTIMIZATION = "src/transformers/optimization.py"
 _AHEAD = "cosine_warmup_with_min_lr"
 
 
-def _rises_again(name: str, line: int) -> kit.Defect:
+def _rises_again(name: str, line: int) -> kit.Defect[[Scheduler]]:
     return kit.Defect(
         f"{name} rises again after the run",
         f"{_OPTIMIZATION}:{line}",
@@ -298,7 +298,7 @@ def _rises_again(name: str, line: int) -> kit.Defect:
     )
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Scheduler]]] = {
     "cosine-1": _rises_again("cosine", 140),
     "cosine_with_min_lr-1": _rises_again("cosine_with_min_lr", 332),
     f"{_AHEAD}-1": kit.Defect(

@@ -31,7 +31,7 @@ class Arguments(kit.OpenSection):
     optimizer: str = "auto"
     cos_lr: bool = False
     lr0: kit.Rate = 0.01
-    lrf: kit.Rate = 0.01
+    lrf: kit.RateRatio = 0.01
     momentum: kit.Momentum = 0.937
     weight_decay: kit.WeightDecay = 0.0005
     warmup_epochs: kit.RealEpochs = 3.0
@@ -72,7 +72,7 @@ class UltralyticsRun:
     momentum: sp.Expr
     bias_rate: sp.Expr
     batches: int
-    warmup: int
+    warmup: kit.Steps
     accumulate: int
     group: str
 
@@ -270,7 +270,7 @@ def _schedule(context: kit.Context, values: Arguments) -> Schedule:
     return _KEYS[context.key](_run(context, values))
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[UltralyticsRun]]] = {
     "warmup-to-current-epoch": kit.Defect(
         "the warmup rises to the rate of the current epoch, so it is not monotone",
         "ultralytics/engine/trainer.py:528",

@@ -43,7 +43,7 @@ class _Torch(_Optimizer):
     optimizer_impl: str = "torch.optim"
 
 
-class Fsdp(_Torch):
+class FSDP(_Torch):
     lr_scheduler_type: Literal["constant", "cosine"] = "constant"
     min_lr_ratio: kit.RateRatio = 0
     num_cycles: kit.Number = 0.5
@@ -61,7 +61,7 @@ class Megatron(_Optimizer, irrelevant="weight_decay_incr_style"):
     use_checkpoint_opt_param_scheduler: bool = False
 
 
-class Sft(_Torch):
+class SFT(_Torch):
     lr: kit.Rate = 1e-5
     betas: kit.Momenta = (0.9, 0.95)
     lr_scheduler: Literal["cosine", "wsd"] = "cosine"
@@ -106,7 +106,7 @@ class VerlRun:
         return self.length if self.most is None else min(self.most, self.length)
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Any, VerlRun]]] = {
     "zero-warmup-steps": kit.Defect(
         "the FSDP workers take lr_warmup_steps of 0 as no warmup",
         "verl/workers/fsdp_workers.py:584",
@@ -186,7 +186,7 @@ DEFECTS = {
 }
 
 
-def _style(optim: Fsdp) -> str:
+def _style(optim: FSDP) -> str:
     return str(optim.warmup_style or optim.lr_scheduler_type)
 
 
@@ -212,14 +212,14 @@ def _factor(
     return kit.by_intervals(name, (lambda: rate * rise, warmup), *factors)
 
 
-def _wave(optim: Fsdp, low: sp.Expr, progress: sp.Expr) -> sp.Expr:
+def _wave(optim: FSDP, low: sp.Expr, progress: sp.Expr) -> sp.Expr:
     wave = sp.cos(2 * sp.pi * optim.num_cycles * progress)
     # (1 - r)/2·cos + (1 + r)/2, cut at r: for num_cycles 0.5 it is at r at the end, and climbs
     # later.
     return sp.Max(low, (1 - low) / 2 * wave + (1 + low) / 2)
 
 
-def _of_fsdp(context: kit.Context, optim: Fsdp, run: VerlRun) -> Schedule:
+def _of_fsdp(context: kit.Context, optim: FSDP, run: VerlRun) -> Schedule:
     where, low = context.where, optim.min_lr_ratio
     is_old, rate = context.version == WITH_WARMUP_STYLE, optim.lr
     has_null = optim.origin.content.get("lr_warmup_steps", -1) is None
@@ -266,7 +266,7 @@ def _of_megatron(context: kit.Context, optim: Megatron, run: VerlRun) -> Schedul
     return learning_rate(plan)
 
 
-def _of_sft(context: kit.Context, optim: Sft, run: VerlRun) -> Schedule:
+def _of_sft(context: kit.Context, optim: SFT, run: VerlRun) -> Schedule:
     # total_training_steps ends the run and not the schedule.
     total = run.length if context.as_implemented else run.end
     warmup = int(total * float(optim.lr_warmup_steps_ratio))
@@ -282,9 +282,9 @@ def _of_sft(context: kit.Context, optim: Sft, run: VerlRun) -> Schedule:
 
 
 _CURVES: Mapping[str, tuple[type[_Optimizer], Callable[..., Schedule]]] = {
-    **dict.fromkeys(_FSDP, (Fsdp, _of_fsdp)),
+    **dict.fromkeys(_FSDP, (FSDP, _of_fsdp)),
     "megatron": (Megatron, _of_megatron),
-    "sft": (Sft, _of_sft),
+    "sft": (SFT, _of_sft),
 }
 
 
@@ -295,7 +295,7 @@ def _of_class(context: kit.Context, optim: _Optimizer) -> Schedule:
     return _CURVES[part][1](context, optim, VerlRun(part, context.fact("total_training_steps")))
 
 
-def _of_trainer(context: kit.Context, optim: Sft, trainer: Trainer) -> Schedule:
+def _of_trainer(context: kit.Context, optim: SFT, trainer: Trainer) -> Schedule:
     (batches,) = context.numbers.require("updates_per_epoch", where=context.where)
     length = int(batches) * (trainer.total_epochs or SFT_EPOCHS)
     return _of_sft(context, optim, VerlRun("sft", length, trainer.total_training_steps))
@@ -430,14 +430,14 @@ FRAMEWORK = kit.Framework(
     "verl",
     {
         **kit.section_entries(
-            {f"fsdp-{name}": _of_class for name in ("constant", "cosine")}, {"optim": Fsdp}
+            {f"fsdp-{name}": _of_class for name in ("constant", "cosine")}, {"optim": FSDP}
         ),
         **kit.section_entries(
             {f"megatron-{name}": _of_class for name in (*STYLES, _STYLE_NAME)}, {"optim": Megatron}
         ),
         **kit.section_entries(
             {f"sft-{name}": _of_trainer for name in ("cosine", "wsd")},
-            {"optim": Sft, "trainer": Trainer},
+            {"optim": SFT, "trainer": Trainer},
             lambda optim, trainer: f"sft-{optim.lr_scheduler}",
         ),
     },

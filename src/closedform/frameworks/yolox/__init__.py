@@ -32,7 +32,7 @@ class Experiment(kit.OpenSection):
     weight_decay: kit.WeightDecay = 5e-4
 
 
-DEFECTS = {
+DEFECTS: Mapping[str, kit.Defect[[Experiment]]] = {
     "first-rate-of-the-optimizer": kit.Defect(
         "update 0 has the rate that the optimizer is made with, which is warmup_lr where there is "
         "a warmup_epochs, also for schedules without a warmup",

@@ -227,6 +227,12 @@ VARIABLES |= {
     "gradient of a tensor": Variable(
         "BUFFER.grad = BUFFER.clone()", "BUFFER.grad", "changes a tensor", "BUFFER = torch.zeros(2)"
     ),
+    "attribute of a tensor": Variable(
+        "BUFFER.mask = 1",
+        "vars(BUFFER)",
+        "the attribute 'mask' of a tensor",
+        "BUFFER = torch.zeros(2)\nBUFFER.scale = torch.ones(2)",
+    ),
     "deleted module attribute": Variable(
         "del outside_config.size", "outside_config.size", "deletes 'size' of outside_config"
     ),

@@ -441,6 +441,7 @@ class Environment(Sandbox):
         """A copy of a tensor outside of the optimizer, with its gradient."""
         duplicate = copy.deepcopy(value) if value.is_leaf else value.detach().clone()
         self.watch(duplicate, "a tensor")
+        self.watch(vars(duplicate), "a tensor")
         self._copies.append((duplicate, value))
         return duplicate
 
@@ -627,7 +628,7 @@ def _is_same_tensor(duplicate: torch.Tensor, original: torch.Tensor) -> bool:
     has_grad = isinstance(grads[0], torch.Tensor) and isinstance(grads[1], torch.Tensor)
     is_same_grad = _is_same_tensor(*grads) if has_grad else grads == (None, None)  # type: ignore[arg-type]
     is_same_leaf = duplicate.requires_grad == original.requires_grad
-    return bool(is_same) and is_same_grad and is_same_leaf and vars(duplicate) == vars(original)
+    return bool(is_same) and is_same_grad and is_same_leaf
 
 
 def _deep_copy(value: Any, memo: dict[int, Any] | None = None) -> Any:

@@ -624,11 +624,11 @@ def _is_same_tensor(duplicate: torch.Tensor, original: torch.Tensor) -> bool:
     is_same = torch.isclose(duplicate.detach(), original.detach(), 0, 0, equal_nan=True).all()
     if not original.is_leaf:
         return bool(is_same)
-    grads = duplicate.grad, original.grad
-    has_grad = isinstance(grads[0], torch.Tensor) and isinstance(grads[1], torch.Tensor)
-    is_same_grad = _is_same_tensor(*grads) if has_grad else grads == (None, None)  # type: ignore[arg-type]
-    is_same_leaf = duplicate.requires_grad == original.requires_grad
-    return bool(is_same) and is_same_grad and is_same_leaf
+    if duplicate.grad is None or original.grad is None:
+        is_same_grad = duplicate.grad is original.grad
+    else:
+        is_same_grad = _is_same_tensor(duplicate.grad, original.grad)
+    return bool(is_same and is_same_grad and duplicate.requires_grad == original.requires_grad)
 
 
 def _deep_copy(value: Any, memo: dict[int, Any] | None = None) -> Any:
@@ -639,10 +639,8 @@ def _deep_copy(value: Any, memo: dict[int, Any] | None = None) -> Any:
         container = containers.pop()
         if isinstance(container, torch.Tensor):
             memo.setdefault(id(container), container.detach().clone())
-        elif isinstance(container, dict):
-            containers += container.values()
-        elif isinstance(container, list | tuple | deque):
-            containers += container
+        elif isinstance(container, dict | list | tuple | deque):
+            containers += container.values() if isinstance(container, dict) else container
     return copy.deepcopy(value, memo)
 
 

@@ -38,7 +38,7 @@ OF_OPTIMIZERS: dict[str, tuple[str, Callable[..., UpdateRule]]] = {
     "lost-buffer": ("Muon", partial(muon, **MUON)),
 }
 """Departures of optimizers of cerebras, and the documented rules."""
-DEPARTURES: dict[Key, Defect] = {
+DEPARTURES: dict[Key, Defect[Any]] = {
     (framework, name): defect
     for framework, declaration in FRAMEWORKS.items()
     for name, defect in declaration.defects.items()

@@ -19,6 +19,7 @@ CAPS = {
     "analysis": 6859,
     "api": 737,
     "cli": 3277,
+<<<<<<< HEAD
     "exporters": 3849,
     "frameworks": 20463,
     "importers": 15232,
@@ -26,6 +27,15 @@ CAPS = {
     "language": 3744,
     "laws": 1440,
     "lowering": 4323,
+=======
+    "exporters": 3830,
+    "frameworks": 20551,
+    "importers": 15227,
+    "ir": 4299,
+    "language": 3729,
+    "laws": 1439,
+    "lowering": 4286,
+>>>>>>> h/warm
     "modules": 1236,
     "optimizers": 3682,
     "plotting": 734,

@@ -199,6 +199,44 @@ VARIABLES = {
         "BUFFER[0] = 1", "BUFFER", "changes a tensor", "BUFFER = torch.zeros(2)"
     ),
 }
+VARIABLES |= {
+    "metaclass": Variable(
+        "type(Kind).count += 1",
+        "Meta.count",
+        "the attribute 'count' of the class 'Meta'",
+        "class Meta(type):\n    count = 0\nclass Kind(metaclass=Meta):\n    pass",
+    ),
+    "exception": Variable(
+        "Failure.count += 1",
+        "Failure.count",
+        "the attribute 'count' of the class 'Failure'",
+        "class Failure(Exception):\n    count = 0",
+    ),
+    "defaults": Variable(
+        "note.__defaults__ = (3,)", "note.__defaults__", "the code or a default of", NOTING
+    ),
+    "class of an object": Variable(
+        "TRACKER.__class__ = Second",
+        "type(TRACKER)",
+        "the class of an object of 'Tracker'",
+        f"{TRACKER}\nclass Second(Tracker):\n    pass",
+    ),
+    "data of a tensor": Variable(
+        "BUFFER.data.add_(1)", "BUFFER", "changes a tensor", "BUFFER = torch.zeros(2)"
+    ),
+    "gradient of a tensor": Variable(
+        "BUFFER.grad = BUFFER.clone()", "BUFFER.grad", "changes a tensor", "BUFFER = torch.zeros(2)"
+    ),
+    "attribute of a tensor": Variable(
+        "BUFFER.mask = 1",
+        "vars(BUFFER)",
+        "the attribute 'mask' of a tensor",
+        "BUFFER = torch.zeros(2)\nBUFFER.scale = torch.ones(2)",
+    ),
+    "deleted module attribute": Variable(
+        "del outside_config.size", "outside_config.size", "deletes 'size' of outside_config"
+    ),
+}
 ONCE = {
     "global once": Variable(
         "if FIRST: FIRST = False", "FIRST", "assigns 'FIRST'", "FIRST = True", "global FIRST"
@@ -222,12 +260,20 @@ ONCE = {
 """Changes that plain steps without the sandbox would hide from the trace of later ones."""
 VARIABLES |= ONCE
 STEPS = {"first": "== 0", "each": ">= 0", "fourth": "== 3"}
-AT_ANOTHER_LINE = {"function": "count.calls += value", "default": "log.append(value)"}
+STEP = "@torch.no_grad()"
+AT_ANOTHER_LINE = {
+    "function": "count.calls += value",
+    "default": "log.append(value)",
+    **dict.fromkeys(("defaults", "class of an object", "data of a tensor"), STEP),
+    "gradient of a tensor": STEP,
+}
+"""Those that are found when the step is over are named by its first line."""
 
 
 @pytest.fixture
 def config() -> Iterator[None]:
-    sys.modules["outside_config"] = types.ModuleType("outside_config")
+    module = sys.modules["outside_config"] = types.ModuleType("outside_config")
+    vars(module)["size"] = 1
     yield
     del sys.modules["outside_config"]
 
@@ -316,6 +362,21 @@ REFUSED = {
         "(1.0 if TRACKER.clock() else 2.0)",
         f"{TRACKER}\nimport time\nTRACKER.clock = time.time",
         "the step uses time.time",
+    ),
+    "a setting of torch": (
+        "(torch.use_deterministic_algorithms(True) or 1.0)",
+        "",
+        "the step uses torch.use_deterministic_algorithms",
+    ),
+    "another setting of torch": (
+        "(torch.set_float32_matmul_precision('high') or 1.0)",
+        "",
+        "the step uses torch.set_float32_matmul_precision",
+    ),
+    "a mode of torch": (
+        "(torch.autograd.set_detect_anomaly(True) and 1.0)",
+        "",
+        "the step uses torch.autograd.anomaly_mode.set_detect_anomaly",
     ),
     "a missing key": ("(BINS['a'] + 1.0)", "BINS = defaultdict(float)", "changes a dict that"),
 }

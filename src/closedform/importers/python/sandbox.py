@@ -59,6 +59,7 @@ class Sandbox(ABC):
         self._namespaces: dict[int, Namespace] = {}
         self._clones: list[types.FunctionType] = []
         self._watched: list[tuple[Any, Any, str]] = []
+        self._signatures: list[tuple[types.FunctionType, tuple[Any, ...]]] = []
         self._members: dict[type, dict[str, Any]] = {}
         self.builtins = Namespace(self.builtin)
         # import_name() of CPython 3.12 does not ask __missing__.
@@ -260,6 +261,7 @@ class Sandbox(ABC):
             self._cells[id(cell)] = (cell, new_cell, name, _content(new_cell))
         vars(clone).update((name, self.wrap(value)) for name, value in vars(function).items())
         self.watch(vars(clone), f"the function {clone.__name__!r}")
+        self._signatures.append((clone, _signature(clone)))
         return clone
 
     def copied_tensor(self, tensor: UserValue) -> Any:
@@ -313,6 +315,9 @@ class Sandbox(ABC):
             )
             place = self._place_of(attribute, self._clones, _ATTRIBUTE_STORES)
             raise self.change_error(f"the attribute {attribute!r} of {name}", place)
+        for clone, before in self._signatures:
+            if not all(map(operator.is_, _signature(clone), before)):
+                raise self.change_error(f"the code or a default of the function {clone.__name__!r}")
         for _, cell, name, before in self._cells.values():
             if _content(cell) is not before:
                 functions = [
@@ -397,6 +402,11 @@ class Module:
         module = vars(self)["_module"].__name__
         raise sandbox.refuse(f"{sandbox.subject} assigns {name!r} of {module}", sandbox.state_hint)
 
+    def __delattr__(self, name: str) -> None:
+        sandbox: Sandbox = vars(self)["_sandbox"]
+        module = vars(self)["_module"].__name__
+        raise sandbox.refuse(f"{sandbox.subject} deletes {name!r} of {module}", sandbox.state_hint)
+
 
 class Refused:
     """An object that is refused when it is used.
@@ -453,6 +463,10 @@ for _name in _USES.split():
 
 
 # --- objects that stay the same -------------------------------------------------------------------
+
+
+def _signature(function: types.FunctionType) -> tuple[Any, ...]:
+    return function.__code__, function.__defaults__, function.__kwdefaults__
 
 
 def _content(cell: types.CellType) -> Any:

@@ -238,6 +238,9 @@ _TORCH_QUESTIONS = frozenset(
 )
 """Functions of torch without tensors whose answers are of the machine or of the mode."""
 
+_SETTERS = ("set_", "use_deterministic_")
+"""Beginnings of the names of functions that change settings of the process."""
+
 _NOT_OF_DATA = frozenset({"from_numpy", "frombuffer", "from_file", "load", "manual_seed"})
 """Functions of torch whose results depend on something other than their tensors."""
 
@@ -283,6 +286,7 @@ class Environment(Sandbox):
         }
         self._reported = precision
         self._place_of_step: Place | None = None
+        self._copies: list[tuple[Any, Any]] = []
 
     @contextmanager
     def enter(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
@@ -319,6 +323,12 @@ class Environment(Sandbox):
         code = inspect.unwrap(kind.step).__code__
         self._place_of_step = Place(code.co_filename, code.co_firstlineno, code.co_qualname)
         self.check_unchanged()
+        for duplicate, original in self._copies:
+            if type(duplicate) is not type(original) and not isinstance(original, torch.Tensor):
+                raise self.change_error(f"the class of an object of {type(original).__name__!r}")
+            # By .data torch counts no write.
+            if isinstance(original, torch.Tensor) and not _is_same_tensor(duplicate, original):
+                raise self.change_error("a tensor")
 
     def refuse(self, reason: str, hint: str, place: Place | None = None) -> TraceError:
         """Returns the error that the run ends with."""
@@ -398,7 +408,7 @@ class Environment(Sandbox):
         if isinstance(value, torch.Tensor):
             # Not as an operation of the step.
             with torch._C.DisableTorchFunction(), _disable_current_modes():
-                return self.copied_tensor(value)
+                return self._copied_tensor(value)
         if isinstance(value, Refused | Module | frozenset | enum.Enum | np.ufunc | BaseException):
             return value
         if isinstance(getattr(value, "__self__", None), Reported):
@@ -427,6 +437,14 @@ class Environment(Sandbox):
             return self._copied_object(value)
         return self._refusal(f"an object of the type {_name_of(type(value))}")
 
+    def _copied_tensor(self, value: torch.Tensor) -> torch.Tensor:
+        """A copy of a tensor outside of the optimizer, with its gradient."""
+        duplicate = copy.deepcopy(value) if value.is_leaf else value.detach().clone()
+        self.watch(duplicate, "a tensor")
+        self.watch(vars(duplicate), "a tensor")
+        self._copies.append((duplicate, value))
+        return duplicate
+
     def _copied_object(self, value: Any) -> Any:
         """An object with the same attributes, which a run may not change."""
         kind = type(value)
@@ -436,6 +454,7 @@ class Environment(Sandbox):
         self.adopt(duplicate)
         vars(duplicate).update((name, self.wrap(item)) for name, item in vars(value).items())
         self.watch(vars(duplicate), f"an object of the class {kind.__name__!r}")
+        self._copies.append((duplicate, value))
         return duplicate
 
     def _refusal(self, subject: str) -> Refused:
@@ -514,7 +533,8 @@ class Environment(Sandbox):
         parts = TORCH_FILES.parts_of(file)
         if parts is not None:
             is_question = function.__name__ in _TORCH_QUESTIONS
-            if not is_question and parts[0].removesuffix(".py") not in _TRACED_PARTS_OF_TORCH:
+            is_traced = parts[0].removesuffix(".py") in _TRACED_PARTS_OF_TORCH
+            if not is_question and (not is_traced or function.__name__.startswith(_SETTERS)):
                 return self._refusal(_name_of(function))
             return self.with_closure(function)
         if file in _OWN_FILES:
@@ -537,11 +557,16 @@ class Environment(Sandbox):
     def kind(self, kind: type) -> Any:
         """Returns a class: itself, a version for numbers with expressions, or one that refuses."""
         if kind in _TYPES or issubclass(kind, BaseException | enum.Enum):
+            if self._is_theirs(kind):
+                self.watch(kind, f"the class {kind.__name__!r}")
             return kind
         module = _module_of(kind)
         root = module.partition(".")[0]
         if kind in NUMPY_TYPES:
             return NUMPY_TYPES[kind]
+        is_setter = kind.__name__.startswith(_SETTERS) and kind.__name__ not in _TORCH_QUESTIONS
+        if _is_of_torch(kind) and is_setter:
+            return self.refusing_kind(kind, f"the step uses {_name_of(kind)}")
         if _is_of_torch(kind) or (module in PURE_MODULES and is_member(kind)):
             if kind.__flags__ & HEAP_TYPE and not kind.__flags__ & _IMMUTABLE_TYPE:
                 self.watch(kind, f"the class {kind.__name__!r}")
@@ -563,7 +588,7 @@ class Environment(Sandbox):
         if kind in self._members or not self._is_theirs(kind):
             return
         self.keep_members(kind)
-        for base in kind.__mro__[1:]:
+        for base in (*kind.__mro__[1:], type(kind)):
             self._patch(base)
         for name, value in list(vars(kind).items()):
             # __doc__, __module__ and the like do nothing.
@@ -592,6 +617,20 @@ def _has_traced(value: UserValue, depth: int = 4) -> bool:
     return False
 
 
+def _is_same_tensor(duplicate: torch.Tensor, original: torch.Tensor) -> bool:
+    """Whether a copy of a tensor has its elements, and the attributes of a leaf."""
+    if duplicate.shape != original.shape or duplicate.dtype != original.dtype:
+        return False
+    is_same = torch.isclose(duplicate.detach(), original.detach(), 0, 0, equal_nan=True).all()
+    if not original.is_leaf:
+        return bool(is_same)
+    if duplicate.grad is None or original.grad is None:
+        is_same_grad = duplicate.grad is original.grad
+    else:
+        is_same_grad = _is_same_tensor(duplicate.grad, original.grad)
+    return bool(is_same and is_same_grad and duplicate.requires_grad == original.requires_grad)
+
+
 def _deep_copy(value: Any, memo: dict[int, Any] | None = None) -> Any:
     """``copy.deepcopy``, for which tensors are cloned by a traced operation."""
     memo = {} if memo is None else memo
@@ -600,10 +639,8 @@ def _deep_copy(value: Any, memo: dict[int, Any] | None = None) -> Any:
         container = containers.pop()
         if isinstance(container, torch.Tensor):
             memo.setdefault(id(container), container.detach().clone())
-        elif isinstance(container, dict):
-            containers += container.values()
-        elif isinstance(container, list | tuple | deque):
-            containers += container
+        elif isinstance(container, dict | list | tuple | deque):
+            containers += container.values() if isinstance(container, dict) else container
     return copy.deepcopy(value, memo)
 
 

@@ -469,7 +469,7 @@ class _Reader:
                 if method in _METHODS:
                     values = getattr(instance, method)(step)
                     return previous if values is None else _of_group(values, self.index)
-                initial = step.run.first == 0 if is_initial is None else is_initial
+                initial = environment.run.first == 0 if is_initial is None else is_initial
                 set_attribute("last_epoch", step)
                 set_attribute("_step_count", step + 1)
                 set_attribute("_is_initial", initial)

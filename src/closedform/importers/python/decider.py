@@ -62,7 +62,7 @@ class Decider(Protocol):
 
     @property
     def tape(self) -> Recorder:
-        """What keeps the operations, or the stand-ins."""
+        """The recorder of operations, or of stand-ins."""
 
     def refuse(self, reason: str, hint: str | None = None) -> BaseException:
         """Returns the signal of something that is not traced, which the run ends with."""
@@ -92,6 +92,9 @@ class Decider(Protocol):
             number: The number.
             purpose: Its use, for errors.
         """
+
+    def scalar(self, value: Any) -> Any:
+        """Returns the number of a tensor that a function takes as a number; others as they are."""
 
     def settle(self, number: Number) -> Any:
         """Returns the result of an operation; a plain number where it is constant."""

@@ -289,6 +289,7 @@ def fold_builtin(
         is_iterable = is_sum or len(args) == 1
         items = list(args[0]) if is_iterable and args else list(args)
         is_simple = not names or (is_sum and set(names) == {"start"})
+        is_simple &= run.is_exact or all(operand(run, item) is not None for item in items)
         if not items or not is_simple or not has_traced(items):
             return native(items, *(args[1:] if is_sum else ()), **names)
         if not is_sum:
@@ -472,6 +473,8 @@ def dispatcher(
     """
 
     def function(*args: UserValue, **names: UserValue) -> Any:
+        if native.__module__ == "math":
+            args = tuple(map(run.scalar, args))
         if has_traced(args) or has_traced(names.values()):
             if is_single:
                 run.note_single()
@@ -509,6 +512,7 @@ class NumberType(type):
 
     def __call__(cls, *args: Any, **names: Any) -> Any:
         """Returns the number that the type makes of its arguments."""
+        args = tuple(map(cls.run.scalar, args))
         if has_traced(args) and cls.native is not bool:
             return _conversion(cls.run, cls.native, args, names)
         if (
@@ -518,12 +522,14 @@ class NumberType(type):
         ):
             return exact_constant(float(args[0]), args[0].expr)
         value = cls.native(*args, **names)
-        return ExactInt(value) if cls.native is int and cls.run.is_exact else value
+        if not cls.run.is_exact:
+            return value.item() if isinstance(value, np.generic) else value
+        return ExactInt(value) if cls.native is int else value
 
     def __getattr__(cls, name: str) -> Any:
         if name == "dtype":  # NumPy asks for it
             return np.dtype(cls.native)
-        return getattr(cls.native, name)
+        return _member(cls.native, name, cls.run)
 
     def __eq__(cls, kind: object) -> bool:
         return kind is cls or kind is cls.native
@@ -556,6 +562,8 @@ def _conversion(run: Decider, native: Any, args: tuple[Any, ...], names: Mapping
         if issubclass(native, np.bool_):
             return args[0] != 0
         if not issubclass(native, np.integer):
+            if issubclass(native, np.floating) and native().itemsize < 8:
+                run.note_single()
             return Number(run, args[0].expr)
         whole = args[0] if args[0].is_int else math.trunc(args[0])
         info = np.iinfo(native)
@@ -581,4 +589,25 @@ def traced_type(native: type, run: Decider) -> type:
     """Returns the type that stands for a number type in a traced function."""
     # A class pattern such as `case bool()` asks the metaclass; bool itself has no subclasses.
     bases = (native,) if native in (int, float) else (int,) if native is bool else ()
-    return NumberType(native.__name__, bases, {"native": native, "run": run})
+    members = {
+        name: staticmethod(_member(native, name, run))
+        for name in (vars(native) if bases else ())
+        if callable(getattr(native, name)) and name not in ("__new__", "__getattribute__")
+    }
+    return NumberType(native.__name__, bases, {**members, "native": native, "run": run})
+
+
+def _member(native: type, name: str, run: Decider) -> Any:
+    """A member of a number type: a method of it is that of the number that it is given."""
+    member = getattr(native, name)
+    if not callable(member):
+        return member
+
+    def function(*args: UserValue, **names: UserValue) -> Any:
+        if args and isinstance(args[0], Number):
+            return getattr(args[0], name)(*args[1:], **names)
+        if has_traced(args):
+            raise run.refuse(f"{native.__name__}.{name} of a number is not traced")
+        return member(*args, **names)
+
+    return function

@@ -18,13 +18,15 @@ import sympy as sp
 from closedform.importers.python.decider import Decider
 from closedform.importers.python.exact import ExactInt
 from closedform.importers.python.place import UserValue
-from closedform.importers.python.tape import Ref, Variable, plain, unit_of
+from closedform.importers.python.tape import Variable, plain, unit_of
 from closedform.language import exact_number, floor_div, floor_mod
 from closedform.language.exact import FINEST
 
 _ONE, _ZERO = sp.Integer(1), sp.Integer(0)
 
 NOT_TRACED = "this function needs a number, and is not one that can be traced"
+INDEX = "an index, or the length of a loop,"
+"""The use of an integer that only selects or counts."""
 SUPPORTED = "use the functions of math, numpy and torch that docs/bring_your_own_schedule.md lists"
 
 
@@ -41,12 +43,12 @@ def _comparison(kind: Callable[..., sp.Basic], native: Callable[[Any, Any], Any]
         if isinstance(right, np.ndarray) and right.ndim == 1:
             # Decided item by item, so that sums and counts of them are concrete.
             return np.array([bool(compare(self, item)) for item in right])
-        read = operand(run, right)
-        if read is None:
+        right_number = operand(run, right)
+        if right_number is None:
             if isinstance(right, np.ndarray | sp.Basic | complex | Iterator):
                 raise run.refuse(f"a comparison of the step with a {type(right).__name__}")
             return NotImplemented
-        return record(run, native, (self, right), lambda: run.compare(kind, self, read))
+        return record(run, native, (self, right), lambda: run.compare(kind, self, right_number))
 
     return compare
 
@@ -62,15 +64,17 @@ def _operators(native: Callable[[Any, Any], Any]) -> tuple[_Method, _Method]:
 class Number:
     """A number that depends on the step: an expression, and the type that Python has there.
 
-    Operations in which Python raises an exception for some steps raise it for these. Each is
-    recorded on the tape of the run.
+    Operations in which Python raises an exception for some steps raise it for these. What differs
+    between a schedule and a step of an optimizer is asked of the run. It is not a float, which C
+    would read past its expression: torch hands objects with ``__torch_function__`` to its modes.
 
     Args:
         run: The run of the function.
         expr: The expression.
         is_int: Whether it is an integer in Python.
         unit: 1 as a number of its type; None for an int or float of Python.
-        ref: Its record; that of a symbol is the variable.
+        ref: What the tape of the run keeps of it: its record, that of a symbol is the variable; or
+            the value that it has in this run.
     """
 
     __slots__ = ("expr", "is_int", "ref", "run", "unit")
@@ -85,7 +89,7 @@ class Number:
         expr: sp.Expr,
         is_int: bool = False,
         unit: UserValue = None,
-        ref: Ref | Variable | None = None,
+        ref: UserValue = None,
     ) -> None:
         self.run = run
         self.expr = expr
@@ -105,6 +109,20 @@ class Number:
     def _sympy_(self) -> sp.Expr:
         return self.expr
 
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Runs a function of torch on stand-ins: the mode of the trace has seen the numbers."""
+        values = (*args, *(kwargs or {}).values())
+        if any(isinstance(value, Number) and value.run.is_exact for value in values):
+            return NotImplemented
+        names = {key: tape_argument(arg) for key, arg in (kwargs or {}).items()}
+        return func(*map(tape_argument, args), **names)
+
+    def __deepcopy__(self, memo: object) -> Number:
+        return self
+
     def __array__(self, *_: UserValue, **__: UserValue) -> Any:
         raise self.run.refuse(
             "an array of numbers that depend on the step", hint="compute each number by itself"
@@ -115,9 +133,7 @@ class Number:
 
     def _as_array(self, act: Callable[[Any], object], subject: str) -> Any:
         act(_sample(self))  # raises the TypeError of a scalar
-        raise self.run.refuse(
-            f"{subject} of a {self.kind.__name__} that depends on the step"
-        )
+        raise self.run.refuse(f"{subject} of a {self.kind.__name__} that depends on the step")
 
     def __iter__(self) -> Iterator[Any]:
         return self._as_array(iter, "the items")  # type: ignore[no-any-return]
@@ -163,9 +179,7 @@ class Number:
     def __bool__(self) -> bool:
         run = self.run
         return bool(
-            record(
-                run, operator.truth, (self,), lambda: run.compare(sp.Ne, self, constant(run, 0))
-            )
+            record(run, operator.truth, (self,), lambda: run.compare(sp.Ne, self, constant(run, 0)))
         )
 
     # --- conversions -------------------------------------------------------------------------
@@ -184,7 +198,7 @@ class Number:
     def __index__(self) -> int:
         if not self.is_int:
             raise TypeError(f"'{self.kind.__name__}' object cannot be interpreted as an integer")
-        return int(self.concrete("an index, or the length of a loop,"))
+        return int(self.concrete(INDEX))
 
     def __int__(self) -> int:
         return int(truncate(self).concrete("the integer"))
@@ -209,9 +223,7 @@ class Number:
 
     def __round__(self, digits: Any = None) -> Any:
         if digits is None:
-            return record(
-                self.run, round, (self,), lambda: Number(self.run, half_even(self.expr), True)
-            )
+            return record(self.run, round, (self,), lambda: _round(self))
         # round(x, -2) has a scale below 1: the same formula.
         scale = sp.Integer(10) ** int(digits)
 
@@ -305,7 +317,7 @@ class Truth:
     __array_ufunc__ = None
 
     def __init__(
-        self, run: Decider, condition: sp.Basic, unit: UserValue = None, ref: Ref | None = None
+        self, run: Decider, condition: sp.Basic, unit: UserValue = None, ref: UserValue = None
     ) -> None:
         self.run = run
         self.condition = condition
@@ -435,10 +447,10 @@ def operand(run: Decider, value: UserValue) -> Number | None:
     if isinstance(value, sp.Expr):
         return Number(run, value, bool(value.is_integer), ref=value)
     # Arrays of NumPy and tensors of torch without axes.
+    if not run.is_exact and hasattr(value, "__torch_function__"):
+        return None  # it has operators, and may depend on the step
     is_scalar = getattr(value, "ndim", None) == 0 and hasattr(value, "item")
-    if is_scalar and (run.is_exact or not hasattr(value, "__torch_function__")):
-        return operand(run, value.item())
-    return None
+    return operand(run, value.item()) if is_scalar else None
 
 
 def constant(run: Decider, value: int) -> Number:
@@ -644,9 +656,7 @@ def attribute_of(number: Number, name: str) -> Any:
         return record(run, getattr, (number, name), lambda: make(number), is_typed=True)
     compute = _METHODS.get(name)
     if compute is None:
-        raise run.refuse(
-            f"{name!r} of a {kind.__name__} that depends on the step", hint=SUPPORTED
-        )
+        raise run.refuse(f"{name!r} of a {kind.__name__} that depends on the step", hint=SUPPORTED)
 
     def call(*args: UserValue, **names: UserValue) -> Any:
         return record(
@@ -722,9 +732,9 @@ _METHODS: Mapping[str, Callable[..., Any]] = {
 def _clip(number: Number, low: Any, high: Any) -> Number:
     expr = number.expr
     for limit, kind in ((low, sp.Max), (high, sp.Min)):
-        read = None if limit is None else operand(number.run, limit)
-        if read is not None:
-            expr = kind(expr, read.expr, evaluate=False)
+        bound = None if limit is None else operand(number.run, limit)
+        if bound is not None:
+            expr = kind(expr, bound.expr, evaluate=False)
     return Number(number.run, expr, number.is_int)
 
 
@@ -736,10 +746,19 @@ def _floor(number: Number) -> Number:
 
 
 def _ceil(number: Number) -> Number:
-    return number if number.is_int else -_floor(-number)
+    if number.is_int:
+        return number
+    number.run.check_finite(number)
+    return Number(number.run, -integer_floor(-number.expr), True)
+
+
+def _round(number: Number) -> Number:
+    number.run.check_finite(number)
+    return Number(number.run, half_even(number.expr), True)
 
 
 def _truncate(number: Number) -> Number:
+    number.run.check_finite(number)
     return _floor(number) if number >= 0 else _ceil(number)
 
 
@@ -756,16 +775,16 @@ def operation(
 ) -> Any:
     """Returns the value of an operator on a number and another operand."""
     run = self.run
-    read = operand(run, argument)
-    if read is None:
+    operand_number = operand(run, argument)
+    if operand_number is None:
         return _foreign(self, argument, native, is_reflected=is_reflected)
     check_types(self, argument, native)
     make = _MAKES[native]
     if native in _BITS:
         check_bits(self, native.__name__.strip("_"), argument)
     if is_reflected:
-        return record(run, native, (argument, self), lambda: make(run, read, self))
-    return record(run, native, (self, argument), lambda: make(run, self, read))
+        return record(run, native, (argument, self), lambda: make(run, operand_number, self))
+    return record(run, native, (self, argument), lambda: make(run, self, operand_number))
 
 
 def _foreign(self: Number, argument: Any, native: Any, *, is_reflected: bool) -> Any:
@@ -840,7 +859,9 @@ def _floor_divide(run: Decider, a: Number, b: Number) -> Number:
 
 def _modulo(run: Decider, a: Number, b: Number) -> Number:
     check_divisor(b, "integer modulo by zero")
-    return Number(run, floor_mod(a.expr, b.expr), a.is_int and b.is_int)
+    is_int = a.is_int and b.is_int
+    expr = _ZERO if is_int and b.expr == 1 else floor_mod(a.expr, b.expr)
+    return Number(run, expr, is_int)
 
 
 def _power(run: Decider, a: Number, b: Number) -> Number:
@@ -902,10 +923,10 @@ def run_operand(run: Decider, value: UserValue) -> Number:
     Raises:
         TypeError: It is not a number.
     """
-    read = operand(run, value)
-    if read is None:
+    number = operand(run, value)
+    if number is None:
         raise TypeError(f"must be a real number, not {type(value).__name__}")
-    return read
+    return number
 
 
 def _shift(make: _Make) -> _Make:
@@ -938,10 +959,10 @@ def _common_bits(run: Decider, a: sp.Expr, b: sp.Expr) -> sp.Expr:
     return sp.Add(*terms)
 
 
-def _bits(both: int, common: int) -> _Make:
+def _bits(sum_count: int, common_count: int) -> _Make:
     """Bits as a sum of the two integers and of their common bits, so many times each."""
     return lambda run, a, b: Number(
-        run, both * (a.expr + b.expr) + common * _common_bits(run, a.expr, b.expr), True
+        run, sum_count * (a.expr + b.expr) + common_count * _common_bits(run, a.expr, b.expr), True
     )
 
 

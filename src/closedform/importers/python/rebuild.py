@@ -22,18 +22,11 @@ import numpy as np
 import sympy as sp
 
 from closedform.importers.python.containers import (
-    TracedArray,
-    TracedDict,
-    TracedList,
-    TracedSet,
-    TracedTuple,
     container_name,
     local_array,
     traced_copy,
 )
 from closedform.importers.python.exact import (
-    ExactFloat,
-    ExactFloat64,
     ExactInt,
     exact_constant,
     number_of,
@@ -70,6 +63,7 @@ from closedform.importers.python.sandbox import (
     Module,
     Sandbox,
     is_same,
+    type_of,
 )
 from closedform.importers.python.tape import plain
 from closedform.importers.python.text import Silent
@@ -439,11 +433,11 @@ class Environment(Sandbox):
     def builtin(self, name: str) -> Any:
         """Returns a builtin for traced code."""
         versions: dict[str, Callable[[], Any]] = {
-            "type": lambda: _type_of(self),
-            "isinstance": lambda: self._isinstance,
-            "issubclass": lambda: self._issubclass,
-            "getattr": lambda: self._getattr,
-            "hasattr": lambda: self._hasattr,
+            "type": lambda: type_of(self),
+            "isinstance": lambda: self.isinstance,
+            "issubclass": lambda: self.issubclass,
+            "getattr": lambda: self.getattr,
+            "hasattr": lambda: self.hasattr,
             "setattr": lambda: setattr,
             "pow": lambda: self._pow,
             "print": lambda: Silent("print", self.note_silence),
@@ -465,41 +459,6 @@ class Environment(Sandbox):
         if has_traced((base, exp, mod)):
             return power_with_modulus(self.run, base, exp, mod)
         return pow(plain(base), plain(exp), plain(mod))
-
-    def native_class(self, kind: UserValue) -> Any:
-        """Returns the class, or the tuple of classes, that a stand-in takes the place of."""
-        if isinstance(kind, tuple):
-            return tuple(map(self.native_class, kind))
-        return native_of(kind)
-
-    def _isinstance(self, value: UserValue, kind: UserValue) -> bool:
-        if isinstance(value, Number | Truth):
-            return issubclass(value.kind, self.native_class(kind))
-        return isinstance(value, kind)
-
-    def _issubclass(self, value: UserValue, kind: UserValue) -> bool:
-        return issubclass(self.native_class(value), self.native_class(kind))
-
-    def _hasattr(self, owner: UserValue, name: str) -> bool:
-        if isinstance(owner, Number | Truth):
-            return hasattr(owner.kind, name)
-        return hasattr(owner, name)
-
-    def _getattr(self, owner: UserValue, name: str, *default: UserValue) -> Any:
-        if isinstance(owner, Number | Truth) and not hasattr(owner.kind, name):
-            if default:
-                return default[0]
-            raise AttributeError(f"'{owner.kind.__name__}' object has no attribute '{name}'")
-        return getattr(owner, name, *default)
-
-    def kind_of(self, value: UserValue) -> Any:
-        """Returns what ``type`` of a value gives."""
-        if isinstance(value, Number | Truth):
-            return self.wrap(value.kind)
-        for mirror, native in _NATIVES.items():
-            if type(value) is mirror:
-                return self.wrap(native)
-        return self.wrap(type(value))
 
 
 class _Guarded(type):
@@ -527,21 +486,6 @@ class _Guarded(type):
         if name.startswith(("_", "mro")) or isinstance(value, types.MethodType):
             return value
         return type.__getattribute__(cls, "environment").variable(name, value)
-
-
-def _type_of(environment: Environment) -> type:
-    """The class in the place of ``type``, which is ``int`` of a step."""
-
-    class Kind(type):
-        def __call__(cls, *args: Any, **names: Any) -> Any:
-            if len(args) == 1 and not names:
-                return environment.kind_of(args[0])
-            return type(*args, **names)
-
-        def __instancecheck__(cls, value: object) -> bool:
-            return isinstance(value, type)
-
-    return Kind("type", (type,), {})
 
 
 def torch_tensor_types() -> tuple[type, ...]:
@@ -590,16 +534,6 @@ _FUNCTIONS = (
     types.ClassMethodDescriptorType,
     np.ufunc,
 )
-_NATIVES = {
-    ExactInt: int,
-    ExactFloat: float,
-    ExactFloat64: np.float64,
-    TracedList: list,
-    TracedTuple: tuple,
-    TracedDict: dict,
-    TracedSet: set,
-    TracedArray: np.ndarray,
-}
 
 
 class _Member:

@@ -288,6 +288,10 @@ class Run:
     def check_finite(self, _: Number) -> None:
         """Does nothing: the numbers are finite."""
 
+    def scalar(self, value: Any) -> Any:
+        """Returns a value as it is: a tensor does not depend on the step."""
+        return value
+
     def settle(self, number: Number) -> Number:
         """Returns the result of an operation as it is."""
         return number

@@ -21,8 +21,18 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Any
 
-from closedform.importers.python.containers import TracedList, TracedTuple
+import numpy as np
+
+from closedform.importers.python.containers import (
+    TracedArray,
+    TracedDict,
+    TracedList,
+    TracedSet,
+    TracedTuple,
+)
+from closedform.importers.python.exact import ExactFloat, ExactFloat64, ExactInt
 from closedform.importers.python.identity import imported_answer, is_same_object, with_identity
+from closedform.importers.python.number import Number, Truth, native_of
 from closedform.importers.python.place import Place, UserValue
 from closedform.importers.python.text import Silent
 
@@ -198,6 +208,48 @@ class Sandbox(ABC):
     def _import(self, *args: Any, **names: Any) -> Any:
         answer = imported_answer(args, self.refuse)
         return self.wrap(builtins.__import__(*args, **names)) if answer is None else answer
+
+    # --- types -------------------------------------------------------------------------------
+
+    def native_class(self, kind: UserValue) -> Any:
+        """Returns the class, or the tuple of classes, that a stand-in takes the place of."""
+        if isinstance(kind, tuple | types.UnionType):
+            members = kind if isinstance(kind, tuple) else kind.__args__
+            return tuple(map(self.native_class, members))
+        return native_of(kind)
+
+    def isinstance(self, value: UserValue, kind: UserValue) -> bool:
+        """Returns ``isinstance`` for traced code."""
+        if isinstance(value, Number | Truth):
+            return issubclass(value.kind, self.native_class(kind))
+        return isinstance(value, kind)
+
+    def issubclass(self, value: UserValue, kind: UserValue) -> bool:
+        """Returns ``issubclass`` for traced code."""
+        return issubclass(self.native_class(value), self.native_class(kind))
+
+    def hasattr(self, owner: UserValue, name: str) -> bool:
+        """Returns ``hasattr`` for traced code."""
+        if isinstance(owner, Number | Truth):
+            return hasattr(owner.kind, name)
+        return hasattr(owner, name)
+
+    def getattr(self, owner: UserValue, name: str, *default: UserValue) -> Any:
+        """Returns ``getattr`` for traced code."""
+        if isinstance(owner, Number | Truth) and not hasattr(owner.kind, name):
+            if default:
+                return default[0]
+            raise AttributeError(f"'{owner.kind.__name__}' object has no attribute '{name}'")
+        return getattr(owner, name, *default)
+
+    def kind_of(self, value: UserValue) -> Any:
+        """Returns what ``type`` of a value gives."""
+        if isinstance(value, Number | Truth):
+            return self.wrap(value.kind)
+        for mirror, native in _NATIVES.items():
+            if type(value) is mirror:
+                return self.wrap(native)
+        return self.wrap(type(value))
 
     # --- functions ---------------------------------------------------------------------------
 
@@ -388,6 +440,33 @@ class RefusedKind(type):
 
     def __getattr__(cls, name: str) -> Any:
         raise cls.refuse()
+
+
+def type_of(sandbox: Sandbox) -> type:
+    """Returns the class in the place of ``type``, which is ``int`` of a step."""
+
+    class Kind(type):
+        def __call__(cls, *args: Any, **names: Any) -> Any:
+            if len(args) == 1 and not names:
+                return sandbox.kind_of(args[0])
+            return type(*args, **names)
+
+        def __instancecheck__(cls, value: object) -> bool:
+            return isinstance(value, type)
+
+    return Kind("type", (type,), {})
+
+
+_NATIVES = {
+    ExactInt: int,
+    ExactFloat: float,
+    ExactFloat64: np.float64,
+    TracedList: list,
+    TracedTuple: tuple,
+    TracedDict: dict,
+    TracedSet: set,
+    TracedArray: np.ndarray,
+}
 
 
 _USES = """

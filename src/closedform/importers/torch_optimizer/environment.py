@@ -35,6 +35,15 @@ import torch
 from closedform.code_files import files_of, is_in_standard_library, is_standard
 from closedform.errors import TraceError
 from closedform.importers.python.containers import container_name, traced_copy
+from closedform.importers.python.functions import (
+    dispatcher,
+    fold_builtin,
+    known_functions,
+    maximum,
+    minimum,
+    traced_type,
+)
+from closedform.importers.python.number import Number
 from closedform.importers.python.place import Place, UserValue
 from closedform.importers.python.sandbox import (
     HEAP_TYPE,
@@ -43,10 +52,10 @@ from closedform.importers.python.sandbox import (
     Refused,
     Sandbox,
     all_codes,
+    type_of,
 )
 from closedform.importers.python.text import Silent
 from closedform.importers.torch_optimizer.decisions import Run
-from closedform.importers.torch_optimizer.numpy_scalars import NUMPY_TYPES
 from closedform.importers.torch_optimizer.place import TORCH_FILES
 from closedform.importers.torch_optimizer.positions import (
     Owners,
@@ -56,7 +65,6 @@ from closedform.importers.torch_optimizer.positions import (
     with_plain_sizes,
 )
 from closedform.importers.torch_optimizer.reported import Reported, original_of, settings
-from closedform.importers.torch_optimizer.scalars import FUNCTIONS, SYMBOLIC
 from closedform.importers.torch_optimizer.subject import (
     PURE_MODULES,
     is_member,
@@ -152,10 +160,6 @@ _BUILTINS = frozenset(
         dir,
         divmod,
         format,
-        getattr,
-        hasattr,
-        isinstance,
-        issubclass,
         iter,
         next,
         pow,
@@ -267,13 +271,22 @@ class Environment(Sandbox):
         self.run = run
         self._replaced = {
             # By id: an equal function is not the same one, and some are not hashable.
-            **_REPLACED,
             **settings(),
             **{id(function): with_plain_sizes(function) for function in _FUNCTIONS_OF_SIZES},
             id(len): counting_len(run, owners),
             id(range): position_range(run),
             id(enumerate): position_enumerate(run, owners),
+            id(max): fold_builtin(max, maximum, run),
+            id(min): fold_builtin(min, minimum, run),
+            id(float): traced_type(float, run),
+            id(int): traced_type(int, run),
+            id(type): type_of(self),
+            id(isinstance): self.isinstance,
+            id(issubclass): self.issubclass,
+            id(getattr): self.getattr,
+            id(hasattr): self.hasattr,
         }
+        self._functions = known_functions()
         self._reported = precision
         self._classes: dict[type, dict[str, Any]] = {}
         self._undone: list[tuple[type, str, Any]] = []
@@ -292,7 +305,7 @@ class Environment(Sandbox):
             for name in _METHODS_OF_SIZES:
                 setattr(torch.Tensor, name, with_plain_sizes(getattr(torch.Tensor, name)))
             try:
-                with _torch_modules():
+                with self._torch_modules():
                     yield
             finally:
                 torch.finfo = finfo  # type: ignore[misc]
@@ -355,7 +368,7 @@ class Environment(Sandbox):
 
     def constant(self, value: UserValue) -> Any:
         """Returns a number or a text as it is."""
-        is_constant = value is None or isinstance(value, (*_CONSTANTS, *SYMBOLIC))
+        is_constant = value is None or isinstance(value, (*_CONSTANTS, Number))
         return value if is_constant else MISSING
 
     def special(self, value: UserValue) -> Any:
@@ -363,6 +376,9 @@ class Environment(Sandbox):
         replacement = self._replaced.get(id(value))
         if replacement is not None:
             return replacement
+        name, implementation, is_of_torch = self._functions.get(id(value), ("", None, False))
+        if implementation is not None and not is_of_torch:
+            return dispatcher(value, name, implementation, self.run)
         original = original_of(value)
         if original is not value:
             return self.wrap(original)
@@ -431,6 +447,8 @@ class Environment(Sandbox):
         module = getattr(value, "__module__", None)
         if module is None and isinstance(owner, types.ModuleType):
             module = owner.__name__
+        if value in (math.prod, sum):
+            return value
         if isinstance(owner, str | bytes | tuple | type):
             return self._without_numbers(value, name)
         root = str(module).partition(".")[0]
@@ -464,6 +482,32 @@ class Environment(Sandbox):
             return function(*args, **options)
 
         return apply
+
+    @contextmanager
+    def _torch_modules(self) -> Iterator[None]:
+        """Gives torch's own optimizers and norms of gradients the functions of traced code."""
+        previous_values: list[tuple[dict[str, object], str, object]] = []
+        try:
+            for module in (*_modules_of("torch.optim"), torch.nn.utils.clip_grad):
+                names = vars(module)
+                replacements: dict[str, object] = {
+                    name: self.builtins[name]
+                    for name in ("max", "min", "float", "int", "isinstance")
+                    if name not in names
+                }
+                for name, value in names.items():
+                    if value is math:
+                        replacements[name] = self.wrap(math)
+                for name, value in replacements.items():
+                    previous_values.append((names, name, names.get(name, MISSING)))
+                    names[name] = value
+            yield
+        finally:
+            for names, name, value in reversed(previous_values):
+                if value is MISSING:
+                    del names[name]
+                else:
+                    names[name] = value
 
     # --- functions and classes ---------------------------------------------------------------
 
@@ -501,8 +545,8 @@ class Environment(Sandbox):
             return kind
         module = _module_of(kind)
         root = module.partition(".")[0]
-        if kind in NUMPY_TYPES:
-            return NUMPY_TYPES[kind]
+        if issubclass(kind, np.number):
+            return traced_type(kind, self.run)
         if _is_of_torch(kind) or (module in PURE_MODULES and is_member(kind)):
             return kind
         if root != "torch" and self._is_theirs(kind):
@@ -545,7 +589,7 @@ class Environment(Sandbox):
 
 def _has_traced(value: UserValue, depth: int = 4) -> bool:
     """Returns whether a value holds a number with an expression, or a tensor."""
-    if isinstance(value, (*SYMBOLIC, torch.Tensor)):
+    if isinstance(value, (Number, torch.Tensor)):
         return True
     if depth and isinstance(value, Mapping):
         return any(_has_traced(item, depth - 1) for item in value.values())
@@ -583,43 +627,6 @@ def _modules_of(package: str) -> list[types.ModuleType]:
     return [m for n, m in list(sys.modules.items()) if n == package or n.startswith(f"{package}.")]
 
 
-@contextmanager
-def _torch_modules() -> Iterator[None]:
-    """Gives torch's own optimizers and norms of gradients the functions that carry expressions."""
-    previous_values: list[tuple[dict[str, object], str, object]] = []
-    try:
-        for module in (*_modules_of("torch.optim"), torch.nn.utils.clip_grad):
-            names = vars(module)
-            replacements: dict[str, object] = {
-                name: _REPLACED[id(getattr(builtins, name))]
-                for name in ("max", "min", "float", "int")
-                if name not in names
-            }
-            for name, value in names.items():
-                if value is math:
-                    replacements[name] = _MATH
-            for name, value in replacements.items():
-                previous_values.append((names, name, names.get(name, MISSING)))
-                names[name] = value
-        yield
-    finally:
-        for names, name, value in reversed(previous_values):
-            if value is MISSING:
-                del names[name]
-            else:
-                names[name] = value
-
-
-class _MathModule:
-    """``math`` for the optimizers of torch."""
-
-    def __getattr__(self, name: str) -> Any:
-        original = getattr(math, name)
-        return _REPLACED.get(id(original), original)
-
-
-_MATH = _MathModule()
-_REPLACED: dict[int, Any] = {id(original): version for original, version in FUNCTIONS.items()}
 _WITH_NUMBERS = ("math", "cmath", "numbers", "operator")
 _OWN_FILES = files_of("closedform.importers.torch_optimizer")
 _INHERITED = frozenset(

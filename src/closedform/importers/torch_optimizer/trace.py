@@ -19,6 +19,7 @@ import sympy as sp
 import torch
 
 from closedform.errors import ClosedFormError, TraceError
+from closedform.importers.python.number import Number
 from closedform.importers.python.prover import Prover
 from closedform.importers.tensors.integers import Width, check_growth, check_start
 from closedform.importers.tensors.values import (
@@ -47,13 +48,7 @@ from closedform.importers.torch_optimizer.inputs import Draws, is_mask, mask_lab
 from closedform.importers.torch_optimizer.interpreter import Functions, Operators
 from closedform.importers.torch_optimizer.place import exception_place
 from closedform.importers.torch_optimizer.reported import Reported
-from closedform.importers.torch_optimizer.scalars import (
-    SYMBOLIC,
-    SymbolicFloat,
-    expression,
-    plain,
-    symbolic,
-)
+from closedform.importers.torch_optimizer.stand_ins import expression, plain
 from closedform.importers.torch_optimizer.storages import Storages
 from closedform.importers.torch_optimizer.subject import (
     ATTRIBUTE,
@@ -661,7 +656,7 @@ class Tracer:
             if isinstance(leaves.get(path), torch.Tensor):
                 storages.create(leaves[path], Value(hyper(name)))
             elif path in leaves:
-                subject.replace(path, symbolic(leaves[path], hyper(name), run))
+                subject.replace(path, run.number(leaves[path], hyper(name)))
         for path, start in self.counters.items():
             if path in leaves and is_steady:
                 self._install_counter(subject, run, storages, path, leaves[path], start, time)
@@ -674,7 +669,7 @@ class Tracer:
                 symbol = twin_of(symbol) if place else symbol
                 value = leaves[path]
                 if not isinstance(value, torch.Tensor):
-                    subject.replace(path, symbolic(value, symbol, run))
+                    subject.replace(path, run.number(value, symbol))
                 elif slot.shape == ():
                     storages.create(value, Value(symbol))
                 elif slot.mask is not None:
@@ -711,9 +706,7 @@ class Tracer:
         else:
             subject.replace(
                 path,
-                symbolic(
-                    number if isinstance(value, np.integer) else type(value)(number), expr, run
-                ),
+                run.number(number if isinstance(value, np.integer) else type(value)(number), expr),
             )
 
     def _outcome(
@@ -733,10 +726,10 @@ class Tracer:
             twin = leaves.get((STATE, 1, *slot.path[2:])) if slot.path[0] == STATE else None
             if isinstance(twin, torch.Tensor):
                 twin_results[name] = algebra.real(algebra.value(twin))
-            elif isinstance(twin, int | float | SymbolicFloat):
+            elif isinstance(twin, int | float | Number):
                 twin_results[name] = Value(expression(twin))
             leaf = leaves.get(slot.path)
-            if not isinstance(leaf, torch.Tensor | int | float | SymbolicFloat):
+            if not isinstance(leaf, torch.Tensor | int | float | Number):
                 continue
             if isinstance(leaf, torch.Tensor):
                 value = algebra.value(leaf)
@@ -764,10 +757,10 @@ class Tracer:
         for path, name in self.hyper_paths.items():
             if path in leaves and path[0] in (GROUP, ATTRIBUTE):
                 after = leaves[path]
-                is_same = isinstance(after, SYMBOLIC) and after.expr == hyper(name)
+                is_same = isinstance(after, Number) and after.expr == hyper(name)
                 if isinstance(after, torch.Tensor):
                     is_same = algebra.value(after).expr == hyper(name)
-                is_numeric = isinstance(after, torch.Tensor | int | float | SymbolicFloat)
+                is_numeric = isinstance(after, torch.Tensor | int | float | Number)
                 if not is_same and is_numeric:
                     raise _Changed(path)
         return Outcome(results, initial, advances, twin_results=twin_results)
@@ -795,7 +788,7 @@ def _name_place(where: str, run: Run | None = None) -> Any:
     except ClosedFormError as error:
         raise TraceError(error.what, where=f"{where}: {error.where}", hint=error.hint) from error
     except Exception as error:
-        if run is not None and run.exception is error:
+        if run is not None and run.tape.exception is error:
             raise _Raised(run.decisions) from error
         raise TraceError(
             f"the step raises {type(error).__name__}: {error}", where=exception_place(error, where)
@@ -808,7 +801,7 @@ def _text(value: Any) -> str:
         return f"tensor {tuple(value.shape)}"
     if isinstance(value, str):
         return f"str {value!r}"
-    if isinstance(value, SYMBOLIC):
+    if isinstance(value, Number):
         return f"{_NUMBER} {value.expr}"
     if value is None or isinstance(value, bool | int | float | torch.dtype):
         return f"{type(value).__name__} {value!r}"

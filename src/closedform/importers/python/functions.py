@@ -226,12 +226,14 @@ def _select(run: Decider, conditions: Any, values: Any, default: Any = 0) -> Any
 
 def maximum(run: Decider, *values: UserValue) -> Any:
     """Returns the greatest number, which decides nothing about the step."""
-    return _extremum(run, values, sp.Max, builtins.max)
+    compute = lambda: _extremum(run, values, sp.Max, builtins.max)  # noqa: E731
+    return record(run, builtins.max, (values,), compute)
 
 
 def minimum(run: Decider, *values: UserValue) -> Any:
     """Returns the least number, which decides nothing about the step."""
-    return _extremum(run, values, sp.Min, builtins.min)
+    compute = lambda: _extremum(run, values, sp.Min, builtins.min)  # noqa: E731
+    return record(run, builtins.min, (values,), compute)
 
 
 def _extremum(

@@ -54,6 +54,7 @@ class Run:
         normal: Brings a condition to the form in which equal ones are equal.
         note: Is given the decisions after each new one.
         is_possible: Whether some step takes these decisions.
+        is_seen: Whether one of some steps that are looked at does.
         mask: Hides a condition from SymPy, which takes the opposite of a comparison for its
             negation.
         decisions: The decisions of this run.
@@ -69,6 +70,7 @@ class Run:
     normal: Callable[[sp.Basic], sp.Basic] = lambda condition: condition
     note: Callable[[Sequence[Decision]], None] = lambda decisions: None
     is_possible: Callable[[Sequence[Decision]], bool] = lambda decisions: True
+    is_seen: Callable[[Sequence[Decision]], bool] = lambda decisions: False
     mask: Callable[[sp.Basic], sp.Basic] = lambda condition: condition
     decisions: list[Decision] = field(default_factory=list)
     shape_conditions: list[sp.Basic] = field(default_factory=list)
@@ -128,10 +130,15 @@ class Run:
 
     def raises(self, kind: Comparison, number: Number) -> bool:
         """Returns whether Python raises an exception, as where a number compares so with 0."""
-        holds = bool(_NATIVE[kind](number.ref, 0))
-        if self.tape.is_silent or not (holds or is_of_data(number.expr)):
+        if self.tape.is_silent:
             return False
-        return self.decide(comparison(kind, number.expr, sp.Integer(0)), holds)
+        holds = bool(_NATIVE[kind](number.ref, 0))
+        condition = comparison(kind, number.expr, sp.Integer(0))
+        is_asked = holds or is_of_data(number.expr)
+        # The same way asks the same questions, whichever steps its stand-ins are of.
+        if not is_asked and t in condition.free_symbols:
+            is_asked = self.is_seen([*self.decisions, (condition, True)])
+        return is_asked and self.decide(condition, holds)
 
     def check_finite(self, number: Number) -> None:
         """Raises the exception of Python where an integer is made of NaN or an infinity."""

@@ -70,7 +70,7 @@ def plain(value: UserValue) -> Any:
     """Returns the value of a number, or numbers in a list, without their expressions."""
     if isinstance(value, Number):
         return value.ref
-    if isinstance(value, np.integer | np.floating):
+    if isinstance(value, np.generic | np.ndarray) and not value.ndim:
         return value.item()
     return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
 

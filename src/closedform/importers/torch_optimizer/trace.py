@@ -510,8 +510,7 @@ class Tracer:
         """A step at which decisions can be taken together, as far as they depend only on it."""
         if not is_steady:
             return step
-        conditions = [condition if truth else sp.Not(condition) for condition, truth in decisions]
-        return self.feasibility.step(conditions, step)
+        return self.feasibility.step(_conditions(decisions), step)
 
     def _execute(
         self, step: int, time: int, prefix: Sequence[Decision], *, is_steady: bool
@@ -521,11 +520,8 @@ class Tracer:
         start = frozenset({sp.Ge(t, step)} if is_steady and step else ())
 
         def note(decisions: Sequence[Decision]) -> None:
-            self.definitions.here = start | {
-                condition if truth else sp.Not(condition)
-                for condition, truth in decisions
-                if condition.free_symbols <= {t, *symbols}
-            }
+            steps_only = [pair for pair in decisions if pair[0].free_symbols <= {t, *symbols}]
+            self.definitions.here = start.union(_conditions(steps_only))
 
         def is_possible(decisions: Sequence[Decision]) -> bool:
             try:
@@ -533,9 +529,19 @@ class Tracer:
             except TraceError as error:
                 raise run.refuse(error.what, error.hint) from error.__cause__
 
+        def is_seen(decisions: Sequence[Decision]) -> bool:
+            conditions = _conditions(decisions)
+            return self.feasibility.sampled_step(conditions, step) is not None
+
         note(())
         run = Run(
-            symbols, prefix, self.definitions.normal, note, is_possible, self.definitions.hide
+            symbols,
+            prefix,
+            self.definitions.normal,
+            note,
+            is_possible,
+            is_seen,
+            self.definitions.hide,
         )
         storages = Storages()
         algebra = TorchAlgebra(self.axes, self.definitions, storages)
@@ -817,6 +823,11 @@ def _identity(value: Any) -> str:
 
 
 _OBJECT, _NUMBER = "object", "number"
+
+
+def _conditions(decisions: Sequence[Decision]) -> list[sp.Basic]:
+    """Decisions as conditions that hold."""
+    return [condition if truth else sp.Not(condition) for condition, truth in decisions]
 
 
 def _mirror_path(path: Path) -> Path:

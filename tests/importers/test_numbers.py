@@ -1,0 +1,139 @@
+"""The numbers that traced functions and traced optimizers share."""
+
+import ast
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import closedform as cf
+
+IMPORTERS = Path(__file__).parents[2] / "src" / "closedform" / "importers"
+WITH_OPERATORS = {
+    ("number.py", "Number"),
+    ("number.py", "Truth"),
+    ("exact.py", "_kind"),
+    ("exact.py", "ExactInt"),  # constants, which also know their exact value
+    ("shapes.py", "Shape"),  # a tuple
+    ("sandbox.py", "Refused"),  # refuses each
+}
+"""The classes of the importers with the operators of a number."""
+
+
+def bound_names(body: list[ast.stmt]) -> set[str]:
+    """The names that the statements of a class bind."""
+    names = {node.name for node in body if isinstance(node, ast.FunctionDef)}
+    for node in body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        names |= {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+    return names
+
+
+def classes_with_operators(file: Path) -> Iterator[tuple[str, str]]:
+    """The classes that define an addition from both sides, or get operators by name."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.ClassDef(name=name, body=body) if {"__add__", "__radd__"} <= bound_names(body):
+                yield file.name, name
+            case ast.Call(
+                func=ast.Name(id="setattr"),
+                args=[
+                    ast.Name(id=name),
+                    ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]),
+                    _,
+                ],
+            ) if text.startswith("__"):
+                yield file.name, name
+
+
+def test_one_class_has_the_operators_of_traced_numbers() -> None:
+    files = sorted(IMPORTERS.rglob("*.py"))
+    assert {pair for file in files for pair in classes_with_operators(file)} == WITH_OPERATORS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class Second:\n    def __add__(self, x): pass\n    def __radd__(self, x): pass\n",
+        "class Second:\n    __add__, __radd__ = operators(add)\n",
+        "class Second(float):\n    __add__ = __radd__ = add\n",
+        "class Second: pass\nfor name in NAMES:\n    setattr(Second, f'__{name}__', add)\n",
+    ],
+)
+def test_a_second_class_is_found(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "second.py"
+    file.write_text(text)
+    assert list(classes_with_operators(file)) == [("second.py", "Second")]
+
+
+def _by_handler(x: float) -> float:
+    try:
+        return 1 / (x - 3)
+    except ZeroDivisionError:
+        return 0.5
+
+
+def _by_root(x: float) -> float:
+    try:
+        return math.sqrt(x - 3)
+    except ValueError:
+        return 0.25
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "round": lambda x: round(x * 0.7),
+    "digits": lambda x: round(x * 0.373, 1),
+    "floor": lambda x: math.floor(x * 0.7) + math.ceil(x * 0.3) - math.trunc(x * 0.9),
+    "quotient": lambda x: x // 3 + x % 3 + divmod(x, 4)[1],
+    "bits": lambda x: (x & 5) + (x | 2) - (x ^ 1) + (x << 1) - (x >> 2),
+    "remainder": lambda x: math.fmod(x + 0.5, 3) + math.remainder(x + 0.4, 3),
+    "sign": lambda x: math.copysign(0.5, x - 3.5) + np.sign(x),
+    "norm": lambda x: math.hypot(x, 2) + math.log(x + 2, 10) + math.pow(x, 1.5),
+    "elementary": lambda x: math.sinh(x / 9) + np.log1p(x) + math.expm1(-x),
+    "extrema": lambda x: max(x, 3) - min(0.5, x, 2) + np.clip(x, 2, 5),
+    "choice": lambda x: np.where(x > 3, 0.5, x) + (1 if math.isclose(x, 4) else 0),
+    "kind": lambda x: (x / 2).is_integer() + isinstance(x, int) + 2 * isinstance(x / 2, float),
+    "members": lambda x: float.__add__(x / 2, 1.0) + int.__mul__(x, 2) + x.real,
+    "sum": lambda x: sum([x, 1, x / 2]) + math.prod([x, 0.5]),
+    "handler": _by_handler,
+    "root": _by_root,
+}
+"""Functions of a count, of Python and of NumPy."""
+
+
+class Scaled(torch.optim.Optimizer):
+    """Steps by a function of the number of steps."""
+
+    def __init__(self, params: Any, scale: Callable[[Any], Any]) -> None:
+        super().__init__(params, {"lr": 0.5})
+        self.scale = scale
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for param in group["params"]:
+                state = self.state[param]
+                count = state.get("count", 0)
+                state["count"] = count + 1
+                param.sub_(param.grad, alpha=group["lr"] * self.scale(count))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_of_a_count_is_traced_in_schedules_and_in_steps(name: str) -> None:
+    function = FUNCTIONS[name]
+    schedule = cf.from_python(function)
+    expected = [float(function(count)) for count in range(9)]
+    # A few roundings of each function.
+    np.testing.assert_allclose([schedule(count) for count in range(9)], expected, rtol=1e-14)
+    params = [torch.nn.Parameter(torch.zeros(2, dtype=torch.float64))]
+    rule = cf.from_torch(Scaled(params, function))
+    session = cf.OptimizerSession(rule, {"w": np.zeros(2)})
+    values = np.zeros(2)
+    for value in expected:
+        session.step({"w": np.ones(2)})
+        values -= 0.5 * value
+        np.testing.assert_allclose(session.params["w"], values, rtol=1e-12, atol=1e-14)

@@ -131,6 +131,7 @@ def test_a_function_of_a_count_is_traced_in_schedules_and_in_steps(name: str) ->
     np.testing.assert_allclose([schedule(count) for count in range(9)], expected, rtol=1e-14)
     params = [torch.nn.Parameter(torch.zeros(2, dtype=torch.float64))]
     rule = cf.from_torch(Scaled(params, function))
+    assert isinstance(rule, cf.UpdateRule)
     session = cf.OptimizerSession(rule, {"w": np.zeros(2)})
     values = np.zeros(2)
     for value in expected:

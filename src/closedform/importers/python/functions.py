@@ -291,7 +291,8 @@ def fold_builtin(
         is_iterable = is_sum or len(args) == 1
         items = list(args[0]) if is_iterable and args else list(args)
         is_simple = not names or (is_sum and set(names) == {"start"})
-        is_simple &= run.is_exact or all(operand(run, item) is not None for item in items)
+        operands = (*items, *args[1:], *names.values()) if is_iterable else items
+        is_simple &= run.is_exact or all(operand(run, item) is not None for item in operands)
         if not items or not is_simple or not has_traced(items):
             return native(items, *(args[1:] if is_sum else ()), **names)
         if not is_sum:
@@ -495,6 +496,8 @@ def dispatcher(
         return local_array(result) if run.is_exact else result
 
     function.native = native  # type: ignore[attr-defined]
+    for method in ("reduce", "accumulate", "outer") if isinstance(native, np.ufunc) else ():
+        setattr(function, method, getattr(native, method))
     return function
 
 

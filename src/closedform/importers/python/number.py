@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from closedform.importers.python.decider import Decider
+from closedform.importers.python.decider import Comparison, Decider
 from closedform.importers.python.exact import ExactInt
 from closedform.importers.python.place import UserValue
 from closedform.importers.python.tape import Variable, plain, unit_of
@@ -30,10 +30,22 @@ INDEX = "an index, or the length of a loop,"
 SUPPORTED = "use the functions of math, numpy and torch that docs/bring_your_own_schedule.md lists"
 
 
+COMPARISONS: Mapping[Comparison, Callable[[Any, Any], Any]] = {
+    sp.Lt: operator.lt,
+    sp.Le: operator.le,
+    sp.Gt: operator.gt,
+    sp.Ge: operator.ge,
+    sp.Eq: operator.eq,
+    sp.Ne: operator.ne,
+}
+"""Comparisons of expressions, and of Python."""
+
 _Method = Callable[["Number", Any], Any]
 
 
-def _comparison(kind: Callable[..., sp.Basic], native: Callable[[Any, Any], Any]) -> _Method:
+def _comparison(kind: Callable[..., sp.Basic]) -> _Method:
+    native = COMPARISONS[kind]
+
     def compare(self: Number, right: Any) -> Any:
         run = self.run
         # SymPy does not decide t < oo for an expression of unknown sign.
@@ -169,12 +181,9 @@ class Number:
 
     # --- comparisons and truths --------------------------------------------------------------
 
-    __lt__ = _comparison(sp.Lt, operator.lt)
-    __le__ = _comparison(sp.Le, operator.le)
-    __gt__ = _comparison(sp.Gt, operator.gt)
-    __ge__ = _comparison(sp.Ge, operator.ge)
-    __eq__ = _comparison(sp.Eq, operator.eq)
-    __ne__ = _comparison(sp.Ne, operator.ne)
+    __lt__, __le__ = map(_comparison, (sp.Lt, sp.Le))
+    __gt__, __ge__ = map(_comparison, (sp.Gt, sp.Ge))
+    __eq__, __ne__ = map(_comparison, (sp.Eq, sp.Ne))
 
     def __bool__(self) -> bool:
         run = self.run

@@ -6,6 +6,7 @@ called gets a subclass whose methods are rebuilt, and a copy of its attributes.
 
 from __future__ import annotations
 
+import builtins
 import functools
 import math
 import random
@@ -32,9 +33,6 @@ from closedform.importers.python.exact import (
     number_of,
 )
 from closedform.importers.python.functions import (
-    FOLDS,
-    dispatcher,
-    fold_builtin,
     has_traced,
     known_functions,
     loaded_modules,
@@ -44,7 +42,6 @@ from closedform.importers.python.number import (
     Number,
     Truth,
     native_of,
-    power_with_modulus,
     record,
 )
 from closedform.importers.python.place import Place, Untraceable, UserValue
@@ -63,7 +60,6 @@ from closedform.importers.python.sandbox import (
     Module,
     Sandbox,
     is_same,
-    type_of,
 )
 from closedform.importers.python.tape import plain
 from closedform.importers.python.text import Silent
@@ -116,12 +112,11 @@ class Environment(Sandbox):
     )
 
     def __init__(self, run: Run, symbols: Mapping[str, Number]) -> None:
-        super().__init__()
-        self.run = run
+        super().__init__(run)
+        self.run: Run = run
         self.session = run.session
         self.symbols = symbols
         self.used: set[str] = set()
-        self._functions = known_functions()
         self._codes: list[types.CodeType] = []
         self._objects: list[tuple[Any, dict[str, Any], dict[str, Any]]] = []
         self._outer: set[int] = set()
@@ -184,11 +179,9 @@ class Environment(Sandbox):
             if not isinstance(duplicate, np.ndarray):
                 self.watch(duplicate, container_name(duplicate))
             return duplicate
-        replacement = self._functions.get(id(value))
-        is_number = isinstance(value, type) and issubclass(value, np.number | np.bool_)
-        if replacement is not None and not is_number:
-            name, implementation, is_single = replacement
-            return dispatcher(value, name, implementation, self.run, is_single=is_single)
+        version = self.version(value)
+        if version is not MISSING:
+            return version
         reason = _refusal_reason(value)
         if reason is not None:
             return self.refusing_object(reason)
@@ -245,10 +238,6 @@ class Environment(Sandbox):
         """Returns a class: numbers are made of steps; the methods of a user's class are rebuilt."""
         if kind.__module__ == "datetime":
             return Module(self, kind)
-        if kind in (bool, int, float):
-            return self.builtins[kind.__name__]
-        if kind is type:
-            return self.builtins["type"]
         if issubclass(kind, np.number | np.bool_ | Fraction | Decimal):
             return traced_type(kind, self.run)
         if kind in CONTAINER_TYPES or issubclass(kind, BaseException | Enum):
@@ -432,33 +421,13 @@ class Environment(Sandbox):
 
     def builtin(self, name: str) -> Any:
         """Returns a builtin for traced code."""
-        versions: dict[str, Callable[[], Any]] = {
-            "type": lambda: type_of(self),
-            "isinstance": lambda: self.isinstance,
-            "issubclass": lambda: self.issubclass,
-            "getattr": lambda: self.getattr,
-            "hasattr": lambda: self.hasattr,
-            "setattr": lambda: setattr,
-            "pow": lambda: self._pow,
-            "print": lambda: Silent("print", self.note_silence),
-            "bool": lambda: traced_type(bool, self.run),
-            "int": lambda: traced_type(int, self.run),
-            "float": lambda: traced_type(float, self.run),
-        }
-        if name in versions:
-            return versions[name]()
-        for native, implementation in FOLDS.items():
-            if native.__name__ == name:
-                return fold_builtin(native, implementation, self.run)
+        if name in ("print", "setattr"):
+            return Silent(name, self.note_silence) if name == "print" else setattr
+        native = vars(builtins)[name]
+        if self.version(native) is not MISSING:
+            return self.wrap(native)
         reason = _REFUSED_BUILTINS.get(name)
         return PURE[name] if reason is None else self.refusing_object(f"{name} {reason}")
-
-    def _pow(self, base: UserValue, exp: UserValue, mod: UserValue = None) -> Any:
-        if mod is None:
-            return base**exp
-        if has_traced((base, exp, mod)):
-            return power_with_modulus(self.run, base, exp, mod)
-        return pow(plain(base), plain(exp), plain(mod))
 
 
 class _Guarded(type):

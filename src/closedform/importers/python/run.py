@@ -23,7 +23,7 @@ from sympy.core.relational import Relational
 
 from closedform.effort import UNLIMITED, Effort, spend
 from closedform.errors import DomainError
-from closedform.importers.python.decider import Comparison
+from closedform.importers.python.decider import Comparison, Decider
 from closedform.importers.python.exact import number_of
 from closedform.importers.python.number import Number, Truth
 from closedform.importers.python.place import (
@@ -160,14 +160,12 @@ class Session:
         return signal
 
 
-class Run:
+class Run(Decider):
     """The run of the function on one interval of steps; it begins anew for each.
 
     Args:
         session: What all runs share.
     """
-
-    is_exact = True
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -284,17 +282,6 @@ class Run:
     def raises(self, kind: Comparison, number: Number) -> bool:
         """Returns whether a number compares so with 0, where Python raises an exception."""
         return self.decide(kind(number.expr, 0, evaluate=False))
-
-    def check_finite(self, _: Number) -> None:
-        """Does nothing: the numbers are finite."""
-
-    def scalar(self, value: Any) -> Any:
-        """Returns a value as it is: a tensor does not depend on the step."""
-        return value
-
-    def settle(self, number: Number) -> Number:
-        """Returns the result of an operation as it is."""
-        return number
 
     def exact(self, value: float) -> sp.Expr:
         """Returns the expression of a constant."""

@@ -30,10 +30,20 @@ from closedform.importers.python.containers import (
     TracedSet,
     TracedTuple,
 )
+from closedform.importers.python.decider import Decider
 from closedform.importers.python.exact import ExactFloat, ExactFloat64, ExactInt
+from closedform.importers.python.functions import (
+    FOLDS,
+    dispatcher,
+    fold_builtin,
+    has_traced,
+    known_functions,
+    traced_type,
+)
 from closedform.importers.python.identity import imported_answer, is_same_object, with_identity
-from closedform.importers.python.number import Number, Truth, native_of
+from closedform.importers.python.number import Number, Truth, native_of, power_with_modulus
 from closedform.importers.python.place import Place, UserValue
+from closedform.importers.python.tape import plain
 from closedform.importers.python.text import Silent
 
 HEAP_TYPE = 1 << 9
@@ -49,6 +59,9 @@ _STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF")
 class Sandbox(ABC):
     """Wraps what traced code uses.
 
+    Args:
+        run: Decides on the numbers of the run.
+
     Attributes:
         subject: What is traced, for errors.
         outside: Where the user's other objects are, for errors.
@@ -61,7 +74,9 @@ class Sandbox(ABC):
     hint: str
     """The way out of a use of something that is refused."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Decider) -> None:
+        self.run = run
+        self._functions = known_functions()
         self._known: dict[int, tuple[Any, Any]] = {}
         self._cells: dict[int, tuple[types.CellType, types.CellType, str, Any]] = {}
         self._namespaces: dict[int, Namespace] = {}
@@ -209,7 +224,32 @@ class Sandbox(ABC):
         answer = imported_answer(args, self.refuse)
         return self.wrap(builtins.__import__(*args, **names)) if answer is None else answer
 
-    # --- types -------------------------------------------------------------------------------
+    # --- numbers -----------------------------------------------------------------------------
+
+    def version(self, value: UserValue) -> Any:
+        """Returns a function or type of Python for traced numbers; ``MISSING`` for other values."""
+        # By id: an equal function is not the same one, and some are not hashable.
+        name, implementation, is_of_torch = self._functions.get(id(value), ("", None, False))
+        is_tensor_function = is_of_torch and not self.run.is_exact
+        if implementation is not None and not (is_tensor_function or isinstance(value, type)):
+            return dispatcher(value, name, implementation, self.run, is_single=is_of_torch)
+        if value in (bool, int, float):
+            return traced_type(value, self.run)
+        if isinstance(value, types.BuiltinFunctionType):
+            implementation = FOLDS.get(value)
+            if implementation is not None:
+                return fold_builtin(value, implementation, self.run)
+            if value in (isinstance, issubclass, hasattr, getattr, pow):
+                return getattr(self, value.__name__)
+        return type_of(self) if value is type else MISSING
+
+    def pow(self, base: UserValue, exp: UserValue, mod: UserValue = None) -> Any:
+        """Returns ``pow`` for traced code."""
+        if mod is None:
+            return base**exp
+        if has_traced((base, exp, mod)):
+            return power_with_modulus(self.run, base, exp, mod)
+        return pow(plain(base), plain(exp), plain(mod))
 
     def native_class(self, kind: UserValue) -> Any:
         """Returns the class, or the tuple of classes, that a stand-in takes the place of."""

@@ -8,8 +8,7 @@ hyperparameters is resolved at their values, and one of sizes restricts the shap
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -18,8 +17,9 @@ import sympy as sp
 import torch
 
 from closedform.errors import TraceError
-from closedform.importers.python.decider import Comparison
-from closedform.importers.python.number import INDEX, Number
+from closedform.importers.python.decider import Comparison, Decider
+from closedform.importers.python.number import COMPARISONS, INDEX, Number
+from closedform.importers.python.run import Decision
 from closedform.importers.python.text import is_only_shown
 from closedform.importers.tensors.algebra import constant
 from closedform.importers.tensors.comparisons import comparison, is_finite, is_nan, is_of_data
@@ -33,8 +33,6 @@ from closedform.importers.torch_optimizer.stand_ins import StandIns
 from closedform.language.shapes import SHAPE_SYMBOLS
 from closedform.language.symbols import t
 
-Decision = tuple[sp.Basic, bool]
-
 # 2**8: eight independent decisions.
 MOST_RUNS = 256
 """The most runs of one step: each decision on data or on the step may double them."""
@@ -45,7 +43,7 @@ MOST_DECISIONS = 16
 
 
 @dataclass(eq=False)
-class Run:
+class Run(Decider):
     """One run of the traced code.
 
     Attributes:
@@ -90,12 +88,6 @@ class Run:
         """Returns the error of something that the trace does not model, and records it."""
         return self.record(TraceError(message, where=where or code_place(), hint=hint))
 
-    def doubtful_error(self, reason: str) -> TraceError:
-        """Returns the error of an operation that may not be that of the step."""
-        return self.refuse(reason)
-
-    not_real = doubtful_error
-
     def number(self, value: float, expr: sp.Basic) -> Any:
         """Returns a number with a value; a plain one where the expression is that value."""
         if isinstance(value, complex):
@@ -125,14 +117,14 @@ class Run:
 
     def compare(self, kind: Comparison, left: Number, right: Number) -> bool:
         """Returns the truth of a comparison."""
-        holds = bool(_NATIVE[kind](left.ref, right.ref))
+        holds = bool(COMPARISONS[kind](left.ref, right.ref))
         return self.decide(comparison(kind, left.expr, right.expr), holds)
 
     def raises(self, kind: Comparison, number: Number) -> bool:
         """Returns whether Python raises an exception, as where a number compares so with 0."""
         if self.tape.is_silent:
             return False
-        holds = bool(_NATIVE[kind](number.ref, 0))
+        holds = bool(COMPARISONS[kind](number.ref, 0))
         condition = comparison(kind, number.expr, sp.Integer(0))
         is_asked = holds or is_of_data(number.expr)
         # The same way asks the same questions, whichever steps its stand-ins are of.
@@ -164,10 +156,6 @@ class Run:
         if info.max < _LARGEST:
             self.note_single()
         return True
-
-    def is_bounded(self, _: sp.Basic) -> bool:
-        """Returns that conditions differ between steps."""
-        return False
 
     def is_shown(self, frame: FrameType) -> bool:
         """Returns whether the text that a frame makes is only raised or logged."""
@@ -241,14 +229,6 @@ class Run:
 
 
 _LARGEST = (1 << 63) - 1
-_NATIVE: Mapping[Comparison, Callable[[Any, Any], Any]] = {
-    sp.Lt: operator.lt,
-    sp.Le: operator.le,
-    sp.Gt: operator.gt,
-    sp.Ge: operator.ge,
-    sp.Eq: operator.eq,
-    sp.Ne: operator.ne,
-}
 
 
 def _is_of_shape(symbol: sp.Symbol) -> bool:

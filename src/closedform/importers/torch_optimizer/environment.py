@@ -36,11 +36,6 @@ from closedform.code_files import files_of, is_in_standard_library, is_standard
 from closedform.errors import TraceError
 from closedform.importers.python.containers import container_name, traced_copy
 from closedform.importers.python.functions import (
-    dispatcher,
-    fold_builtin,
-    known_functions,
-    maximum,
-    minimum,
     traced_type,
 )
 from closedform.importers.python.number import Number
@@ -52,7 +47,6 @@ from closedform.importers.python.sandbox import (
     Refused,
     Sandbox,
     all_codes,
-    type_of,
 )
 from closedform.importers.python.text import Silent
 from closedform.importers.torch_optimizer.decisions import Run
@@ -267,26 +261,15 @@ class Environment(Sandbox):
     state_hint = "keep states in self.state[p] or in the param group"
 
     def __init__(self, run: Run, owners: Owners, precision: Reported) -> None:
-        super().__init__()
-        self.run = run
+        super().__init__(run)
+        self.run: Run = run
         self._replaced = {
-            # By id: an equal function is not the same one, and some are not hashable.
             **settings(),
             **{id(function): with_plain_sizes(function) for function in _FUNCTIONS_OF_SIZES},
             id(len): counting_len(run, owners),
             id(range): position_range(run),
             id(enumerate): position_enumerate(run, owners),
-            id(max): fold_builtin(max, maximum, run),
-            id(min): fold_builtin(min, minimum, run),
-            id(float): traced_type(float, run),
-            id(int): traced_type(int, run),
-            id(type): type_of(self),
-            id(isinstance): self.isinstance,
-            id(issubclass): self.issubclass,
-            id(getattr): self.getattr,
-            id(hasattr): self.hasattr,
         }
-        self._functions = known_functions()
         self._reported = precision
         self._classes: dict[type, dict[str, Any]] = {}
         self._undone: list[tuple[type, str, Any]] = []
@@ -374,19 +357,19 @@ class Environment(Sandbox):
     def special(self, value: UserValue) -> Any:
         """Returns a function that carries expressions, a tensor, or a container."""
         replacement = self._replaced.get(id(value))
-        if replacement is not None:
-            return replacement
-        name, implementation, is_of_torch = self._functions.get(id(value), ("", None, False))
-        if implementation is not None and not is_of_torch:
-            return dispatcher(value, name, implementation, self.run)
+        version = self.version(value) if replacement is None else replacement
+        if version is not MISSING:
+            return version
         original = original_of(value)
         if original is not value:
             return self.wrap(original)
         if isinstance(value, torch.Tensor):
             self.watch(value, "a tensor")
             return value
-        if isinstance(value, Refused | Module | frozenset | enum.Enum | np.ufunc | BaseException):
+        if isinstance(value, Refused | Module | frozenset | enum.Enum | BaseException):
             return value
+        if isinstance(value, np.ufunc):
+            return self._without_numbers(value, f"numpy.{value.__name__}")
         if isinstance(getattr(value, "__self__", None), Reported):
             return value
         duplicate = (
@@ -447,7 +430,7 @@ class Environment(Sandbox):
         module = getattr(value, "__module__", None)
         if module is None and isinstance(owner, types.ModuleType):
             module = owner.__name__
-        if value in (math.prod, sum):
+        if value is math.prod:
             return value
         if isinstance(owner, str | bytes | tuple | type):
             return self._without_numbers(value, name)

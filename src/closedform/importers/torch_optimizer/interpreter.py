@@ -577,14 +577,17 @@ def _has_a_place(number: Any) -> bool:
     return t in number.expr.free_symbols or is_of_data(number.expr)
 
 
-def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    if isinstance(values, torch.Tensor):
+def _leaves(values: Any) -> Iterator[Any]:
+    """The values in lists, tuples and dicts."""
+    if isinstance(values, list | tuple | dict):
+        for value in values.values() if isinstance(values, dict) else values:
+            yield from _leaves(value)
+    else:
         yield values
-    elif isinstance(values, list | tuple):
-        for value in values:
-            yield from _tensors(value)
-    elif isinstance(values, dict):
-        yield from _tensors(list(values.values()))
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    return (value for value in _leaves(values) if isinstance(value, torch.Tensor))
 
 
 def _is_nothing(result: Any) -> bool:
@@ -592,25 +595,17 @@ def _is_nothing(result: Any) -> bool:
     return result is None or result is NotImplemented or is_empty
 
 
-def _numbers(operand: Any) -> Iterator[Any]:
-    if isinstance(operand, list | tuple):
-        for item in operand:
-            yield from _numbers(item)
-    elif isinstance(operand, dict):
-        yield from _numbers(list(operand.values()))
-    elif isinstance(operand, float | int | Number) and not isinstance(operand, bool):
-        yield operand
+def _numbers(values: Any) -> Iterator[Any]:
+    for value in _leaves(values):
+        if isinstance(value, float | int | Number) and not isinstance(value, bool):
+            yield value
 
 
-def _scalars(operand: Any) -> Iterator[torch.Tensor]:
+def _scalars(values: Any) -> Iterator[torch.Tensor]:
     """Tensors of one element, which torch takes where it takes numbers."""
-    if isinstance(operand, list | tuple):
-        for item in operand:
-            yield from _scalars(item)
-    elif isinstance(operand, dict):
-        yield from _scalars(list(operand.values()))
-    elif isinstance(operand, torch.Tensor) and operand.dim() == 0 and operand.is_floating_point():
-        yield operand
+    for tensor in _tensors(values):
+        if tensor.dim() == 0 and tensor.is_floating_point():
+            yield tensor
 
 
 def with_place(error: TraceError, operation: str) -> TraceError:

@@ -9,7 +9,7 @@ import numpy as np
 import sympy as sp
 
 from closedform.errors import TraceError
-from closedform.importers.python.number import Number, is_silent
+from closedform.importers.python.number import Number, is_silent, native_of
 from closedform.importers.python.place import UserValue
 from closedform.importers.tensors.algebra import constant
 from closedform.importers.torch_optimizer.positions import check_positions
@@ -72,7 +72,9 @@ def plain(value: UserValue) -> Any:
         return value.ref
     if isinstance(value, np.generic | np.ndarray) and not value.ndim:
         return value.item()
-    return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
+    if type(value) in (list, tuple):
+        return type(value)(map(plain, value))
+    return native_of(value)
 
 
 def expression(value: UserValue) -> sp.Expr:

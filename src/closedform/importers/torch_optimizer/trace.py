@@ -21,6 +21,7 @@ import torch
 from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.python.number import Number
 from closedform.importers.python.prover import Prover
+from closedform.importers.python.run import Decision
 from closedform.importers.tensors.integers import Width, check_growth, check_start
 from closedform.importers.tensors.values import (
     Axes,
@@ -32,7 +33,6 @@ from closedform.importers.tensors.values import (
 from closedform.importers.torch_optimizer.algebra import TorchAlgebra
 from closedform.importers.torch_optimizer.decisions import (
     RAISES,
-    Decision,
     Run,
     Tree,
     explore,

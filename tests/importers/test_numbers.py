@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import closedform as cf
+from closedform.errors import TraceError
 
 IMPORTERS = Path(__file__).parents[2] / "src" / "closedform" / "importers"
 WITH_OPERATORS = {
@@ -99,6 +100,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "kind": lambda x: (x / 2).is_integer() + isinstance(x, int) + 2 * isinstance(x / 2, float),
     "members": lambda x: float.__add__(x / 2, 1.0) + int.__mul__(x, 2) + x.real,
     "sum": lambda x: sum([x, 1, x / 2]) + math.prod([x, 0.5]),
+    "finite": lambda x: 0.5 if math.isfinite(x / 3) and not np.isnan(x) else 2.0,
+    "scalars": lambda x: np.float64(0.5) / (x + 1) + np.sqrt(x).item() + np.asarray(x).item(),
     "handler": _by_handler,
     "root": _by_root,
 }
@@ -138,3 +141,36 @@ def test_a_function_of_a_count_is_traced_in_schedules_and_in_steps(name: str) ->
         session.step({"w": np.ones(2)})
         values -= 0.5 * value
         np.testing.assert_allclose(session.params["w"], values, rtol=1e-12, atol=1e-14)
+
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "percent d": lambda x: len("%d" % (100 * x)),  # noqa: UP031
+    "percent f": lambda x: len("%f" % x),  # noqa: UP031
+    "complex": lambda x: abs(complex(x)),
+    "array": lambda x: np.asarray([x]).item(),
+    "float32": lambda x: x * np.float32(0.1),
+    "arctan": lambda x: np.arctan(x),
+    "hex": lambda x: len(float.hex(x)),
+}
+"""Functions in C that read a number past its expression."""
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_hyperparameter_that_c_reads_is_refused(name: str) -> None:
+    def scale(x: Any) -> Any:
+        try:
+            return READERS[name](x)
+        except Exception:
+            return 0.5
+
+    class Read(Scaled):
+        @torch.no_grad()
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            for group in self.param_groups:
+                for param in group["params"]:
+                    param.sub_(param.grad, alpha=self.scale(group["lr"]))
+
+    params = [torch.nn.Parameter(torch.zeros(2, dtype=torch.float64))]
+    with pytest.raises(TraceError, match=r"test_numbers\.py:\d+") as caught:
+        cf.from_torch(Read(params, scale))
+    assert "differs" not in str(caught.value)

@@ -307,7 +307,7 @@ def _scalar(run: Decider, value: Any, *_: Any, **__: Any) -> Any:
     """A scalar tensor or array as the number that it contains."""
     if is_traced(value) or not isinstance(value, list | tuple):
         return value
-    if len(value) == 1:
+    if len(value) == 1 and run.is_exact:
         return _scalar(run, value[0])
     raise run.refuse(
         "an array of numbers that depend on the step", hint="compute each number by itself"
@@ -322,8 +322,10 @@ def _classified(native: Callable[[float], bool], rule: Callable[[sp.Expr], Any])
     """Whether a number is finite, infinite or NaN."""
 
     def value(run: Decider, x: Any) -> bool:
-        # An exact number is finite.
-        return native(1.0) if run.is_exact else run.decide(rule(x.expr), native(x.ref))
+        if run.is_exact:
+            return native(1.0)  # an exact number is finite
+        holds = native(x.ref)
+        return run.decide(rule(x.expr), holds) if is_of_data(x.expr) else holds
 
     return value
 
@@ -527,9 +529,7 @@ class NumberType(type):
         ):
             return exact_constant(float(args[0]), args[0].expr)
         value = cls.native(*args, **names)
-        if not cls.run.is_exact:
-            return value.item() if isinstance(value, np.generic) else value
-        return ExactInt(value) if cls.native is int else value
+        return ExactInt(value) if cls.native is int and cls.run.is_exact else value
 
     def __getattr__(cls, name: str) -> Any:
         if name == "dtype":  # NumPy asks for it

@@ -26,7 +26,8 @@ _ONE, _ZERO = sp.Integer(1), sp.Integer(0)
 
 NOT_TRACED = "this function needs a number, and is not one that can be traced"
 INDEX = "an index, or the length of a loop,"
-"""The use of an integer that only selects or counts."""
+KEY = "the key of a dict or set"
+"""Uses of a number that only selects or counts."""
 SUPPORTED = "use the functions of math, numpy and torch that docs/bring_your_own_schedule.md lists"
 
 
@@ -202,7 +203,7 @@ class Number:
         return value
 
     def __hash__(self) -> int:
-        return hash(self.concrete("the key of a dict or set"))
+        return hash(self.concrete(KEY))
 
     def __index__(self) -> int:
         if not self.is_int:
@@ -448,9 +449,7 @@ def operand(run: Decider, value: UserValue) -> Number | None:
         return constant(run, value)
     if isinstance(value, float):
         return Number(run, run.exact(value), ref=value)
-    if isinstance(value, Fraction):
-        return Number(run, exact_number(value), ref=value)
-    if isinstance(value, Decimal):
+    if isinstance(value, Fraction | Decimal):
         return Number(run, sp.Rational(*value.as_integer_ratio()), ref=value)
     # The function may compute with SymPy itself.
     if isinstance(value, sp.Expr):
@@ -498,8 +497,8 @@ def record(
     )
     unit: Any = None
     # The dtype of a result follows NumPy's promotion, which is asked of NumPy itself.
-    is_special = run.is_exact and (is_typed or any(_is_special(arg) for arg in args))
-    tape.begin(native)
+    is_special = is_typed or any(_is_special(arg) for arg in args)
+    tape.begin(native, args)
     try:
         value = compute()
         if is_special:
@@ -509,7 +508,7 @@ def record(
         tape.end()
         # np.log(0) is −∞ where math.log(0) raises: the value ends the run with its reason, the
         # exception is the function's.
-        if isinstance(error, ValueError | ZeroDivisionError) and _is_silent(native, args):
+        if isinstance(error, ValueError | ZeroDivisionError) and is_silent(native, args):
             raise run.not_real(f"the value is not finite: {error}") from None
         tape.raises(native, arguments, keywords, error)
         raise
@@ -520,15 +519,13 @@ def record(
     return _adopt(run, value, tape.call(native, arguments, keywords))
 
 
-def is_silent(native: Callable[..., Any]) -> bool:
-    """Returns whether a function gives NaN or an infinity where Python raises an exception."""
+def is_silent(native: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Returns whether an operation gives NaN or an infinity where Python raises an exception."""
     module = getattr(native, "__module__", "")
-    return module not in ("math", "_operator", "builtins", __name__)
-
-
-def _is_silent(native: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    if module not in ("math", "_operator", "builtins", __name__):
+        return True
     units = [_sample(arg) for arg in args if isinstance(arg, Number)] + list(args)
-    return is_silent(native) or any(hasattr(unit, "dtype") for unit in units)
+    return any(hasattr(unit, "dtype") for unit in units)
 
 
 def tape_argument(value: Any) -> Any:

@@ -92,7 +92,7 @@ class Tape:
         """Whether operations are parts of one that is a record."""
         return self.pause_depth > 0
 
-    def begin(self, _: Callable[..., Any]) -> None:
+    def begin(self, _: Callable[..., Any], __: tuple[Any, ...]) -> None:
         """Begins an operation that is one record."""
         self.pause_depth += 1
 

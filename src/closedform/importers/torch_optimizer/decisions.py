@@ -18,7 +18,7 @@ import torch
 
 from closedform.errors import TraceError
 from closedform.importers.python.decider import Comparison, Decider
-from closedform.importers.python.number import COMPARISONS, INDEX, Number
+from closedform.importers.python.number import COMPARISONS, INDEX, KEY, Number
 from closedform.importers.python.run import Decision
 from closedform.importers.python.text import is_only_shown
 from closedform.importers.tensors.algebra import constant
@@ -29,7 +29,7 @@ from closedform.importers.torch_optimizer.positions import (
     is_of_every_model,
     is_position,
 )
-from closedform.importers.torch_optimizer.stand_ins import StandIns
+from closedform.importers.torch_optimizer.stand_ins import StandIns, plain
 from closedform.language.shapes import SHAPE_SYMBOLS
 from closedform.language.symbols import t
 
@@ -88,7 +88,7 @@ class Run(Decider):
         """Returns the error of something that the trace does not model, and records it."""
         return self.record(TraceError(message, where=where or code_place(), hint=hint))
 
-    def number(self, value: float, expr: sp.Basic) -> Any:
+    def number(self, value: float, expr: sp.Basic, unit: Any = None) -> Any:
         """Returns a number with a value; a plain one where the expression is that value."""
         if isinstance(value, complex):
             raise self.refuse(f"the number {expr} is complex")
@@ -98,14 +98,14 @@ class Run(Decider):
         if not math.isfinite(value) and (not is_of_data(expr) or expr.has(sp.oo, -sp.oo)):
             return value
         # A bool is an int for arithmetic, as in Python.
-        is_int = isinstance(value, int)
-        return Number(self, expr, is_int, ref=int(value) if is_int else value)
+        value = int(value) if isinstance(value, bool) else value
+        return Number(self, expr, isinstance(plain(value), int), unit, value)
 
     def settle(self, number: Number) -> Any:
         """Returns the result of an operation; a plain number where it is constant."""
         if not is_position(number.expr):
             check_positions(self, number.expr, "arithmetic")
-        return self.number(number.ref, number.expr)
+        return self.number(number.ref, number.expr, number.unit)
 
     def exact(self, value: float) -> sp.Expr:
         """Returns the expression of a constant."""
@@ -147,13 +147,14 @@ class Run(Decider):
         """Returns the value of a number that is the same in every step."""
         if purpose != INDEX:
             check_positions(self, number.expr, purpose)
-        if t in number.expr.free_symbols or is_of_data(number.expr):
+        is_constant = t not in number.expr.free_symbols and not is_of_data(number.expr)
+        if not is_constant or purpose not in (INDEX, KEY):
             raise self.refuse(f"{purpose} is {number.expr}")
         return number.ref
 
     def fits(self, _: sp.Expr, info: Any) -> bool:
         """Returns that an int64 holds an integer."""
-        if info.max < _LARGEST:
+        if info.bits < 64 or info.min == 0:
             self.note_single()
         return True
 
@@ -226,9 +227,6 @@ class Run(Decider):
         self.decisions.append((condition, value))
         self.note(self.decisions)
         return value
-
-
-_LARGEST = (1 << 63) - 1
 
 
 def _is_of_shape(symbol: sp.Symbol) -> bool:

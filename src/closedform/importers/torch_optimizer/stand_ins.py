@@ -28,34 +28,33 @@ class StandIns:
     def __init__(self) -> None:
         self.exception: Exception | None = None
         self.is_other_way = False
-        self._functions: list[Callable[..., Any]] = []
+        self._operations: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
 
     @property
     def is_silent(self) -> bool:
         """Whether the operation gives NaN or an infinity where Python raises an exception."""
-        return any(map(is_silent, self._functions))
+        return any(is_silent(native, args) for native, args in self._operations)
 
-    def begin(self, native: Callable[..., Any]) -> None:
+    def begin(self, native: Callable[..., Any], args: tuple[Any, ...]) -> None:
         """Begins an operation, by the function that does it for plain numbers."""
-        self._functions.append(native)
+        self._operations.append((native, args))
 
     def end(self) -> None:
         """Ends the operation that was begun last."""
-        self._functions.pop()
+        self._operations.pop()
 
     def call(
         self, function: Callable[..., Any], args: tuple[Any, ...], names: Mapping[str, Any]
     ) -> Any:
         """Returns the value of a call."""
-        numbers = tuple(map(plain, args))
         try:
             with np.errstate(all="ignore"):
-                return plain(function(*numbers, **names))
+                return function(*args, **names)
         except (ArithmeticError, ValueError):
             if not self.is_other_way:
                 raise
             # Its result is only a stand-in.
-            return next(float(number) for number in numbers if isinstance(number, int | float))
+            return next(float(arg) for arg in args if isinstance(arg, int | float))
 
     def raises(self, _: Any, __: Any, ___: Any, error: Exception) -> None:
         """Keeps the exception that an operation raises."""
@@ -69,7 +68,7 @@ class StandIns:
 def plain(value: UserValue) -> Any:
     """Returns the value of a number, or numbers in a list, without their expressions."""
     if isinstance(value, Number):
-        return value.ref
+        return plain(value.ref)
     if isinstance(value, np.generic | np.ndarray) and not value.ndim:
         return value.item()
     if type(value) in (list, tuple):

@@ -21,7 +21,7 @@ CAPS = {
     "cli": 3277,
     "exporters": 3830,
     "frameworks": 20551,
-    "importers": 14509,
+    "importers": 14507,
     "ir": 4299,
     "language": 3729,
     "laws": 1439,

@@ -71,16 +71,16 @@ def test_a_second_class_is_found(text: str, tmp_path: Path) -> None:
     assert list(classes_with_operators(file)) == [("second.py", "Second")]
 
 
-def _by_handler(x: float) -> float:
+def _by_handler(x: float, pole: float = 3) -> float:
     try:
-        return 1 / (x - 3)
+        return 1 / (x - pole)
     except ZeroDivisionError:
         return 0.5
 
 
-def _by_root(x: float) -> float:
+def _by_root(x: float, end: float = 3) -> float:
     try:
-        return math.sqrt(x - 3)
+        return math.sqrt(x - end)
     except ValueError:
         return 0.25
 
@@ -174,3 +174,60 @@ def test_a_hyperparameter_that_c_reads_is_refused(name: str) -> None:
     with pytest.raises(TraceError, match=r"test_numbers\.py:\d+") as caught:
         cf.from_torch(Read(params, scale))
     assert "differs" not in str(caught.value)
+
+
+OF_DATA: dict[str, Callable[[Any], Any]] = {
+    "max": lambda x: max(x, 0.5) - min(2.0, x),
+    "maximum": lambda x: np.maximum(x, 0.5),
+    "clip": lambda x: np.clip(x, 0.25, 2.0),
+    "digits": lambda x: round(x, 1),
+    "whole": lambda x: 1.0 if (x * 8).is_integer() else 0.5,
+    "handler": lambda x: _by_handler(x, 1),
+    "root": lambda x: _by_root(x, 1),
+    "integer": lambda x: _integer(x),
+}
+"""Functions of the norm of a gradient."""
+
+
+def _integer(x: float) -> float:
+    try:
+        return int(x * 4) / 8
+    except (ValueError, OverflowError):
+        return 0.125
+
+
+class Measuring(Scaled):
+    """Steps by a function of the norm of the gradient."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for param in group["params"]:
+                factor = self.scale(param.grad.norm().item())
+                param.sub_(torch.ones_like(param), alpha=group["lr"] * factor)
+
+
+def parameter() -> torch.nn.Parameter:
+    return torch.nn.Parameter(torch.zeros(2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", OF_DATA)
+def test_a_function_of_data_is_that_of_floats(name: str) -> None:
+    param = parameter()
+    optimizer = Measuring([param], OF_DATA[name])
+    rule = cf.from_torch(Measuring([parameter()], OF_DATA[name]))
+    assert isinstance(rule, cf.UpdateRule)
+    for size in (0.0, 0.3, 1.0, 1.375, 40.0, math.inf, math.nan):
+        gradient = np.array([size, 0.0])
+        session = cf.OptimizerSession(rule, {"w": param.detach().numpy().copy()})
+        session.step({"w": gradient})
+        param.grad = torch.tensor(gradient)
+        optimizer.step()
+        np.testing.assert_allclose(session.params["w"], param.detach().numpy(), rtol=1e-14)
+        param.detach().zero_()
+
+
+@pytest.mark.parametrize("name", ["fmod", "remainder", "hypot", "isclose"])
+def test_a_formula_of_finite_numbers_is_refused_for_data(name: str) -> None:
+    with pytest.raises(TraceError, match=f"{name} of a number of data, which may be NaN"):
+        cf.from_torch(Measuring([parameter()], lambda x: getattr(math, name)(x, 2.0) + 0.0))

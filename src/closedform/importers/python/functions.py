@@ -148,7 +148,7 @@ def _hypot(run: Decider, *values: Any) -> Number:
 def _isclose(run: Decider, a: Any, b: Any, *, rel_tol: float = 1e-9, abs_tol: float = 0.0) -> bool:
     # math.isclose is relative to the larger number, numpy's and torch's to the second one.
     difference = abs(a - b)
-    return bool(difference <= maximum(run, rel_tol * maximum(run, abs(a), abs(b)), abs_tol))
+    return bool(difference <= _maximum(run, rel_tol * _maximum(run, abs(a), abs(b)), abs_tol))
 
 
 def _array_isclose(
@@ -179,8 +179,8 @@ def _clip(run: Decider, x: Any, low: Any = None, high: Any = None, **names: Any)
     high = names.get("a_max", names.get("max", high))
     if low is not None:
         # low first, as numpy.clip does: where low > high, the result is high.
-        x = maximum(run, x, low)
-    return x if high is None else minimum(run, x, high)
+        x = _array_maximum(run, x, low)
+    return x if high is None else _array_minimum(run, x, high)
 
 
 def _interp(run: Decider, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
@@ -224,16 +224,23 @@ def _select(run: Decider, conditions: Any, values: Any, default: Any = 0) -> Any
     return default
 
 
-def maximum(run: Decider, *values: UserValue) -> Any:
-    """Returns the greatest number, which decides nothing about the step."""
-    compute = lambda: _extremum(run, values, sp.Max, builtins.max)  # noqa: E731
-    return record(run, builtins.max, (values,), compute)
+def _extremum_of(
+    choose: Callable[..., Any], kind: type[sp.Expr], *, is_of_arrays: bool = False
+) -> Implementation:
+    """The extremum of numbers, which decides nothing about the step."""
+
+    def extremum(run: Decider, *values: UserValue) -> Any:
+        if is_of_arrays and not run.is_exact and has_traced(values):
+            # NumPy's is NaN where one of the numbers is.
+            return Number(run, kind(*(run_operand(run, value).expr for value in values)))
+        return record(run, choose, (values,), lambda: _extremum(run, values, kind, choose))
+
+    return extremum
 
 
-def minimum(run: Decider, *values: UserValue) -> Any:
-    """Returns the least number, which decides nothing about the step."""
-    compute = lambda: _extremum(run, values, sp.Min, builtins.min)  # noqa: E731
-    return record(run, builtins.min, (values,), compute)
+_maximum, _minimum = _extremum_of(max, sp.Max), _extremum_of(min, sp.Min)
+_array_maximum = _extremum_of(max, sp.Max, is_of_arrays=True)
+_array_minimum = _extremum_of(min, sp.Min, is_of_arrays=True)
 
 
 def _extremum(
@@ -381,11 +388,11 @@ _ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
     ("", "where", "where", _where),
     ("", "clip", "clamp", _clip),
     ("", "", "clip", _clip),
-    ("", "maximum", "maximum", maximum),
-    ("", "minimum", "minimum", minimum),
+    ("", "maximum", "maximum", _array_maximum),
+    ("", "minimum", "minimum", _array_minimum),
     # fmax ignores NaN, which a traced number never is.
-    ("", "fmax", "max", maximum),
-    ("", "fmin", "min", minimum),
+    ("", "fmax", "max", _maximum),
+    ("", "fmin", "min", _minimum),
     ("", "interp", "", _interp),
     ("", "searchsorted", "searchsorted", _search_sorted),
     ("", "digitize", "", _digitize),
@@ -401,11 +408,17 @@ _BUILTINS: Mapping[Callable[..., Any], Implementation] = {
     bisect.bisect_right: _search(bisect.bisect_right),
 }
 FOLDS: Mapping[Callable[..., Any], Implementation] = {
-    builtins.max: maximum,
-    builtins.min: minimum,
+    builtins.max: _maximum,
+    builtins.min: _minimum,
     builtins.sum: _sum,
 }
 """Functions of Python on several numbers."""
+
+_OF_FINITE = (
+    *("fmod", "remainder", "hypot", "isclose", "sign", "fmax", "fmin"),
+    *("interp", "searchsorted", "digitize"),
+)
+"""Functions whose traced value is right for finite numbers only."""
 
 MODULES = ("math", "numpy", "torch")
 """The modules of the columns; ``jax.numpy`` has the names of numpy."""
@@ -459,6 +472,10 @@ def _known_functions(*_: tuple[int, int]) -> Mapping[int, tuple[str, Implementat
     return table
 
 
+def _may_be_nan(value: UserValue) -> bool:
+    return isinstance(value, Number) and is_of_data(value.expr)
+
+
 def dispatcher(
     native: Callable[..., Any],
     name: str,
@@ -483,6 +500,8 @@ def dispatcher(
         if has_traced(args) or has_traced(names.values()):
             if is_single:
                 run.note_single()
+            if name in _OF_FINITE and not run.is_exact and any(map(_may_be_nan, args)):
+                raise run.refuse(f"{name} of a number of data, which may be NaN, is not traced")
             if native in _BUILTINS and names.keys() & {"key"}:
                 return native(*args, **names)
             return record(

@@ -273,6 +273,9 @@ def explore(
     while pending:
         prefix = pending.pop()
         result, decisions = execute(prefix)
+        if len(decisions) < len(prefix):
+            question = prefix[len(decisions)][0]
+            raise TraceError(f"a run does not decide on {question}, as one before", where=where)
         if result is not RAISES:
             runs.append((result, decisions))
         if len(runs) > MOST_RUNS:

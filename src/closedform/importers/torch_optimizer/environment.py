@@ -54,6 +54,7 @@ from closedform.importers.torch_optimizer.place import TORCH_FILES
 from closedform.importers.torch_optimizer.positions import (
     Owners,
     counting_len,
+    items_within,
     position_enumerate,
     position_range,
     with_plain_sizes,
@@ -460,7 +461,9 @@ class Environment(Sandbox):
         """A pure function that has no version for numbers with expressions."""
 
         def apply(*args: Any, **options: Any) -> Any:
-            if _has_traced((args, options)):
+            if any(
+                isinstance(item, Number | torch.Tensor) for item in items_within((args, options))
+            ):
                 raise self.run.refuse(f"{name} of a number or tensor of the step is not traced")
             return function(*args, **options)
 
@@ -568,17 +571,6 @@ class Environment(Sandbox):
 
 
 # --- questions about values ----------------------------------------------------------------------
-
-
-def _has_traced(value: UserValue, depth: int = 4) -> bool:
-    """Returns whether a value holds a number with an expression, or a tensor."""
-    if isinstance(value, (Number, torch.Tensor)):
-        return True
-    if depth and isinstance(value, Mapping):
-        return any(_has_traced(item, depth - 1) for item in value.values())
-    if depth and isinstance(value, list | tuple | set | deque):
-        return any(_has_traced(item, depth - 1) for item in value)
-    return False
 
 
 def _is_of_torch(kind: type) -> bool:

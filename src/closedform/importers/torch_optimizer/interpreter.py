@@ -34,7 +34,7 @@ from closedform.importers.torch_optimizer.inputs import (
 from closedform.importers.torch_optimizer.matrices import refusal
 from closedform.importers.torch_optimizer.operators import RULES, UNINITIALIZED, VIEWS
 from closedform.importers.torch_optimizer.place import code_place
-from closedform.importers.torch_optimizer.positions import check_positions
+from closedform.importers.torch_optimizer.positions import check_positions, items_within
 from closedform.importers.torch_optimizer.reported import (
     Reported,
     function_name,
@@ -577,17 +577,8 @@ def _has_a_place(number: Any) -> bool:
     return t in number.expr.free_symbols or is_of_data(number.expr)
 
 
-def _leaves(values: Any) -> Iterator[Any]:
-    """The values in lists, tuples and dicts."""
-    if isinstance(values, list | tuple | dict):
-        for value in values.values() if isinstance(values, dict) else values:
-            yield from _leaves(value)
-    else:
-        yield values
-
-
 def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    return (value for value in _leaves(values) if isinstance(value, torch.Tensor))
+    return (value for value in items_within(values) if isinstance(value, torch.Tensor))
 
 
 def _is_nothing(result: Any) -> bool:
@@ -596,7 +587,7 @@ def _is_nothing(result: Any) -> bool:
 
 
 def _numbers(values: Any) -> Iterator[Any]:
-    for value in _leaves(values):
+    for value in items_within(values):
         if isinstance(value, float | int | Number) and not isinstance(value, bool):
             yield value
 

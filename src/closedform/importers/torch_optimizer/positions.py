@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import operator
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import sympy as sp
@@ -18,7 +18,6 @@ import torch
 
 from closedform.importers.python.decider import Decider
 from closedform.importers.python.number import Number
-from closedform.importers.torch_optimizer.shapes import Shape
 
 _HINT = "a rule is the same for every parameter, and for models of any number of them"
 
@@ -78,26 +77,21 @@ class Owners(Protocol):
         """Returns the place of the parameter; None if the tensor is of none or of several."""
 
 
-def _owners(values: object, owners: Owners, depth: int = 3) -> Iterator[int]:
-    if isinstance(values, torch.Tensor):
-        owner = owners.owner(values)
-        if owner is not None:
-            yield owner
-    elif depth and isinstance(values, dict):
-        for item in values.values():
-            yield from _owners(item, owners, depth - 1)
-    elif isinstance(values, torch.Size | Shape) or not depth:
-        return
-    elif isinstance(values, list | tuple | set | deque):
-        for item in values:
-            yield from _owners(item, owners, depth - 1)
-
-
 def _is_over_parameters(values: object, owners: Owners) -> bool:
     """Whether a list has entries of several parameters: another model has another number."""
     # The walk itself must not be traced.
     with torch._C.DisableTorchFunction():
-        return builtins.len(set(_owners(values, owners))) > 1
+        tensors = (item for item in items_within(values) if isinstance(item, torch.Tensor))
+        return builtins.len({owners.owner(tensor) for tensor in tensors} - {None}) > 1
+
+
+def items_within(values: object, depth: int = 5) -> Iterator[Any]:
+    """Yields the items of lists, dicts and sets, and of those in them; any other value itself."""
+    if not isinstance(values, list | tuple | Mapping | set | deque):
+        yield values
+    elif depth:
+        for item in values.values() if isinstance(values, Mapping) else values:
+            yield from items_within(item, depth - 1)
 
 
 def counting_len(run: Decider, owners: Owners) -> Callable[[Any], Any]:

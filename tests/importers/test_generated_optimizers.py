@@ -57,7 +57,7 @@ REFUSED = {
     "tolist": "tolist gives Python a value of the type list",
     "text": "a text of the number",
     "hash": "the step uses hash",
-    "int step in set": "is a key or an element of a set",
+    "int step in set": "the key of a dict or set is t + 1",
     "int step as text": "a text of the number t",
     "array step": "numpy.ndarray",
     "third": "the place of a parameter is used in a comparison",

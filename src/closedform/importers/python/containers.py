@@ -21,7 +21,7 @@ from closedform.importers.python.choices import (
     choice,
     over_branches,
 )
-from closedform.importers.python.number import Mixed, Number, operand, record
+from closedform.importers.python.number import Mixed, Number, constant, operand, record
 from closedform.importers.python.place import UserValue
 
 _LONG = 16
@@ -53,7 +53,7 @@ def _entry(values: list[Any] | tuple[Any, ...] | np.ndarray[Any, Any], index: Nu
     size = len(values)
     run, expr = index.run, index.expr
     # A run for each entry keeps short tables as numbers in the branches of the schedule.
-    if not index.is_int or size <= _LONG:
+    if not index.is_int or size <= _LONG or not run.is_exact:
         return values[_place(values, index)]
     items = list(values)
     numbers = [operand(run, value) for value in items]
@@ -61,18 +61,18 @@ def _entry(values: list[Any] | tuple[Any, ...] | np.ndarray[Any, Any], index: Nu
     if len(read) < size:
         return values[_place(values, index)]
     if branch_count(expr) > MOST_BRANCHES:
-        raise run.session.refuse(
+        raise run.refuse(
             "an index that is made of entries of several long tables",
             hint="make one table of them outside the function",
         )
 
     def compute() -> Any:
-        if run.decide(sp.Ge(expr, size, evaluate=False)):
+        if index >= size:
             raise IndexError("list index out of range")
-        if run.decide(sp.Lt(expr, 0, evaluate=False)):
-            if run.decide(sp.Lt(expr, -size, evaluate=False)):
+        if index < 0:
+            if index < -size:
                 raise IndexError("list index out of range")
-            return items[run.concrete(expr, "an index")]
+            return items[index.concrete("an index")]
         return _table(index, read)
 
     return record(run, operator.getitem, (values, index), compute)
@@ -80,11 +80,11 @@ def _entry(values: list[Any] | tuple[Any, ...] | np.ndarray[Any, Any], index: Nu
 
 def _place(values: Sized, index: Number) -> int:
     """The integer of an index; of one outside of the values those that are tried are few."""
-    run, expr, size = index.run, index.expr, len(values)
-    if index.is_int and run.decide(sp.Ge(expr, size, evaluate=False)):
-        _raise_index_error(index, values)
-    if index.is_int and run.decide(sp.Lt(expr, -size, evaluate=False)):
-        _raise_index_error(index, values)
+    run, size = index.run, len(values)
+    if index.is_int and run.is_exact:
+        is_outside = run.compare(sp.Ge, index, constant(run, size))
+        if is_outside or run.compare(sp.Lt, index, constant(run, -size)):
+            _raise_index_error(index, values)
     return operator.index(index)
 
 
@@ -95,11 +95,11 @@ def _raise_index_error(index: Number, values: Sized) -> None:
     record(index.run, operator.getitem, (list(range(len(values))), index), compute)
 
 
-def _table(index: Number, entries: list[tuple[sp.Expr, bool]]) -> Number:
-    values = [value for value, _ in entries]
+def _table(index: Number, entries: list[Number]) -> Number:
+    values = [entry.expr for entry in entries]
     expr = over_branches(index.expr, lambda place: _entry_at(values, place), choice)
-    is_int = all(is_int for _, is_int in entries)
-    is_mixed = not is_int and any(is_int for _, is_int in entries)
+    is_int = all(entry.is_int for entry in entries)
+    is_mixed = not is_int and any(entry.is_int for entry in entries)
     return (Mixed if is_mixed else Number)(index.run, expr, is_int)
 
 

@@ -22,6 +22,7 @@ import sympy as sp
 
 from closedform.importers.python.choices import MOST_BRANCHES, branch_count, choice
 from closedform.importers.python.containers import local_array
+from closedform.importers.python.decider import Decider
 from closedform.importers.python.exact import (
     ExactFloat,
     ExactFloat64,
@@ -36,17 +37,23 @@ from closedform.importers.python.number import (
     Number,
     Truth,
     check_divisor,
-    fits,
     native_of,
     operand,
     record,
+    run_operand,
     truncate,
-    truth,
 )
-from closedform.importers.python.number import run_operand as expression
 from closedform.importers.python.place import UserValue
-from closedform.importers.python.run import Run
-from closedform.language.elementary import ELEMENTARY, Elementary, angle
+from closedform.importers.tensors.comparisons import (
+    atan2,
+    comparison,
+    copysign,
+    is_finite,
+    is_infinite,
+    is_nan,
+    is_of_data,
+)
+from closedform.language.elementary import ELEMENTARY, Elementary
 
 Implementation = Callable[..., Any]
 """The value of a function on traced arguments; the run comes first."""
@@ -69,12 +76,12 @@ def has_traced(values: Iterable[Any]) -> bool:
 
 
 def _elementary(function: Elementary) -> Implementation:
-    def value(run: Run, x: Any) -> Number:
-        inside = expression(run, x)
-        # ValueError for the log of 0 and the root of -1, as math raises.
-        if function.margin is not None and run.decide(function.is_outside(inside)):
-            raise ValueError("math domain error")
-        return Number(run, function.form(inside))
+    def value(run: Decider, x: Any) -> Number:
+        number = run_operand(run, x)
+        if function.margin is not None:
+            # ValueError for the log of 0 and the root of -1, as math raises.
+            _check_domain(function.margin(number), sp.Lt if function.has_end else sp.Le)
+        return Number(run, function.form(number.expr))
 
     return value
 
@@ -82,100 +89,106 @@ def _elementary(function: Elementary) -> Implementation:
 _VALUES = {name: _elementary(function) for name, function in ELEMENTARY.items()}
 
 
-def _log(run: Run, x: Any, base: Any = None) -> Any:
-    result = _VALUES["log"](run, x)
-    return result if base is None else _divide(run, result, _VALUES["log"](run, base))
+def _log(run: Decider, x: Any, base: Any = None) -> Any:
+    result = _part(math.log, run, x)
+    return result if base is None else result / _part(math.log, run, base)
 
 
-def _integer_root(run: Run, x: Any) -> Any:
+def _integer_root(run: Decider, x: Any) -> Any:
     if isinstance(x, Number) and not x.is_int:
         raise TypeError(f"'{x.kind.__name__}' object cannot be interpreted as an integer")
-    return math.floor(_VALUES["sqrt"](run, x))
+    return math.floor(_part(math.sqrt, run, x))
 
 
-def _power(run: Run, x: Any, y: Any) -> Any:
-    base, exponent = expression(run, x), expression(run, y)
-    if not (exponent.is_integer or base.is_nonnegative) and run.decide(
-        sp.Lt(base, 0, evaluate=False)
-    ):
-        raise ValueError("math domain error")
+def _part(native: Callable[..., Any], run: Decider, x: Any) -> Any:
+    """A function of math as a part of another one."""
+    return record(run, native, (x,), lambda: _VALUES[native.__name__](run, x))
+
+
+def _power(run: Decider, x: Any, y: Any) -> Any:
+    base, exponent = run_operand(run, x), run_operand(run, y)
+    if not (exponent.expr.is_integer or base.expr.is_nonnegative):
+        _check_domain(base, sp.Lt)
     # 0**0 is 1, and 0**-1 an error, in math.pow as in Python.
-    is_power = exponent.is_nonnegative is True
-    if not is_power and run.decide(sp.Eq(base, 0, evaluate=False)):
-        is_power = not run.decide(sp.Lt(exponent, 0, evaluate=False))
-        if not is_power:
-            raise ValueError("math domain error")
+    is_zero = exponent.expr.is_nonnegative is not True and run.raises(sp.Eq, base)
+    if is_zero and exponent < 0:
+        raise ValueError("math domain error")
     return float_of(run, x) ** y
 
 
-def float_of(run: Run, value: UserValue) -> Any:
+def float_of(run: Decider, value: UserValue) -> Any:
     """Returns a number as a float of Python."""
-    return Number(run, expression(run, value)) if is_traced(value) else builtins.float(value)
+    if not is_traced(value):
+        return builtins.float(value)
+    return record(run, float, (value,), lambda: Number(run, run_operand(run, value).expr))
 
 
-def _fmod(run: Run, x: Any, y: Any) -> Number:
+def _fmod(run: Decider, x: Any, y: Any) -> Number:
     left, right = float_of(run, x), float_of(run, y)
-    _check_domain(run, y)
+    _check_domain(run_operand(run, y), sp.Eq)
     # C's fmod: the sign of the dividend, while % of Python has that of the divisor.
-    return Number(run, (left - right * math.trunc(left / right)).expr)
+    return run_operand(run, left - right * math.trunc(left / right))
 
 
-def _check_domain(run: Run, divisor: Any) -> None:
-    number = expression(run, divisor)
-    if number == 0 or (number.free_symbols and run.decide(sp.Eq(number, 0, evaluate=False))):
+def _check_domain(number: Number, is_outside: Callable[..., sp.Basic]) -> None:
+    """Raises the exception of math where a number compares so with 0."""
+    if number.run.raises(is_outside, number):
         raise ValueError("math domain error")
 
 
-def _copysign(run: Run, x: Any, y: Any) -> Any:
+def _copysign(run: Decider, x: Any, y: Any) -> Any:
+    if not run.is_exact:
+        return Number(run, copysign(run_operand(run, x).expr, run_operand(run, y).expr))
     return abs(x) if y >= 0 else -abs(x)
 
 
-def _hypot(run: Run, *values: Any) -> Number:
-    return Number(run, sp.sqrt(sp.Add(*(expression(run, x) ** 2 for x in values))))
+def _hypot(run: Decider, *values: Any) -> Number:
+    return Number(run, sp.sqrt(sp.Add(*(run_operand(run, x).expr ** 2 for x in values))))
 
 
-def _angle(run: Run, y: Any, x: Any) -> Number:
-    return Number(run, angle(expression(run, y), expression(run, x)))
+def _angle(run: Decider, y: Any, x: Any) -> Number:
+    return Number(run, atan2(run_operand(run, y).expr, run_operand(run, x).expr))
 
 
-def _isclose(run: Run, a: Any, b: Any, *, rel_tol: float = 1e-9, abs_tol: float = 0.0) -> bool:
+def _isclose(run: Decider, a: Any, b: Any, *, rel_tol: float = 1e-9, abs_tol: float = 0.0) -> bool:
     # math.isclose is relative to the larger number, numpy's and torch's to the second one.
     difference = abs(a - b)
-    return bool(difference <= maximum(run, rel_tol * maximum(run, abs(a), abs(b)), abs_tol))
+    return bool(difference <= _maximum(run, rel_tol * _maximum(run, abs(a), abs(b)), abs_tol))
 
 
 def _array_isclose(
-    run: Run, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, *, equal_nan: bool = False
+    run: Decider, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, *, equal_nan: bool = False
 ) -> bool:
     return bool(abs(a - b) <= atol + rtol * abs(b))
 
 
-def _sign(run: Run, x: Any) -> Number:
-    return Number(run, sp.sign(expression(run, x)))
+def _sign(run: Decider, x: Any) -> Number:
+    return Number(run, sp.sign(run_operand(run, x).expr))
 
 
-def _where(run: Run, condition: Any, yes: Any, no: Any) -> Any:
+def _where(run: Decider, condition: Any, yes: Any, no: Any) -> Any:
     if not is_traced(condition):
         return yes if condition else no
     test = condition.condition if isinstance(condition, Truth) else sp.Ne(condition.expr, 0)
     if branch_count(test) > MOST_BRANCHES:
-        raise run.session.refuse(
+        raise run.refuse(
             "a condition about several long tables",
             hint="make one table of them outside the function",
         )
-    return Number(run, choice([(expression(run, yes), test), (expression(run, no), sp.true)]))
+    branches = [(run_operand(run, yes).expr, test), (run_operand(run, no).expr, sp.true)]
+    return Number(run, choice(branches))
 
 
-def _clip(run: Run, x: Any, low: Any = None, high: Any = None, **names: Any) -> Any:
+def _clip(run: Decider, x: Any, low: Any = None, high: Any = None, **names: Any) -> Any:
     low = names.get("a_min", names.get("min", low))
     high = names.get("a_max", names.get("max", high))
     if low is not None:
         # low first, as numpy.clip does: where low > high, the result is high.
-        x = maximum(run, x, low)
-    return x if high is None else minimum(run, x, high)
+        x = _array_maximum(run, x, low)
+    return x if high is None else _array_minimum(run, x, high)
 
 
-def _interp(run: Run, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
+def _interp(run: Decider, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
     """Linear between points, constant outside; a list of one step gives a list of one value."""
     if isinstance(x, list | tuple):
         return [_interp(run, item, xp, fp, left, right) for item in x]
@@ -197,38 +210,49 @@ def _search(function: Callable[..., int]) -> Implementation:
 
 
 def _search_sorted(
-    run: Run, values: Any, x: Any, side: str = "left", *, right: bool = False
+    run: Decider, values: Any, x: Any, side: str = "left", *, right: bool = False
 ) -> Any:
     is_right = right or side == "right"
     # numpy's "left" is bisect_left: the first place that keeps the order.
     return np.intp((bisect.bisect_right if is_right else bisect.bisect_left)(list(values), x))
 
 
-def _digitize(run: Run, x: Any, bins: Any, right: bool = False) -> Any:
+def _digitize(run: Decider, x: Any, bins: Any, right: bool = False) -> Any:
     # digitize(right=False) counts bins[i-1] <= x, which is searchsorted(side="right").
     return _search_sorted(run, bins, x, right=not right)
 
 
-def _select(run: Run, conditions: Any, values: Any, default: Any = 0) -> Any:
+def _select(run: Decider, conditions: Any, values: Any, default: Any = 0) -> Any:
     for condition, value in zip(conditions, values, strict=True):
         if condition:
             return value
     return default
 
 
-def maximum(run: Run, *values: UserValue) -> Any:
-    """Returns the greatest number, which decides nothing about the step."""
-    return _extremum(run, values, sp.Max, builtins.max)
+def _extremum_of(
+    choose: Callable[..., Any], kind: type[sp.Expr], *, is_of_arrays: bool = False
+) -> Implementation:
+    """The extremum of numbers, which decides nothing about the step."""
+
+    def extremum(run: Decider, *values: UserValue) -> Any:
+        if is_of_arrays and not run.is_exact and has_traced(values):
+            # NumPy's is NaN where one of the numbers is.
+            return Number(run, kind(*(run_operand(run, value).expr for value in values)))
+        return record(run, choose, (values,), lambda: _extremum(run, values, kind, choose))
+
+    return extremum
 
 
-def minimum(run: Run, *values: UserValue) -> Any:
-    """Returns the least number, which decides nothing about the step."""
-    return _extremum(run, values, sp.Min, builtins.min)
+_maximum, _minimum = _extremum_of(max, sp.Max), _extremum_of(min, sp.Min)
+_array_maximum = _extremum_of(max, sp.Max, is_of_arrays=True)
+_array_minimum = _extremum_of(min, sp.Min, is_of_arrays=True)
 
 
 def _extremum(
-    run: Run, values: Sequence[Any], kind: type[sp.Expr], choose: Callable[..., Any]
+    run: Decider, values: Sequence[Any], kind: type[sp.Expr], choose: Callable[..., Any]
 ) -> Any:
+    if not run.is_exact and has_traced(values):
+        return _float_extremum(run, [run_operand(run, value).expr for value in values], kind)
     # Python's own max of the constants keeps the type of the winner.
     constants = [value for value in values if not is_traced(value)]
     if len(constants) == len(values):
@@ -244,13 +268,25 @@ def _extremum(
         return variables[0]
     members = [operand(run, v) for v in (*variables, *(() if limit is None else (limit,)))]
     read = [member for member in members if member is not None]
-    is_int = all(member[1] for member in read)
-    is_mixed = not is_int and any(member[1] for member in read)
-    expr = kind(*dict.fromkeys(expr for expr, _ in read), evaluate=False)
+    is_int = all(member.is_int for member in read)
+    is_mixed = not is_int and any(member.is_int for member in read)
+    expr = kind(*dict.fromkeys(member.expr for member in read), evaluate=False)
     return (Mixed if is_mixed else Number)(run, expr, is_int)
 
 
-def _sum(run: Run, values: Sequence[Any], start: Any = 0) -> Any:
+def _float_extremum(run: Decider, values: Sequence[sp.Expr], kind: type[sp.Expr]) -> Number:
+    """The extremum of numbers that may be NaN."""
+    expr, *others = values
+    if not any(map(is_of_data, values)):
+        return Number(run, kind(*values))
+    for candidate in others:
+        # A comparison with NaN is false, so that the order of the operands counts.
+        precedes = comparison(sp.Gt if kind is sp.Max else sp.Lt, candidate, expr)
+        expr = sp.Piecewise((candidate, precedes), (expr, True))
+    return Number(run, expr)
+
+
+def _sum(run: Decider, values: Sequence[Any], start: Any = 0) -> Any:
     total = start
     for value in values:
         total = total + value
@@ -258,7 +294,7 @@ def _sum(run: Run, values: Sequence[Any], start: Any = 0) -> Any:
 
 
 def fold_builtin(
-    native: Callable[..., Any], implementation: Implementation, run: Run
+    native: Callable[..., Any], implementation: Implementation, run: Decider
 ) -> Callable[..., Any]:
     """Returns ``max``, ``min`` or ``sum`` of Python, which may be given an iterator, or a key."""
 
@@ -267,6 +303,8 @@ def fold_builtin(
         is_iterable = is_sum or len(args) == 1
         items = list(args[0]) if is_iterable and args else list(args)
         is_simple = not names or (is_sum and set(names) == {"start"})
+        operands = (*items, *args[1:], *names.values()) if is_iterable else items
+        is_simple &= run.is_exact or all(operand(run, item) is not None for item in operands)
         if not items or not is_simple or not has_traced(items):
             return native(items, *(args[1:] if is_sum else ()), **names)
         if not is_sum:
@@ -277,24 +315,36 @@ def fold_builtin(
     return function
 
 
-def _scalar(run: Run, value: Any, *_: Any, **__: Any) -> Any:
+def _scalar(run: Decider, value: Any, *_: Any, **__: Any) -> Any:
     """A scalar tensor or array as the number that it contains."""
     if is_traced(value) or not isinstance(value, list | tuple):
         return value
-    if len(value) == 1:
+    if len(value) == 1 and run.is_exact:
         return _scalar(run, value[0])
-    raise run.session.refuse(
+    raise run.refuse(
         "an array of numbers that depend on the step", hint="compute each number by itself"
     )
 
 
-def _divide(run: Run, a: Any, b: Any) -> Any:
+def _divide(run: Decider, a: Any, b: Any) -> Any:
     return a / b
 
 
-def _remainder(run: Run, x: Any, y: Any) -> Any:
+def _classified(native: Callable[[float], bool], rule: Callable[[sp.Expr], Any]) -> Implementation:
+    """Whether a number is finite, infinite or NaN."""
+
+    def value(run: Decider, x: Any) -> bool:
+        if run.is_exact:
+            return native(1.0)  # an exact number is finite
+        holds = native(x.ref)
+        return run.decide(rule(x.expr), holds) if is_of_data(x.expr) else holds
+
+    return value
+
+
+def _remainder(run: Decider, x: Any, y: Any) -> Any:
     """The IEEE remainder: the quotient is rounded to the nearest integer."""
-    _check_domain(run, y)
+    _check_domain(run_operand(run, y), sp.Eq)
     # round() is half-even, as the IEEE remainder asks for.
     return x - y * round(x / y)
 
@@ -309,7 +359,7 @@ _ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
     # math.log has a second argument, the base.
     ("log", "log", "log", _log),
     ("", "", "special.expit", _VALUES["sigmoid"]),
-    ("", "", "rsqrt", lambda run, x: _divide(run, 1, _VALUES["sqrt"](run, x))),
+    ("", "", "rsqrt", lambda run, x: 1 / _part(math.sqrt, run, x)),
     ("fabs", "abs", "abs", lambda run, x: abs(x)),
     ("", "fabs", "", lambda run, x: abs(x)),
     ("", "square", "square", lambda run, x: x * x),
@@ -340,18 +390,18 @@ _ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
     ("", "atan", "arctan", _VALUES["atan"]),
     ("isclose", "", "", _isclose),
     ("", "isclose", "isclose", _array_isclose),
-    ("isfinite", "isfinite", "isfinite", lambda run, x: True),
-    ("isnan", "isnan", "isnan", lambda run, x: False),
-    ("isinf", "isinf", "isinf", lambda run, x: False),
+    ("isfinite", "isfinite", "isfinite", _classified(math.isfinite, is_finite)),
+    ("isnan", "isnan", "isnan", _classified(math.isnan, is_nan)),
+    ("isinf", "isinf", "isinf", _classified(math.isinf, is_infinite)),
     ("", "sign", "sign", _sign),
     ("", "where", "where", _where),
     ("", "clip", "clamp", _clip),
     ("", "", "clip", _clip),
-    ("", "maximum", "maximum", maximum),
-    ("", "minimum", "minimum", minimum),
+    ("", "maximum", "maximum", _array_maximum),
+    ("", "minimum", "minimum", _array_minimum),
     # fmax ignores NaN, which a traced number never is.
-    ("", "fmax", "max", maximum),
-    ("", "fmin", "min", minimum),
+    ("", "fmax", "max", _maximum),
+    ("", "fmin", "min", _minimum),
     ("", "interp", "", _interp),
     ("", "searchsorted", "searchsorted", _search_sorted),
     ("", "digitize", "", _digitize),
@@ -367,11 +417,17 @@ _BUILTINS: Mapping[Callable[..., Any], Implementation] = {
     bisect.bisect_right: _search(bisect.bisect_right),
 }
 FOLDS: Mapping[Callable[..., Any], Implementation] = {
-    builtins.max: maximum,
-    builtins.min: minimum,
+    builtins.max: _maximum,
+    builtins.min: _minimum,
     builtins.sum: _sum,
 }
 """Functions of Python on several numbers."""
+
+_OF_FINITE = (
+    *("fmod", "remainder", "hypot", "isclose", "sign", "fmax", "fmin"),
+    *("interp", "searchsorted", "digitize"),
+)
+"""Functions whose traced value is right for finite numbers only."""
 
 MODULES = ("math", "numpy", "torch")
 """The modules of the columns; ``jax.numpy`` has the names of numpy."""
@@ -425,11 +481,15 @@ def _known_functions(*_: tuple[int, int]) -> Mapping[int, tuple[str, Implementat
     return table
 
 
+def _may_be_nan(value: UserValue) -> bool:
+    return isinstance(value, Number) and is_of_data(value.expr)
+
+
 def dispatcher(
     native: Callable[..., Any],
     name: str,
     implementation: Implementation,
-    run: Run,
+    run: Decider,
     *,
     is_single: bool = False,
 ) -> Callable[..., Any]:
@@ -444,9 +504,13 @@ def dispatcher(
     """
 
     def function(*args: UserValue, **names: UserValue) -> Any:
+        if native.__module__ == "math":
+            args = tuple(map(run.scalar, args))
         if has_traced(args) or has_traced(names.values()):
             if is_single:
-                run.session.is_single = True
+                run.note_single()
+            if name in _OF_FINITE and not run.is_exact and any(map(_may_be_nan, args)):
+                raise run.refuse(f"{name} of a number of data, which may be NaN, is not traced")
             if native in _BUILTINS and names.keys() & {"key"}:
                 return native(*args, **names)
             return record(
@@ -454,14 +518,16 @@ def dispatcher(
             )
         natives = {key: native_of(arg) for key, arg in names.items()}
         result = native(*map(native_of, args), **natives)
-        make = _EXACT.get(name)
+        make = _EXACT.get(name) if run.is_exact else None
         if make is not None and len(args) == 1 and isinstance(result, float):
             number = number_of(args[0])
             if number is not None:
                 return exact_constant(result, make(number))
-        return local_array(result)
+        return local_array(result) if run.is_exact else result
 
     function.native = native  # type: ignore[attr-defined]
+    for method in ("reduce", "accumulate", "outer") if isinstance(native, np.ufunc) else ():
+        setattr(function, method, getattr(native, method))
     return function
 
 
@@ -472,7 +538,7 @@ class NumberType(type):
     """A number type of a traced function: steps are instances, too."""
 
     native: type
-    run: Run
+    run: Decider
 
     def __instancecheck__(cls, value: object) -> bool:
         if isinstance(value, Number | Truth):
@@ -481,6 +547,7 @@ class NumberType(type):
 
     def __call__(cls, *args: Any, **names: Any) -> Any:
         """Returns the number that the type makes of its arguments."""
+        args = tuple(map(cls.run.scalar, args))
         if has_traced(args) and cls.native is not bool:
             return _conversion(cls.run, cls.native, args, names)
         if (
@@ -490,12 +557,12 @@ class NumberType(type):
         ):
             return exact_constant(float(args[0]), args[0].expr)
         value = cls.native(*args, **names)
-        return ExactInt(value) if cls.native is int else value
+        return ExactInt(value) if cls.native is int and cls.run.is_exact else value
 
     def __getattr__(cls, name: str) -> Any:
         if name == "dtype":  # NumPy asks for it
             return np.dtype(cls.native)
-        return getattr(cls.native, name)
+        return _member(cls.native, name, cls.run)
 
     def __eq__(cls, kind: object) -> bool:
         return kind is cls or kind is cls.native
@@ -504,7 +571,7 @@ class NumberType(type):
         return hash(cls.native)
 
 
-def _conversion(run: Run, native: Any, args: tuple[Any, ...], names: Mapping[str, Any]) -> Any:
+def _conversion(run: Decider, native: Any, args: tuple[Any, ...], names: Mapping[str, Any]) -> Any:
     """The value of a number type called with traced numbers."""
     if len(args) == 1 and isinstance(args[0], Truth):
         args = (args[0].number,)
@@ -513,31 +580,33 @@ def _conversion(run: Run, native: Any, args: tuple[Any, ...], names: Mapping[str
     if native is int and len(args) == 1 and not names:
         return truncate(args[0])
     if native is float and len(args) == 1 and not names:
-        expr = args[0].expr
-        return record(run, native, args, lambda: Number(run, expr))
+        return float_of(run, args[0])
     is_rounded = native is Decimal and not args[0].is_int
     if names or (native is not Fraction and len(args) > 1) or is_rounded:
-        raise run.session.refuse(f"a {native.__name__} that depends on the step")
+        raise run.refuse(f"a {native.__name__} that depends on the step")
 
     def compute() -> Any:
         if native is Fraction:
-            numbers = [expression(run, arg) for arg in args]
-            if len(numbers) == 2:
-                check_divisor(run, numbers[1], "Fraction(…, 0)")
-            return Number(run, numbers[0] / numbers[1] if len(numbers) == 2 else numbers[0])
+            numbers = [run_operand(run, arg) for arg in args]
+            if len(numbers) == 1:
+                return Number(run, numbers[0].expr)
+            check_divisor(numbers[1], "Fraction(…, 0)")
+            return Number(run, numbers[0].expr / numbers[1].expr)
         if issubclass(native, np.bool_):
-            return truth(run, sp.Ne(args[0].expr, 0, evaluate=False))
+            return args[0] != 0
         if not issubclass(native, np.integer):
+            if issubclass(native, np.floating) and native().itemsize < 8:
+                run.note_single()
             return Number(run, args[0].expr)
         whole = args[0] if args[0].is_int else math.trunc(args[0])
         info = np.iinfo(native)
         is_wrapping = args[0].is_int and args[0].unit is not None
         expr = whole.expr
-        inside = True if is_wrapping else fits(run, expr, info)
+        inside = True if is_wrapping else run.fits(expr, info)
         if inside is not True and not run.decide(inside):
             if args[0].is_int:
                 raise OverflowError(f"Python integer out of bounds for {native.__name__}")
-            raise run.session.refuse(f"a float beyond {native.__name__}")
+            raise run.refuse(f"a float beyond {native.__name__}")
         return Number(run, expr, True)
 
     if native is Fraction and any(
@@ -545,12 +614,33 @@ def _conversion(run: Run, native: Any, args: tuple[Any, ...], names: Mapping[str
     ):
         raise TypeError("both arguments should be Rational instances")
     if native is Fraction and any(isinstance(arg, Number) and not arg.is_int for arg in args):
-        raise run.session.refuse("the Fraction of a float that depends on the step")
+        raise run.refuse("the Fraction of a float that depends on the step")
     return record(run, native, args, compute, is_typed=True)
 
 
-def traced_type(native: type, run: Run) -> type:
+def traced_type(native: type, run: Decider) -> type:
     """Returns the type that stands for a number type in a traced function."""
     # A class pattern such as `case bool()` asks the metaclass; bool itself has no subclasses.
     bases = (native,) if native in (int, float) else (int,) if native is bool else ()
-    return NumberType(native.__name__, bases, {"native": native, "run": run})
+    members = {
+        name: staticmethod(_member(native, name, run))
+        for name in (vars(native) if bases else ())
+        if callable(getattr(native, name)) and name not in ("__new__", "__getattribute__")
+    }
+    return NumberType(native.__name__, bases, {**members, "native": native, "run": run})
+
+
+def _member(native: type, name: str, run: Decider) -> Any:
+    """A member of a number type: a method of it is that of the number that it is given."""
+    member = getattr(native, name)
+    if not callable(member):
+        return member
+
+    def function(*args: UserValue, **names: UserValue) -> Any:
+        if args and isinstance(args[0], Number):
+            return getattr(args[0], name)(*args[1:], **names)
+        if has_traced(args):
+            raise run.refuse(f"{native.__name__}.{name} of a number is not traced")
+        return member(*args, **names)
+
+    return function

@@ -15,44 +15,53 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from closedform.importers.python.exact import ExactInt, number_of
-from closedform.importers.python.place import NotReal, UserValue
-from closedform.importers.python.run import Run
-from closedform.importers.python.tape import Ref, Variable, plain, unit_of
-from closedform.importers.python.text import is_only_shown
-from closedform.language import exact_number, floor_div, floor_mod, t
+from closedform.importers.python.decider import Comparison, Decider
+from closedform.importers.python.exact import ExactInt
+from closedform.importers.python.place import UserValue
+from closedform.importers.python.tape import Variable, plain, unit_of
+from closedform.language import exact_number, floor_div, floor_mod
 from closedform.language.exact import FINEST
 
 _ONE, _ZERO = sp.Integer(1), sp.Integer(0)
 
 NOT_TRACED = "this function needs a number, and is not one that can be traced"
+INDEX = "an index, or the length of a loop,"
+KEY = "the key of a dict or set"
+"""Uses of a number that only selects or counts."""
 SUPPORTED = "use the functions of math, numpy and torch that docs/bring_your_own_schedule.md lists"
 
+
+COMPARISONS: Mapping[Comparison, Callable[[Any, Any], Any]] = {
+    sp.Lt: operator.lt,
+    sp.Le: operator.le,
+    sp.Gt: operator.gt,
+    sp.Ge: operator.ge,
+    sp.Eq: operator.eq,
+    sp.Ne: operator.ne,
+}
+"""Comparisons of expressions, and of Python."""
 
 _Method = Callable[["Number", Any], Any]
 
 
-def _comparison(kind: Callable[..., sp.Basic], native: Callable[[Any, Any], Any]) -> _Method:
+def _comparison(kind: Callable[..., sp.Basic]) -> _Method:
+    native = COMPARISONS[kind]
+
     def compare(self: Number, right: Any) -> Any:
         run = self.run
         # SymPy does not decide t < oo for an expression of unknown sign.
-        if isinstance(right, float) and math.isinf(right):
+        if run.is_exact and isinstance(right, float) and math.isinf(right):
             # The expression is finite: 0 compares with the infinity as it does.
             return bool(kind(_ZERO, sp.oo if right > 0 else -sp.oo))
         if isinstance(right, np.ndarray) and right.ndim == 1:
             # Decided item by item, so that sums and counts of them are concrete.
             return np.array([bool(compare(self, item)) for item in right])
-        read = operand(run, right)
-        if read is None:
+        right_number = operand(run, right)
+        if right_number is None:
             if isinstance(right, np.ndarray | sp.Basic | complex | Iterator):
-                raise run.session.refuse(f"a comparison of the step with a {type(right).__name__}")
+                raise run.refuse(f"a comparison of the step with a {type(right).__name__}")
             return NotImplemented
-        return record(
-            run,
-            native,
-            (self, right),
-            lambda: truth(run, kind(self.expr, read[0], evaluate=False)),
-        )
+        return record(run, native, (self, right), lambda: run.compare(kind, self, right_number))
 
     return compare
 
@@ -68,15 +77,17 @@ def _operators(native: Callable[[Any, Any], Any]) -> tuple[_Method, _Method]:
 class Number:
     """A number that depends on the step: an expression, and the type that Python has there.
 
-    Operations in which Python raises an exception for some steps raise it for these. Each is
-    recorded on the tape of the run.
+    Operations in which Python raises an exception for some steps raise it for these. What differs
+    between a schedule and a step of an optimizer is asked of the run. It is not a float, which C
+    would read past its expression: torch hands objects with ``__torch_function__`` to its modes.
 
     Args:
         run: The run of the function.
         expr: The expression.
         is_int: Whether it is an integer in Python.
         unit: 1 as a number of its type; None for an int or float of Python.
-        ref: Its record; that of a symbol is the variable.
+        ref: What the tape of the run keeps of it: its record, that of a symbol is the variable; or
+            the value that it has in this run.
     """
 
     __slots__ = ("expr", "is_int", "ref", "run", "unit")
@@ -87,11 +98,11 @@ class Number:
 
     def __init__(
         self,
-        run: Run,
+        run: Decider,
         expr: sp.Expr,
         is_int: bool = False,
         unit: UserValue = None,
-        ref: Ref | Variable | None = None,
+        ref: UserValue = None,
     ) -> None:
         self.run = run
         self.expr = expr
@@ -111,8 +122,22 @@ class Number:
     def _sympy_(self) -> sp.Expr:
         return self.expr
 
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Runs a function of torch on stand-ins: the mode of the trace has seen the numbers."""
+        values = (*args, *(kwargs or {}).values())
+        if any(isinstance(value, Number) and value.run.is_exact for value in values):
+            return NotImplemented
+        names = {key: tape_argument(arg) for key, arg in (kwargs or {}).items()}
+        return func(*map(tape_argument, args), **names)
+
+    def __deepcopy__(self, memo: object) -> Number:
+        return self
+
     def __array__(self, *_: UserValue, **__: UserValue) -> Any:
-        raise self.run.session.refuse(
+        raise self.run.refuse(
             "an array of numbers that depend on the step", hint="compute each number by itself"
         )
 
@@ -121,9 +146,7 @@ class Number:
 
     def _as_array(self, act: Callable[[Any], object], subject: str) -> Any:
         act(_sample(self))  # raises the TypeError of a scalar
-        raise self.run.session.refuse(
-            f"{subject} of a {self.kind.__name__} that depends on the step"
-        )
+        raise self.run.refuse(f"{subject} of a {self.kind.__name__} that depends on the step")
 
     def __iter__(self) -> Iterator[Any]:
         return self._as_array(iter, "the items")  # type: ignore[no-any-return]
@@ -139,14 +162,14 @@ class Number:
     def _text(self, render: Callable[[int], str]) -> str:
         """The text of the number: of an integer with few values, or one that is only shown."""
         # Frame 0 is this one, 1 that of str() or format(), 2 the code that asks for the text.
-        if self.run.session.is_over or is_only_shown(sys._getframe(2), self.run.session.codes):
+        if self.run.is_shown(sys._getframe(2)):
             return str(self.expr)
-        if not self.is_int or self.unit is not None:
-            raise self.run.session.refuse(
-                f"the text of a {self.kind.__name__} that depends on the step",
+        if not self.run.is_exact or not self.is_int or self.unit is not None:
+            raise self.run.refuse(
+                f"a text of the number {self.expr} is not traced",
                 hint="compare numbers, or use an integer of few values",
             )
-        return render(self._concrete("the text of the step"))
+        return render(self.concrete("the text of the step"))
 
     def __str__(self) -> str:
         return self._text(str)
@@ -159,56 +182,45 @@ class Number:
 
     # --- comparisons and truths --------------------------------------------------------------
 
-    __lt__ = _comparison(sp.Lt, operator.lt)
-    __le__ = _comparison(sp.Le, operator.le)
-    __gt__ = _comparison(sp.Gt, operator.gt)
-    __ge__ = _comparison(sp.Ge, operator.ge)
-    __eq__ = _comparison(sp.Eq, operator.eq)
-    __ne__ = _comparison(sp.Ne, operator.ne)
+    __lt__, __le__ = map(_comparison, (sp.Lt, sp.Le))
+    __gt__, __ge__ = map(_comparison, (sp.Gt, sp.Ge))
+    __eq__, __ne__ = map(_comparison, (sp.Eq, sp.Ne))
 
     def __bool__(self) -> bool:
         run = self.run
-        # Within a record the operation is recorded as a whole.
-        if run.tape.pause_depth:
-            return run.decide(sp.Ne(self.expr, 0, evaluate=False))
         return bool(
-            record(
-                run,
-                operator.truth,
-                (self,),
-                lambda: truth(run, sp.Ne(self.expr, 0, evaluate=False)),
-            )
+            record(run, operator.truth, (self,), lambda: run.compare(sp.Ne, self, constant(run, 0)))
         )
 
     # --- conversions -------------------------------------------------------------------------
 
-    def _concrete(self, purpose: str) -> int:
-        """The integer, by which the run splits its steps."""
-        value = self.run.concrete(self.expr, purpose)
+    def concrete(self, purpose: str) -> Any:
+        """Returns the number of Python that it is in the whole run."""
+        value = self.run.concrete(self, purpose)
         if self.ref is not None:
             # The tape replays the run in floats: there the integer must be the same.
             self.run.tape.check(self.ref, value)
         return value
 
     def __hash__(self) -> int:
-        return hash(self._concrete("the key of a dict or set"))
+        return hash(self.concrete(KEY))
 
     def __index__(self) -> int:
         if not self.is_int:
             raise TypeError(f"'{self.kind.__name__}' object cannot be interpreted as an integer")
-        return self._concrete("an index, or the length of a loop,")
+        return int(self.concrete(INDEX))
 
     def __int__(self) -> int:
-        return truncate(self)._concrete("the integer")
+        return int(truncate(self).concrete("the integer"))
 
     def __float__(self) -> float:
         # A number whose steps were split until it is one.
         if self.expr.is_number and self.expr.is_Rational:
             return float(self.expr)
-        raise self.run.session.refuse(NOT_TRACED, hint=SUPPORTED)
+        raise self.run.refuse(NOT_TRACED, hint=SUPPORTED)
 
     def __complex__(self) -> complex:
-        raise self.run.session.refuse(NOT_TRACED, hint=SUPPORTED)
+        raise self.run.refuse(NOT_TRACED, hint=SUPPORTED)
 
     def __trunc__(self) -> Any:
         return truncate(self)
@@ -221,9 +233,7 @@ class Number:
 
     def __round__(self, digits: Any = None) -> Any:
         if digits is None:
-            return record(
-                self.run, round, (self,), lambda: Number(self.run, half_even(self.expr), True)
-            )
+            return record(self.run, round, (self,), lambda: _round(self))
         # round(x, -2) has a scale below 1: the same formula.
         scale = sp.Integer(10) ** int(digits)
 
@@ -284,7 +294,7 @@ class Number:
         return operation(self, base, operator.pow, is_reflected=True)
 
     def __matmul__(self, matrix: Any) -> Any:
-        raise self.run.session.refuse("a matrix product with the step")
+        raise self.run.refuse("a matrix product with the step")
 
     __rmatmul__ = __matmul__
 
@@ -297,7 +307,7 @@ class Mixed(Number):
     @property
     def kind(self) -> type:
         """The type that the function has there: it depends on the step."""
-        raise self.run.session.refuse(
+        raise self.run.refuse(
             "the type of a number that is an int at some steps and a float at others",
             hint="convert it with float() or int()",
         )
@@ -317,7 +327,7 @@ class Truth:
     __array_ufunc__ = None
 
     def __init__(
-        self, run: Run, condition: sp.Basic, unit: UserValue = None, ref: Ref | None = None
+        self, run: Decider, condition: sp.Basic, unit: UserValue = None, ref: UserValue = None
     ) -> None:
         self.run = run
         self.condition = condition
@@ -420,55 +430,47 @@ for _native in (operator.neg, operator.pos, operator.abs, operator.invert):
     setattr(Truth, f"__{_native.__name__}__", _truth_unary(_native))
 
 
-def truth(run: Run, condition: sp.Basic) -> bool | Truth:
-    """Returns a condition as a truth; a bool where it does not depend on anything."""
-    if condition in (sp.true, sp.false):
-        return bool(condition)
-    return Truth(run, condition) if condition.free_symbols else run.decide(condition)
-
-
-def operand(run: Run, value: UserValue) -> tuple[sp.Expr, bool] | None:
-    """Returns the expression of an operand, and whether it is an int; None for anything else."""
+def operand(run: Decider, value: UserValue) -> Number | None:
+    """Returns an operand as a number; None for anything else."""
     if isinstance(value, Number):
-        return value.expr, value.is_int
+        return value
     if isinstance(value, Truth):
-        return value.number.expr, True
+        return operand(run, value.number)
     if isinstance(value, np.generic):
         number = value.item()
         # float16 and float32 are exact rationals, but what is computed from them has their
         # rounding.
         is_short = value.dtype.itemsize < 8 and isinstance(number, float)
-        if is_short and math.isfinite(number):
-            run.session.is_single = True
-            return exact_number(value), False
+        if run.is_exact and is_short and math.isfinite(number):
+            run.note_single()
+            return Number(run, exact_number(value), ref=value)
         return operand(run, number)
     if isinstance(value, int):
-        return sp.Integer(int(value)), True
+        return constant(run, value)
     if isinstance(value, float):
-        if not math.isfinite(value):
-            raise run.session.refuse(
-                f"{value} in the arithmetic of a step", hint="compare with it instead"
-            )
-        exact = number_of(value)
-        return (run.session.prover.exact(value) if exact is None else exact), False
-    if isinstance(value, Fraction):
-        return exact_number(value), False
-    if isinstance(value, Decimal):
-        return sp.Rational(*value.as_integer_ratio()), False
+        return Number(run, run.exact(value), ref=value)
+    if isinstance(value, Fraction | Decimal):
+        return Number(run, sp.Rational(*value.as_integer_ratio()), ref=value)
     # The function may compute with SymPy itself.
     if isinstance(value, sp.Expr):
-        return value, bool(value.is_integer)
+        return Number(run, value, bool(value.is_integer), ref=value)
     # Arrays of NumPy and tensors of torch without axes.
-    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
-        return operand(run, value.item())
-    return None
+    if not run.is_exact and hasattr(value, "__torch_function__"):
+        return None  # it has operators, and may depend on the step
+    is_scalar = getattr(value, "ndim", None) == 0 and hasattr(value, "item")
+    return operand(run, value.item()) if is_scalar else None
+
+
+def constant(run: Decider, value: int) -> Number:
+    """Returns an integer as a number."""
+    return Number(run, sp.Integer(int(value)), True, ref=int(value))
 
 
 # --- records -------------------------------------------------------------------------------------
 
 
 def record(
-    run: Run,
+    run: Decider,
     native: Callable[..., Any],
     args: tuple[Any, ...],
     compute: Callable[[], Any],
@@ -487,7 +489,7 @@ def record(
         is_typed: Whether the type of the value is asked of ``native``, and not of ``compute``.
     """
     tape = run.tape
-    if tape.pause_depth:
+    if tape.is_paused:
         return compute()
     arguments, keywords = (
         tape_argument(args),
@@ -496,29 +498,29 @@ def record(
     unit: Any = None
     # The dtype of a result follows NumPy's promotion, which is asked of NumPy itself.
     is_special = is_typed or any(_is_special(arg) for arg in args)
-    tape.pause_depth += 1
+    tape.begin(native, args)
     try:
         value = compute()
         if is_special:
             unit = _native_unit(native, args, names or {})
             value = _convert(run, value, unit)
     except Exception as error:
-        tape.pause_depth -= 1
+        tape.end()
         # np.log(0) is −∞ where math.log(0) raises: the value ends the run with its reason, the
         # exception is the function's.
-        if isinstance(error, ValueError | ZeroDivisionError) and _is_silent(native, args):
-            raise run.session.stop_run(NotReal(f"the value is not finite: {error}")) from None
-        tape.call(native, arguments, keywords, raises=True)
+        if isinstance(error, ValueError | ZeroDivisionError) and is_silent(native, args):
+            raise run.not_real(f"the value is not finite: {error}") from None
+        tape.raises(native, arguments, keywords, error)
         raise
     except BaseException:
-        tape.pause_depth -= 1
+        tape.end()
         raise
-    tape.pause_depth -= 1
+    tape.end()
     return _adopt(run, value, tape.call(native, arguments, keywords))
 
 
-def _is_silent(native: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """Whether an operation gives NaN or an infinity where Python raises an exception."""
+def is_silent(native: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Returns whether an operation gives NaN or an infinity where Python raises an exception."""
     module = getattr(native, "__module__", "")
     if module not in ("math", "_operator", "builtins", __name__):
         return True
@@ -582,7 +584,7 @@ def _sample(value: Any) -> Any:
     return plain(native_of(value))
 
 
-def _convert(run: Run, value: Any, unit: Any) -> Any:
+def _convert(run: Decider, value: Any, unit: Any) -> Any:
     """A value with the type of the function, in whose integers it wraps."""
     if unit is None:
         return value
@@ -605,9 +607,9 @@ def _convert(run: Run, value: Any, unit: Any) -> Any:
     is_int = isinstance(native_unit, np.generic | np.ndarray) and np.issubdtype(dtype, np.integer)
     if isinstance(native_unit, np.generic | np.ndarray):
         if np.issubdtype(dtype, np.floating) and dtype.itemsize < 8:
-            run.session.is_single = True
+            run.note_single()
             if dtype.itemsize < 4:
-                raise run.session.refuse("arithmetic in float16", hint="use float32 or float64")
+                raise run.refuse("arithmetic in float16", hint="use float32 or float64")
     elif dtype is not None:
         is_int = not (native_unit.is_floating_point() or native_unit.is_complex())
     expr = value.expr
@@ -616,38 +618,21 @@ def _convert(run: Run, value: Any, unit: Any) -> Any:
     return Number(run, expr, bool(is_int), native_unit)
 
 
-_FARTHEST = 1 << 53
-"""Steps until which integers of NumPy are looked at."""
-
-
-def wrap_integer(run: Run, expr: sp.Expr, info: Any) -> sp.Expr:
+def wrap_integer(run: Decider, expr: sp.Expr, info: Any) -> sp.Expr:
     """Returns an integer as a fixed width holds it."""
     low, high = int(info.min), int(info.max)
-    if fits(run, expr, info) is True:
+    if run.fits(expr, info) is True:
         return expr
     return floor_mod(expr - low, high - low + 1) + low
 
 
-def fits(run: Run, expr: sp.Expr, info: Any) -> bool | sp.Basic:
-    """Returns True if a fixed width holds an integer at all steps of the run, or the condition."""
-    low, high = int(info.min), int(info.max)
-    if expr.is_Integer and low <= expr <= high:
-        return True
-    inside = sp.And(sp.Ge(expr, low, evaluate=False), sp.Le(expr, high, evaluate=False))
-    if inside in (sp.true, sp.false) or inside.free_symbols - {t} or run.first >= _FARTHEST:
-        return True if inside == sp.true else inside
-    end = _FARTHEST if run.end is None else min(run.end, _FARTHEST)
-    parts = run.session.prover.split(inside, run.first, end)
-    return True if len(parts) == 1 and parts[0].truth else inside
-
-
-def _adopt(run: Run, value: Any, ref: Ref) -> Any:
+def _adopt(run: Decider, value: Any, ref: Any) -> Any:
     """The value as the result of a recorded call; a replay of the tape compares plain values.
 
     A plain value does not depend on the step, so that each run of the function must return it.
     """
     if isinstance(value, Number):
-        return type(value)(run, value.expr, value.is_int, value.unit, ref)
+        return run.settle(type(value)(run, value.expr, value.is_int, value.unit, ref))
     if isinstance(value, Truth):
         return Truth(run, value.condition, value.unit, ref)
     if type(value) in (list, tuple):
@@ -677,9 +662,7 @@ def attribute_of(number: Number, name: str) -> Any:
         return record(run, getattr, (number, name), lambda: make(number), is_typed=True)
     compute = _METHODS.get(name)
     if compute is None:
-        raise run.session.refuse(
-            f"{name!r} of a {kind.__name__} that depends on the step", hint=SUPPORTED
-        )
+        raise run.refuse(f"{name!r} of a {kind.__name__} that depends on the step", hint=SUPPORTED)
 
     def call(*args: UserValue, **names: UserValue) -> Any:
         return record(
@@ -697,21 +680,21 @@ def attribute_of(number: Number, name: str) -> Any:
 def _bit_length(number: Number) -> Any:
     """The bits of an integer: the steps are split at the powers of 2."""
     run, size = number.run, abs(number)
-    if run.end is None and run.certain(sp.Lt(size.expr, 1 << _MOST_BITS, evaluate=False)) is None:
-        raise run.session.refuse(
+    if not run.is_bounded(sp.Lt(size.expr, 1 << _MOST_BITS, evaluate=False)):
+        raise run.refuse(
             "'bit_length' of a number without a bound", hint="bound it, such as min(step, 1000)"
         )
     for bits in range(_MOST_BITS):
-        if run.decide(sp.Lt(size.expr, 1 << bits, evaluate=False)):
+        if size < 1 << bits:
             return ExactInt(bits)
-    raise run.session.refuse("'bit_length' of a number of more than 64 bits")
+    raise run.refuse("'bit_length' of a number of more than 64 bits")
 
 
 _MOST_BITS = 64
 
 
 def _whole(number: Number) -> Any:
-    return truth(number.run, sp.Eq(floor_mod(number.expr, 1), 0, evaluate=False))
+    return number % 1 == 0
 
 
 def _identity(number: Number, *_: UserValue, **__: UserValue) -> Number:
@@ -755,21 +738,33 @@ _METHODS: Mapping[str, Callable[..., Any]] = {
 def _clip(number: Number, low: Any, high: Any) -> Number:
     expr = number.expr
     for limit, kind in ((low, sp.Max), (high, sp.Min)):
-        read = None if limit is None else operand(number.run, limit)
-        if read is not None:
-            expr = kind(expr, read[0], evaluate=False)
+        bound = None if limit is None else operand(number.run, limit)
+        if bound is not None:
+            expr = kind(expr, bound.expr, evaluate=False)
     return Number(number.run, expr, number.is_int)
 
 
 def _floor(number: Number) -> Number:
-    return number if number.is_int else Number(number.run, integer_floor(number.expr), True)
+    if number.is_int:
+        return number
+    number.run.check_finite(number)
+    return Number(number.run, integer_floor(number.expr), True)
 
 
 def _ceil(number: Number) -> Number:
-    return number if number.is_int else Number(number.run, -integer_floor(-number.expr), True)
+    if number.is_int:
+        return number
+    number.run.check_finite(number)
+    return Number(number.run, -integer_floor(-number.expr), True)
+
+
+def _round(number: Number) -> Number:
+    number.run.check_finite(number)
+    return Number(number.run, half_even(number.expr), True)
 
 
 def _truncate(number: Number) -> Number:
+    number.run.check_finite(number)
     return _floor(number) if number >= 0 else _ceil(number)
 
 
@@ -781,31 +776,28 @@ def truncate(number: Number) -> Number:
     return result
 
 
-Pair = tuple[sp.Expr, bool]
-
-
 def operation(
     self: Number, argument: Any, native: Callable[[Any, Any], Any], *, is_reflected: bool = False
 ) -> Any:
     """Returns the value of an operator on a number and another operand."""
     run = self.run
-    read = operand(run, argument)
-    if read is None:
+    operand_number = operand(run, argument)
+    if operand_number is None:
         return _foreign(self, argument, native, is_reflected=is_reflected)
-    pair = (self.expr, self.is_int)
-    first, second, args = (
-        (read, pair, (argument, self)) if is_reflected else (pair, read, (self, argument))
-    )
     check_types(self, argument, native)
     make = _MAKES[native]
     if native in _BITS:
         check_bits(self, native.__name__.strip("_"), argument)
-    return record(run, native, args, lambda: make(run, first, second))
+    if is_reflected:
+        return record(run, native, (argument, self), lambda: make(run, operand_number, self))
+    return record(run, native, (self, argument), lambda: make(run, self, operand_number))
 
 
 def _foreign(self: Number, argument: Any, native: Any, *, is_reflected: bool) -> Any:
     """The exception of an operand that is not a number, or a refusal."""
     sample = _sample(self)
+    if hasattr(argument, "__torch_function__") and not self.run.is_exact:
+        return NotImplemented  # the operator of the tensor
     if isinstance(argument, list | tuple | str | bytes) and native is operator.mul:
         return NotImplemented  # a repetition
     try:
@@ -815,20 +807,20 @@ def _foreign(self: Number, argument: Any, native: Any, *, is_reflected: bool) ->
     except Exception:
         value = argument
     subject = f"an operation of the step with a {type(argument).__name__}"
-    raise self.run.session.doubtful_error(f"{subject}, which gives a {type(value).__name__}")
+    raise self.run.doubtful_error(f"{subject}, which gives a {type(value).__name__}")
 
 
 def check_types(self: Number, argument: Any, native: Any) -> None:
     """Refuses operations of Decimal that differ from the same operations of numbers."""
     kinds = [type(_sample(value)) for value in (self, argument)]
     if Decimal in kinds and native in (operator.floordiv, operator.mod, operator.pow):
-        raise self.run.session.refuse(f"{native.__name__} of a Decimal that depends on the step")
+        raise self.run.refuse(f"{native.__name__} of a Decimal that depends on the step")
     if native is operator.pow and any(issubclass(kind, Fraction) for kind in kinds):
-        raise self.run.session.refuse("a power of a Fraction that depends on the step")
+        raise self.run.refuse("a power of a Fraction that depends on the step")
     is_integer_power = native is operator.pow and any(issubclass(k, np.integer) for k in kinds)
     is_safe = isinstance(argument, int | np.integer) and argument >= 0
     if is_integer_power and not is_safe and not any(issubclass(k, float) for k in kinds):
-        raise self.run.session.refuse("a power of an integer of NumPy with a negative exponent")
+        raise self.run.refuse("a power of an integer of NumPy with a negative exponent")
 
 
 def check_bits(self: Number, name: str, argument: Any) -> None:
@@ -838,80 +830,81 @@ def check_bits(self: Number, name: str, argument: Any) -> None:
         if isinstance(sample, float):
             raise TypeError(f"unsupported operand type(s) for {name}: 'float'")
         if not isinstance(sample, int):
-            raise self.run.session.refuse(
+            raise self.run.refuse(
                 f"bits of a {type(sample).__name__} that depends on the step",
                 hint="convert it with int()",
             )
 
 
-def _add(run: Run, a: Pair, b: Pair) -> Number:
-    return Number(run, a[0] + b[0], a[1] and b[1])
+_Make = Callable[["Decider", Number, Number], Number]
 
 
-def _subtract(run: Run, a: Pair, b: Pair) -> Number:
-    return Number(run, a[0] - b[0], a[1] and b[1])
+def _arithmetic(native: Callable[[Any, Any], Any]) -> _Make:
+    return lambda run, a, b: Number(run, native(a.expr, b.expr), a.is_int and b.is_int)
 
 
-def _multiply(run: Run, a: Pair, b: Pair) -> Number:
-    return Number(run, a[0] * b[0], a[1] and b[1])
-
-
-def check_divisor(run: Run, divisor: sp.Expr, message: str) -> None:
+def check_divisor(divisor: Number, message: str) -> None:
     """Raises the exception of Python for the steps at which a divisor is 0."""
-    is_zero = divisor == 0 if divisor.is_number else run.decide(sp.Eq(divisor, 0, evaluate=False))
+    number, run = divisor.expr, divisor.run
+    is_zero = number == 0 if number.is_number else run.raises(sp.Eq, divisor)
     if is_zero:
         raise ZeroDivisionError(message)
 
 
-def _divide(run: Run, a: Pair, b: Pair) -> Number:
-    check_divisor(run, b[0], "division by zero")
-    return Number(run, a[0] / b[0])
+def _divide(run: Decider, a: Number, b: Number) -> Number:
+    check_divisor(b, "division by zero")
+    return Number(run, a.expr / b.expr)
 
 
-def _floor_divide(run: Run, a: Pair, b: Pair) -> Number:
-    check_divisor(run, b[0], "integer division or modulo by zero")
-    is_int = a[1] and b[1]
-    return Number(run, a[0] if is_int and b[0] == 1 else floor_div(a[0], b[0]), is_int)
+def _floor_divide(run: Decider, a: Number, b: Number) -> Number:
+    check_divisor(b, "integer division or modulo by zero")
+    is_int = a.is_int and b.is_int
+    is_same = is_int and b.expr == 1
+    return Number(run, a.expr if is_same else floor_div(a.expr, b.expr), is_int)
 
 
-def _modulo(run: Run, a: Pair, b: Pair) -> Number:
-    check_divisor(run, b[0], "integer modulo by zero")
-    return Number(run, floor_mod(a[0], b[0]), a[1] and b[1])
+def _modulo(run: Decider, a: Number, b: Number) -> Number:
+    check_divisor(b, "integer modulo by zero")
+    is_int = a.is_int and b.is_int
+    expr = _ZERO if is_int and b.expr == 1 else floor_mod(a.expr, b.expr)
+    return Number(run, expr, is_int)
 
 
-def _power(run: Run, a: Pair, b: Pair) -> Number:
-    (base, base_is_int), (exponent, exponent_is_int) = a, b
-    is_int = base_is_int and exponent_is_int
+def _power(run: Decider, a: Number, b: Number) -> Number:
+    base, exponent = a.expr, b.expr
+    is_int = a.is_int and b.is_int
     if exponent.is_Integer and exponent >= 0:
         return Number(run, base**exponent, is_int)
+    if not run.is_exact:
+        if not exponent.is_nonnegative and b < 0:
+            check_divisor(a, "0.0 cannot be raised to a negative power")
+        return Number(run, base**exponent, is_int)
     # An integer to a negative power is a float.
-    is_int = is_int and run.decide(sp.Ge(exponent, 0, evaluate=False))
+    is_int = is_int and bool(b >= 0)
     if base.is_number and base > 0:
         return Number(run, base**exponent, is_int)
-    if run.decide(sp.Eq(base, 0, evaluate=False)):
-        if run.decide(sp.Eq(exponent, 0, evaluate=False)):
+    if a == 0:
+        if b == 0:
             return Number(run, _ONE, is_int)
-        if run.decide(sp.Lt(exponent, 0, evaluate=False)):
+        if b < 0:
             raise ZeroDivisionError("0.0 cannot be raised to a negative power")
         return Number(run, _ZERO, is_int)
-    if not exponent_is_int and run.decide(sp.Lt(base, 0, evaluate=False)):
+    if not b.is_int and a < 0:
         is_whole = sp.Eq(floor_mod(exponent, 1), 0, evaluate=False)
-        if is_whole == sp.false or (is_whole != sp.true and not run.decide(is_whole)):
-            raise run.session.stop_run(
-                NotReal("a negative number to a fractional power is complex")
-            )
+        if is_whole == sp.false or (is_whole != sp.true and not _whole(b)):
+            raise run.not_real("a negative number to a fractional power is complex")
     is_fine = exponent.is_Rational and exponent.q > FINEST  # SymPy would work (1/24)**k out
     power = sp.Pow(base, exponent, evaluate=False) if is_fine else base**exponent
     return Number(run, power, is_int)
 
 
-def power_with_modulus(run: Run, base: Any, exponent: Any, modulus: Any) -> Any:
+def power_with_modulus(run: Decider, base: Any, exponent: Any, modulus: Any) -> Any:
     """Returns ``pow(base, exponent, modulus)`` of integers."""
     for value in (base, exponent, modulus):
         if not isinstance(_sample(value), int):
             raise TypeError("pow() 3rd argument not allowed unless all arguments are integers")
     if isinstance(exponent, Number | Truth) or not 0 <= exponent <= _LARGEST_EXPONENT:
-        raise run.session.refuse(
+        raise run.refuse(
             "pow with a modulus, and an exponent that depends on the step or is not in "
             f"0..{_LARGEST_EXPONENT}",
             hint="compute the power, and then its remainder",
@@ -919,10 +912,10 @@ def power_with_modulus(run: Run, base: Any, exponent: Any, modulus: Any) -> Any:
 
     def compute() -> Number:
         divisor = run_operand(run, modulus)
-        if divisor == 0 or (divisor.free_symbols and run.decide(sp.Eq(divisor, 0))):
+        if divisor == 0:
             raise ValueError("pow() 3rd argument cannot be 0")
-        number = run_operand(run, base) ** sp.Integer(int(exponent))
-        return Number(run, floor_mod(number, divisor), True)
+        number = run_operand(run, base).expr ** sp.Integer(int(exponent))
+        return Number(run, floor_mod(number, divisor.expr), True)
 
     return record(run, pow, (base, exponent, modulus), compute)
 
@@ -930,39 +923,34 @@ def power_with_modulus(run: Run, base: Any, exponent: Any, modulus: Any) -> Any:
 _LARGEST_EXPONENT = 64
 
 
-def run_operand(run: Run, value: UserValue) -> sp.Expr:
-    """Returns the expression of a number.
+def run_operand(run: Decider, value: UserValue) -> Number:
+    """Returns an operand as a number.
 
     Raises:
         TypeError: It is not a number.
     """
-    read = operand(run, value)
-    if read is None:
+    number = operand(run, value)
+    if number is None:
         raise TypeError(f"must be a real number, not {type(value).__name__}")
-    return read[0]
+    return number
 
 
-def _shift_left(run: Run, a: Pair, b: Pair) -> Number:
-    if run.decide(sp.Lt(b[0], 0, evaluate=False)):
-        raise ValueError("negative shift count")
-    return _multiply(run, a, (sp.Integer(2) ** b[0], True))
+def _shift(make: _Make) -> _Make:
+    def shifted(run: Decider, a: Number, b: Number) -> Number:
+        if b < 0:
+            raise ValueError("negative shift count")
+        return make(run, a, Number(run, sp.Integer(2) ** b.expr, True))
+
+    return shifted
 
 
-def _shift_right(run: Run, a: Pair, b: Pair) -> Number:
-    if run.decide(sp.Lt(b[0], 0, evaluate=False)):
-        raise ValueError("negative shift count")
-    return _floor_divide(run, a, (sp.Integer(2) ** b[0], True))
-
-
-def _common_bits(run: Run, a: Pair, b: Pair) -> sp.Expr:
+def _common_bits(run: Decider, a: sp.Expr, b: sp.Expr) -> sp.Expr:
     """The common bits of two integers, one of which is known."""
-    number, mask = (a[0], b[0]) if b[0].is_Integer else (b[0], a[0])
+    number, mask = (a, b) if b.is_Integer else (b, a)
     if not mask.is_Integer:
-        raise run.session.refuse(
-            "bits of two numbers that depend on the step", hint="use // and % instead"
-        )
+        raise run.refuse("bits of two numbers that depend on the step", hint="use // and % instead")
     if mask < 0:  # all bits but some
-        return number - _common_bits(run, (number, True), (-mask - 1, True))
+        return number - _common_bits(run, number, -mask - 1)
     bits, place = int(mask), 0
     terms: list[sp.Expr] = []
     while bits:
@@ -977,32 +965,27 @@ def _common_bits(run: Run, a: Pair, b: Pair) -> sp.Expr:
     return sp.Add(*terms)
 
 
-def _bit_and(run: Run, a: Pair, b: Pair) -> Number:
-    return Number(run, _common_bits(run, a, b), True)
-
-
-def _bit_or(run: Run, a: Pair, b: Pair) -> Number:
-    return Number(run, a[0] + b[0] - _common_bits(run, a, b), True)
-
-
-def _bit_xor(run: Run, a: Pair, b: Pair) -> Number:
-    return Number(run, a[0] + b[0] - 2 * _common_bits(run, a, b), True)
+def _bits(sum_count: int, common_count: int) -> _Make:
+    """Bits as a sum of the two integers and of their common bits, so many times each."""
+    return lambda run, a, b: Number(
+        run, sum_count * (a.expr + b.expr) + common_count * _common_bits(run, a.expr, b.expr), True
+    )
 
 
 _BITS = (operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift)
-_MAKES: Mapping[Callable[[Any, Any], Any], Callable[[Run, Pair, Pair], Number]] = {
-    operator.add: _add,
-    operator.sub: _subtract,
-    operator.mul: _multiply,
+_MAKES: Mapping[Callable[[Any, Any], Any], _Make] = {
+    operator.add: _arithmetic(operator.add),
+    operator.sub: _arithmetic(operator.sub),
+    operator.mul: _arithmetic(operator.mul),
     operator.truediv: _divide,
     operator.floordiv: _floor_divide,
     operator.mod: _modulo,
     operator.pow: _power,
-    operator.and_: _bit_and,
-    operator.or_: _bit_or,
-    operator.xor: _bit_xor,
-    operator.lshift: _shift_left,
-    operator.rshift: _shift_right,
+    operator.and_: _bits(0, 1),
+    operator.or_: _bits(1, -1),
+    operator.xor: _bits(1, -2),
+    operator.lshift: _shift(_arithmetic(operator.mul)),
+    operator.rshift: _shift(_floor_divide),
 }
 
 

@@ -6,13 +6,13 @@ called gets a subclass whose methods are rebuilt, and a copy of its attributes.
 
 from __future__ import annotations
 
+import builtins
 import functools
 import math
 import random
 import sys
 import threading
 import types
-from collections import deque
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from enum import Enum
@@ -23,27 +23,16 @@ import numpy as np
 import sympy as sp
 
 from closedform.importers.python.containers import (
-    TracedArray,
-    TracedDeque,
-    TracedDict,
-    TracedList,
-    TracedSet,
-    TracedTuple,
     container_name,
     local_array,
     traced_copy,
 )
 from closedform.importers.python.exact import (
-    ExactFloat,
-    ExactFloat64,
     ExactInt,
     exact_constant,
     number_of,
 )
 from closedform.importers.python.functions import (
-    FOLDS,
-    dispatcher,
-    fold_builtin,
     has_traced,
     known_functions,
     loaded_modules,
@@ -53,7 +42,6 @@ from closedform.importers.python.number import (
     Number,
     Truth,
     native_of,
-    power_with_modulus,
     record,
 )
 from closedform.importers.python.place import Place, Untraceable, UserValue
@@ -124,12 +112,11 @@ class Environment(Sandbox):
     )
 
     def __init__(self, run: Run, symbols: Mapping[str, Number]) -> None:
-        super().__init__()
-        self.run = run
+        super().__init__(run)
+        self.run: Run = run
         self.session = run.session
         self.symbols = symbols
         self.used: set[str] = set()
-        self._functions = known_functions()
         self._codes: list[types.CodeType] = []
         self._objects: list[tuple[Any, dict[str, Any], dict[str, Any]]] = []
         self._outer: set[int] = set()
@@ -192,11 +179,9 @@ class Environment(Sandbox):
             if not isinstance(duplicate, np.ndarray):
                 self.watch(duplicate, container_name(duplicate))
             return duplicate
-        replacement = self._functions.get(id(value))
-        is_number = isinstance(value, type) and issubclass(value, np.number | np.bool_)
-        if replacement is not None and not is_number:
-            name, implementation, is_single = replacement
-            return dispatcher(value, name, implementation, self.run, is_single=is_single)
+        version = self.version(value)
+        if version is not MISSING:
+            return version
         reason = _refusal_reason(value)
         if reason is not None:
             return self.refusing_object(reason)
@@ -248,10 +233,6 @@ class Environment(Sandbox):
         """Returns a class: numbers are made of steps; the methods of a user's class are rebuilt."""
         if kind.__module__ == "datetime":
             return Module(self, kind)
-        if kind in (bool, int, float):
-            return self.builtins[kind.__name__]
-        if kind is type:
-            return self.builtins["type"]
         if issubclass(kind, np.number | np.bool_ | Fraction | Decimal):
             return traced_type(kind, self.run)
         if kind in CONTAINER_TYPES or issubclass(kind, BaseException | Enum):
@@ -435,68 +416,13 @@ class Environment(Sandbox):
 
     def builtin(self, name: str) -> Any:
         """Returns a builtin for traced code."""
-        versions: dict[str, Callable[[], Any]] = {
-            "type": lambda: _type_of(self),
-            "isinstance": lambda: self._isinstance,
-            "issubclass": lambda: self._issubclass,
-            "getattr": lambda: self._getattr,
-            "hasattr": lambda: self._hasattr,
-            "setattr": lambda: setattr,
-            "pow": lambda: self._pow,
-            "print": lambda: Silent("print", self.note_silence),
-            "bool": lambda: traced_type(bool, self.run),
-            "int": lambda: traced_type(int, self.run),
-            "float": lambda: traced_type(float, self.run),
-        }
-        if name in versions:
-            return versions[name]()
-        for native, implementation in FOLDS.items():
-            if native.__name__ == name:
-                return fold_builtin(native, implementation, self.run)
+        if name in ("print", "setattr"):
+            return Silent(name, self.note_silence) if name == "print" else setattr
+        native = vars(builtins)[name]
+        if self.version(native) is not MISSING:
+            return self.wrap(native)
         reason = _REFUSED_BUILTINS.get(name)
         return PURE[name] if reason is None else self.refusing_object(f"{name} {reason}")
-
-    def _pow(self, base: UserValue, exp: UserValue, mod: UserValue = None) -> Any:
-        if mod is None:
-            return base**exp
-        if has_traced((base, exp, mod)):
-            return power_with_modulus(self.run, base, exp, mod)
-        return pow(plain(base), plain(exp), plain(mod))
-
-    def native_class(self, kind: UserValue) -> Any:
-        """Returns the class, or the tuple of classes, that a stand-in takes the place of."""
-        if isinstance(kind, tuple):
-            return tuple(map(self.native_class, kind))
-        return native_of(kind)
-
-    def _isinstance(self, value: UserValue, kind: UserValue) -> bool:
-        if isinstance(value, Number | Truth):
-            return issubclass(value.kind, self.native_class(kind))
-        return isinstance(value, kind)
-
-    def _issubclass(self, value: UserValue, kind: UserValue) -> bool:
-        return issubclass(self.native_class(value), self.native_class(kind))
-
-    def _hasattr(self, owner: UserValue, name: str) -> bool:
-        if isinstance(owner, Number | Truth):
-            return hasattr(owner.kind, name)
-        return hasattr(owner, name)
-
-    def _getattr(self, owner: UserValue, name: str, *default: UserValue) -> Any:
-        if isinstance(owner, Number | Truth) and not hasattr(owner.kind, name):
-            if default:
-                return default[0]
-            raise AttributeError(f"'{owner.kind.__name__}' object has no attribute '{name}'")
-        return getattr(owner, name, *default)
-
-    def kind_of(self, value: UserValue) -> Any:
-        """Returns what ``type`` of a value gives."""
-        if isinstance(value, Number | Truth):
-            return self.wrap(value.kind)
-        for mirror, native in _NATIVES.items():
-            if type(value) is mirror:
-                return self.wrap(native)
-        return self.wrap(type(value))
 
 
 class _Guarded(type):
@@ -524,21 +450,6 @@ class _Guarded(type):
         if name.startswith(("_", "mro")) or isinstance(value, types.MethodType):
             return value
         return type.__getattribute__(cls, "environment").variable(name, value)
-
-
-def _type_of(environment: Environment) -> type:
-    """The class in the place of ``type``, which is ``int`` of a step."""
-
-    class Kind(type):
-        def __call__(cls, *args: Any, **names: Any) -> Any:
-            if len(args) == 1 and not names:
-                return environment.kind_of(args[0])
-            return type(*args, **names)
-
-        def __instancecheck__(cls, value: object) -> bool:
-            return isinstance(value, type)
-
-    return Kind("type", (type,), {})
 
 
 def torch_tensor_types() -> tuple[type, ...]:
@@ -587,17 +498,6 @@ _FUNCTIONS = (
     types.ClassMethodDescriptorType,
     np.ufunc,
 )
-_NATIVES = {
-    ExactInt: int,
-    ExactFloat: float,
-    ExactFloat64: np.float64,
-    TracedList: list,
-    TracedDeque: deque,
-    TracedTuple: tuple,
-    TracedDict: dict,
-    TracedSet: set,
-    TracedArray: np.ndarray,
-}
 
 
 class _Member:

@@ -11,19 +11,31 @@ it began, and none of them overlap.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from types import FrameType
+from typing import Any, TypeVar
 
 import sympy as sp
 from sympy.core.relational import Relational
 
 from closedform.effort import UNLIMITED, Effort, spend
 from closedform.errors import DomainError
-from closedform.importers.python.place import Place, Unreachable, Untraceable, current_place
+from closedform.importers.python.decider import Comparison, Decider
+from closedform.importers.python.exact import number_of
+from closedform.importers.python.number import Number, Truth
+from closedform.importers.python.place import (
+    NotReal,
+    Place,
+    Unreachable,
+    Untraceable,
+    current_place,
+)
 from closedform.importers.python.prover import Prover, interval_facts
 from closedform.importers.python.tape import Tape
+from closedform.importers.python.text import is_only_shown
 from closedform.language import t
 from closedform.language.exact import value_at
 
@@ -148,7 +160,7 @@ class Session:
         return signal
 
 
-class Run:
+class Run(Decider):
     """The run of the function on one interval of steps; it begins anew for each.
 
     Args:
@@ -184,7 +196,7 @@ class Run:
         """The steps for which what the run has done is valid."""
         return Task(self.first, self.end, tuple(self.assumptions))
 
-    def decide(self, condition: sp.Basic) -> bool:
+    def decide(self, condition: sp.Basic, _: bool | None = None) -> bool:
         """Returns the truth of a condition on the steps of the run, which may become fewer."""
         if self.session.stop is not None:
             raise self.session.stop  # a handler of the function has caught it
@@ -243,15 +255,75 @@ class Run:
         for form, truth in equivalents(condition, holds):
             self._truths[form] = truth
 
-    # --- indices -----------------------------------------------------------------------------
+    # --- numbers -----------------------------------------------------------------------------
 
-    def concrete(self, expr: sp.Expr, purpose: str) -> int:
-        """Returns the value of an integer expression, which splits the steps by its values.
+    def refuse(self, reason: str, hint: str | None = None) -> Untraceable:
+        """Returns the signal of something that is not traced."""
+        return self.session.refuse(reason, hint)
+
+    def doubtful_error(self, reason: str) -> TypeError:
+        """Returns an exception that may be raised, but not handled by the function."""
+        return self.session.doubtful_error(reason)
+
+    def not_real(self, reason: str) -> NotReal:
+        """Returns the signal of a number that is not real, where Python raises no exception."""
+        return self.session.stop_run(NotReal(reason))
+
+    def compare(self, kind: Comparison, left: Number, right: Number) -> bool | Truth:
+        """Returns the truth of a comparison, decided where it is asked for."""
+        return self.truth(kind(left.expr, right.expr, evaluate=False))
+
+    def truth(self, condition: sp.Basic) -> bool | Truth:
+        """Returns a condition as a truth; a bool where it does not depend on anything."""
+        if condition in (sp.true, sp.false):
+            return bool(condition)
+        return Truth(self, condition) if condition.free_symbols else self.decide(condition)
+
+    def raises(self, kind: Comparison, number: Number) -> bool:
+        """Returns whether a number compares so with 0, where Python raises an exception."""
+        return self.decide(kind(number.expr, 0, evaluate=False))
+
+    def exact(self, value: float) -> sp.Expr:
+        """Returns the expression of a constant."""
+        if not math.isfinite(value):
+            raise self.refuse(
+                f"{value} in the arithmetic of a step", hint="compare with it instead"
+            )
+        number = number_of(value)
+        return self.session.prover.exact(value) if number is None else number
+
+    def fits(self, expr: sp.Expr, info: Any) -> bool | sp.Basic:
+        """Returns True if a fixed width holds an integer at all steps, or the condition."""
+        low, high = int(info.min), int(info.max)
+        if expr.is_Integer and low <= expr <= high:
+            return True
+        inside = sp.And(sp.Ge(expr, low, evaluate=False), sp.Le(expr, high, evaluate=False))
+        if inside in (sp.true, sp.false) or inside.free_symbols - {t} or self.first >= _FARTHEST:
+            return True if inside == sp.true else inside
+        end = _FARTHEST if self.end is None else min(self.end, _FARTHEST)
+        parts = self.session.prover.split(inside, self.first, end)
+        return True if len(parts) == 1 and parts[0].truth else inside
+
+    def is_bounded(self, condition: sp.Basic) -> bool:
+        """Returns whether a condition is decided at all steps of the run."""
+        return self.end is not None or self.certain(condition) is not None
+
+    def is_shown(self, frame: FrameType) -> bool:
+        """Returns whether the text that a frame makes is only raised or logged."""
+        return self.session.is_over or is_only_shown(frame, self.session.codes)
+
+    def note_single(self) -> None:
+        """Notes that the function computes in float32."""
+        self.session.is_single = True
+
+    def concrete(self, number: Number, purpose: str) -> int:
+        """Returns the value of an integer, by which the steps are split.
 
         Args:
-            expr: The expression.
+            number: The integer.
             purpose: Its use, for errors.
         """
+        expr = number.expr
         if expr.is_Integer:
             return int(expr)
         if expr.free_symbols - {t}:
@@ -330,6 +402,8 @@ def _is_unbounded(expr: sp.Expr) -> bool:
 
 # Powers of 10; far beyond any schedule, and below 2**53.
 _FAR = (6, 9, 12, 15)
+_FARTHEST = 1 << 53
+"""Steps until which integers of NumPy are looked at."""
 
 
 def negation(condition: sp.Basic) -> sp.Basic:

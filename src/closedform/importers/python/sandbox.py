@@ -21,9 +21,30 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Any
 
-from closedform.importers.python.containers import TracedDeque, TracedList, TracedTuple
+import numpy as np
+
+from closedform.importers.python.containers import (
+    TracedArray,
+    TracedDeque,
+    TracedDict,
+    TracedList,
+    TracedSet,
+    TracedTuple,
+)
+from closedform.importers.python.decider import Decider
+from closedform.importers.python.exact import ExactFloat, ExactFloat64, ExactInt
+from closedform.importers.python.functions import (
+    FOLDS,
+    dispatcher,
+    fold_builtin,
+    has_traced,
+    known_functions,
+    traced_type,
+)
 from closedform.importers.python.identity import imported_answer, is_same_object, with_identity
+from closedform.importers.python.number import Number, Truth, native_of, power_with_modulus
 from closedform.importers.python.place import Place, UserValue
+from closedform.importers.python.tape import plain
 from closedform.importers.python.text import Silent
 
 HEAP_TYPE = 1 << 9
@@ -41,6 +62,9 @@ _ATTRIBUTE_STORES = ("STORE_ATTR", "DELETE_ATTR")
 class Sandbox(ABC):
     """Wraps what traced code uses.
 
+    Args:
+        run: Decides on the numbers of the run.
+
     Attributes:
         subject: What is traced, for errors.
         outside: Where the user's other objects are, for errors.
@@ -53,7 +77,9 @@ class Sandbox(ABC):
     hint: str
     """The way out of a use of something that is refused."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Decider) -> None:
+        self.run = run
+        self._functions = known_functions()
         self._known: dict[int, tuple[Any, Any]] = {}
         self._cells: dict[int, tuple[types.CellType, types.CellType, str, Any]] = {}
         self._namespaces: dict[int, Namespace] = {}
@@ -202,6 +228,73 @@ class Sandbox(ABC):
     def _import(self, *args: Any, **names: Any) -> Any:
         answer = imported_answer(args, self.refuse)
         return self.wrap(builtins.__import__(*args, **names)) if answer is None else answer
+
+    # --- numbers -----------------------------------------------------------------------------
+
+    def version(self, value: UserValue) -> Any:
+        """Returns a function or type of Python for traced numbers; ``MISSING`` for other values."""
+        # By id: an equal function is not the same one, and some are not hashable.
+        name, implementation, is_of_torch = self._functions.get(id(value), ("", None, False))
+        is_tensor_function = is_of_torch and not self.run.is_exact
+        if implementation is not None and not (is_tensor_function or isinstance(value, type)):
+            return dispatcher(value, name, implementation, self.run, is_single=is_of_torch)
+        if value in (bool, int, float):
+            return traced_type(value, self.run)
+        if isinstance(value, types.BuiltinFunctionType):
+            implementation = FOLDS.get(value)
+            if implementation is not None:
+                return fold_builtin(value, implementation, self.run)
+            if value in (isinstance, issubclass, hasattr, getattr, pow):
+                return getattr(self, value.__name__)
+        return type_of(self) if value is type else MISSING
+
+    def pow(self, base: UserValue, exp: UserValue, mod: UserValue = None) -> Any:
+        """Returns ``pow`` for traced code."""
+        if mod is None:
+            return base**exp
+        if has_traced((base, exp, mod)):
+            return power_with_modulus(self.run, base, exp, mod)
+        return pow(plain(base), plain(exp), plain(mod))
+
+    def native_class(self, kind: UserValue) -> Any:
+        """Returns the class, or the tuple of classes, that a stand-in takes the place of."""
+        if isinstance(kind, tuple | types.UnionType):
+            members = kind if isinstance(kind, tuple) else kind.__args__
+            return tuple(map(self.native_class, members))
+        return native_of(kind)
+
+    def isinstance(self, value: UserValue, kind: UserValue) -> bool:
+        """Returns ``isinstance`` for traced code."""
+        if isinstance(value, Number | Truth):
+            return issubclass(value.kind, self.native_class(kind))
+        return isinstance(value, kind)
+
+    def issubclass(self, value: UserValue, kind: UserValue) -> bool:
+        """Returns ``issubclass`` for traced code."""
+        return issubclass(self.native_class(value), self.native_class(kind))
+
+    def hasattr(self, owner: UserValue, name: str) -> bool:
+        """Returns ``hasattr`` for traced code."""
+        if isinstance(owner, Number | Truth):
+            return hasattr(owner.kind, name)
+        return hasattr(owner, name)
+
+    def getattr(self, owner: UserValue, name: str, *default: UserValue) -> Any:
+        """Returns ``getattr`` for traced code."""
+        if isinstance(owner, Number | Truth) and not hasattr(owner.kind, name):
+            if default:
+                return default[0]
+            raise AttributeError(f"'{owner.kind.__name__}' object has no attribute '{name}'")
+        return getattr(owner, name, *default)
+
+    def kind_of(self, value: UserValue) -> Any:
+        """Returns what ``type`` of a value gives."""
+        if isinstance(value, Number | Truth):
+            return self.wrap(value.kind)
+        for mirror, native in _NATIVES.items():
+            if type(value) is mirror:
+                return self.wrap(native)
+        return self.wrap(type(value))
 
     # --- functions ---------------------------------------------------------------------------
 
@@ -446,6 +539,34 @@ class RefusedKind(type):
 
     def __getattr__(cls, name: str) -> Any:
         raise cls.refuse()
+
+
+def type_of(sandbox: Sandbox) -> type:
+    """Returns the class in the place of ``type``, which is ``int`` of a step."""
+
+    class Kind(type):
+        def __call__(cls, *args: Any, **names: Any) -> Any:
+            if len(args) == 1 and not names:
+                return sandbox.kind_of(args[0])
+            return type(*args, **names)
+
+        def __instancecheck__(cls, value: object) -> bool:
+            return isinstance(value, type)
+
+    return Kind("type", (type,), {})
+
+
+_NATIVES = {
+    ExactInt: int,
+    ExactFloat: float,
+    ExactFloat64: np.float64,
+    TracedList: list,
+    TracedDeque: deque,
+    TracedTuple: tuple,
+    TracedDict: dict,
+    TracedSet: set,
+    TracedArray: np.ndarray,
+}
 
 
 _USES = """

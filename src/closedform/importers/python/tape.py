@@ -80,24 +80,42 @@ class Tape:
     Attributes:
         records: The records, in the order of the function.
         result: What the run returns; an exception for ``End.RAISES``.
-        paused: Above 0 inside an operation that is one record.
+        pause_depth: Above 0 inside an operation that is one record.
     """
 
     records: list[RecordedCall | Check] = field(default_factory=list)
     result: Any = End.RAISES
     pause_depth: int = 0
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether operations are parts of one that is a record."""
+        return self.pause_depth > 0
+
+    def begin(self, _: Callable[..., Any], __: tuple[Any, ...]) -> None:
+        """Begins an operation that is one record."""
+        self.pause_depth += 1
+
+    def end(self) -> None:
+        """Ends it."""
+        self.pause_depth -= 1
+
     def call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], names: Mapping[str, Any]
+    ) -> Ref:
+        """Records a call."""
+        self.records.append(RecordedCall(function, args, names))
+        return Ref(len(self.records) - 1)
+
+    def raises(
         self,
         function: Callable[..., Any],
         args: tuple[Any, ...],
         names: Mapping[str, Any],
-        *,
-        raises: bool = False,
-    ) -> Ref:
-        """Records a call."""
-        self.records.append(RecordedCall(function, args, names, raises))
-        return Ref(len(self.records) - 1)
+        _: Exception,
+    ) -> None:
+        """Records a call that raises an exception."""
+        self.records.append(RecordedCall(function, args, names, raises=True))
 
     def check(self, ref: Ref | Variable, value: bool | int | float) -> None:
         """Records what the run chose by."""

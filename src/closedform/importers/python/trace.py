@@ -396,7 +396,7 @@ class _Tracer:
                 f"{self.run.first} on",
                 self.program.place,
             )
-        return read[0]
+        return read.expr
 
     def _outcome_of_exception(self, error: Exception | NotReal) -> Outcome | None:
         """An exception of the function, which it raises without a trace, too."""

@@ -36,6 +36,11 @@ def is_not_nan(x: sp.Expr) -> sp.Basic:
     return sp.Or(sp.Eq(non_finite(x), 0), sp.Eq(sp.Min(sp.Abs(x), 1), 1))
 
 
+def is_finite(x: sp.Expr) -> sp.Basic:
+    """Returns whether a number is neither NaN nor an infinity."""
+    return sp.Eq(non_finite(x), 0)
+
+
 def is_infinite(x: sp.Expr) -> sp.Basic:
     """Returns whether a number is an infinity."""
     return sp.And(sp.Eq(non_finite(x), 1), sp.Eq(sp.Min(sp.Abs(x), 1), 1))

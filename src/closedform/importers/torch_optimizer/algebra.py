@@ -9,7 +9,7 @@ from closedform.errors import TraceError
 from closedform.importers.tensors.algebra import Algebra, constant, stack_values
 from closedform.importers.tensors.comparisons import is_of_data
 from closedform.importers.tensors.values import Axes, Definitions, Operand, Value
-from closedform.importers.torch_optimizer.scalars import expression
+from closedform.importers.torch_optimizer.stand_ins import expression
 from closedform.importers.torch_optimizer.storages import Storages
 
 ROUNDED = {torch.bfloat16: "bf16", torch.float16: "f16"}

@@ -7,18 +7,31 @@ hyperparameters is resolved at their values, and one of sizes restricts the shap
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import sympy as sp
+import torch
 
 from closedform.errors import TraceError
-from closedform.importers.tensors.comparisons import is_of_data
+from closedform.importers.python.decider import Comparison, Decider
+from closedform.importers.python.number import COMPARISONS, INDEX, KEY, Number
+from closedform.importers.python.run import Decision
+from closedform.importers.python.text import is_only_shown
+from closedform.importers.tensors.algebra import constant
+from closedform.importers.tensors.comparisons import comparison, is_finite, is_nan, is_of_data
 from closedform.importers.torch_optimizer.place import code_place
+from closedform.importers.torch_optimizer.positions import (
+    check_positions,
+    is_of_every_model,
+    is_position,
+)
+from closedform.importers.torch_optimizer.stand_ins import StandIns, plain
 from closedform.language.shapes import SHAPE_SYMBOLS
-
-Decision = tuple[sp.Basic, bool]
+from closedform.language.symbols import t
 
 # 2**8: eight independent decisions.
 MOST_RUNS = 256
@@ -30,7 +43,7 @@ MOST_DECISIONS = 16
 
 
 @dataclass(eq=False)
-class Run:
+class Run(Decider):
     """One run of the traced code.
 
     Attributes:
@@ -39,12 +52,13 @@ class Run:
         normal: Brings a condition to the form in which equal ones are equal.
         note: Is given the decisions after each new one.
         is_possible: Whether some step takes these decisions.
+        is_seen: Whether one of some steps that are looked at does.
         mask: Hides a condition from SymPy, which takes the opposite of a comparison for its
             negation.
         decisions: The decisions of this run.
         shape_conditions: Conditions on the shape that hold where the run is valid.
         refusal: What the run did first that the trace does not model.
-        exception: The last exception that a function of Python raised for the numbers of the run.
+        tape: Keeps the values of numbers.
         shape_questions: Conditions on the shapes of other parameters that were asked.
         codes: The ids of the codes of traced functions.
     """
@@ -54,18 +68,15 @@ class Run:
     normal: Callable[[sp.Basic], sp.Basic] = lambda condition: condition
     note: Callable[[Sequence[Decision]], None] = lambda decisions: None
     is_possible: Callable[[Sequence[Decision]], bool] = lambda decisions: True
+    is_seen: Callable[[Sequence[Decision]], bool] = lambda decisions: False
     mask: Callable[[sp.Basic], sp.Basic] = lambda condition: condition
     decisions: list[Decision] = field(default_factory=list)
     shape_conditions: list[sp.Basic] = field(default_factory=list)
     refusal: TraceError | None = None
-    exception: Exception | None = None
+    tape: StandIns = field(default_factory=StandIns)
     shape_questions: set[sp.Basic] = field(default_factory=set)
     codes: set[int] = field(default_factory=set)
-
-    def fail(self, error: Exception) -> Exception:
-        """Returns an exception that the step raises in this run as it does on such numbers."""
-        self.exception = error
-        return error
+    is_exact = False
 
     def record(self, error: TraceError) -> TraceError:
         """Returns an error that the run ends with, even where traced code catches it."""
@@ -77,10 +88,93 @@ class Run:
         """Returns the error of something that the trace does not model, and records it."""
         return self.record(TraceError(message, where=where or code_place(), hint=hint))
 
-    def decide(self, condition: sp.Basic, value: bool) -> bool:
+    def number(self, value: float, expr: sp.Basic, unit: Any = None) -> Any:
+        """Returns a number with a value; a plain one where the expression is that value."""
+        if isinstance(value, complex):
+            raise self.refuse(f"the number {expr} is complex")
+        # A constant needs no expression, and plain numbers reach functions of C.
+        if isinstance(expr, sp.Expr) and (expr.is_Rational or expr in (sp.oo, -sp.oo, sp.nan)):
+            return value
+        if not math.isfinite(value) and (not is_of_data(expr) or expr.has(sp.oo, -sp.oo)):
+            return value
+        # A bool is an int for arithmetic, as in Python.
+        value = int(value) if isinstance(value, bool) else value
+        return Number(self, expr, isinstance(plain(value), int), unit, value)
+
+    def settle(self, number: Number) -> Any:
+        """Returns the result of an operation; a plain number where it is constant."""
+        if not is_position(number.expr):
+            check_positions(self, number.expr, "arithmetic")
+        return self.number(number.ref, number.expr, number.unit)
+
+    def exact(self, value: float) -> sp.Expr:
+        """Returns the expression of a constant."""
+        return constant(value)
+
+    def scalar(self, value: Any) -> Any:
+        """Returns the number of a tensor that a function takes as a number; others as they are."""
+        return value.item() if isinstance(value, torch.Tensor) else value
+
+    def compare(self, kind: Comparison, left: Number, right: Number) -> bool:
+        """Returns the truth of a comparison."""
+        holds = bool(COMPARISONS[kind](left.ref, right.ref))
+        return self.decide(comparison(kind, left.expr, right.expr), holds)
+
+    def raises(self, kind: Comparison, number: Number) -> bool:
+        """Returns whether Python raises an exception, as where a number compares so with 0."""
+        if self.tape.is_silent:
+            return False
+        holds = bool(COMPARISONS[kind](number.ref, 0))
+        condition = comparison(kind, number.expr, sp.Integer(0))
+        is_asked = holds or is_of_data(number.expr)
+        # The same way asks the same questions, whichever steps its stand-ins are of.
+        if not is_asked and t in condition.free_symbols:
+            is_asked = self.is_seen([*self.decisions, (condition, True)])
+        return is_asked and self.decide(condition, holds)
+
+    def check_finite(self, number: Number) -> None:
+        """Raises the exception of Python where an integer is made of NaN or an infinity."""
+        expr, value = number.expr, number.ref
+        if number.is_int or self.tape.is_silent or not is_of_data(expr):
+            return
+        # One decision for finite numbers, two for the others.
+        if not self.decide(is_finite(expr), math.isfinite(value)):
+            if self.decide(is_nan(expr), value != value):
+                raise ValueError("cannot convert float NaN to integer")
+            raise OverflowError("cannot convert float infinity to integer")
+
+    def concrete(self, number: Number, purpose: str) -> Any:
+        """Returns the value of a number that is the same in every step."""
+        if purpose != INDEX:
+            check_positions(self, number.expr, purpose)
+        is_constant = t not in number.expr.free_symbols and not is_of_data(number.expr)
+        if not is_constant or purpose not in (INDEX, KEY):
+            raise self.refuse(f"{purpose} is {number.expr}")
+        return number.ref
+
+    def fits(self, _: sp.Expr, info: Any) -> bool:
+        """Returns that an int64 holds an integer."""
+        if info.bits < 64 or info.min == 0:
+            self.note_single()
+        return True
+
+    def is_shown(self, frame: FrameType) -> bool:
+        """Returns whether the text that a frame makes is only raised or logged."""
+        return is_only_shown(frame, self.codes)
+
+    def note_single(self) -> None:
+        """Refuses a number in a narrow type."""
+        raise self.refuse("a number is rounded or wrapped to a narrow type of NumPy")
+
+    def decide(self, condition: sp.Basic, value: bool | None = None) -> bool:
         """Returns the truth of a condition that has this value on the traced numbers."""
         if condition in (sp.true, sp.false):
             return bool(condition)
+        if value is None:
+            raise self.refuse(f"a decision on {condition} is not traced")
+        if is_of_every_model(condition):
+            return value
+        check_positions(self, condition, "a comparison")
         of_shapes = {s for s in condition.free_symbols - set(self.hypers) if _is_of_shape(s)}
         global_sizes = {symbol for symbol in of_shapes if symbol not in SHAPE_SYMBOLS}
         is_of_other_shape = global_sizes and condition.free_symbols - set(self.hypers) <= of_shapes
@@ -123,6 +217,7 @@ class Run:
                     f"the step decides on {condition} where an earlier run decided on {expected}",
                     hint="its control flow depends on more than step, data and hyperparameters",
                 )
+            self.tape.is_other_way |= value is not truth
             value = truth
         if len(self.decisions) == MOST_DECISIONS:
             raise self.refuse(
@@ -178,6 +273,9 @@ def explore(
     while pending:
         prefix = pending.pop()
         result, decisions = execute(prefix)
+        if len(decisions) < len(prefix):
+            question = prefix[len(decisions)][0]
+            raise TraceError(f"a run does not decide on {question}, as one before", where=where)
         if result is not RAISES:
             runs.append((result, decisions))
         if len(runs) > MOST_RUNS:

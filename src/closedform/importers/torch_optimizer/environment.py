@@ -38,6 +38,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 from closedform.code_files import files_of, is_in_standard_library, is_standard
 from closedform.errors import TraceError
 from closedform.importers.python.containers import container_name, traced_copy
+from closedform.importers.python.functions import (
+    traced_type,
+)
+from closedform.importers.python.number import Number
 from closedform.importers.python.place import Place, UserValue
 from closedform.importers.python.sandbox import (
     HEAP_TYPE,
@@ -49,17 +53,16 @@ from closedform.importers.python.sandbox import (
 )
 from closedform.importers.python.text import Silent
 from closedform.importers.torch_optimizer.decisions import Run
-from closedform.importers.torch_optimizer.numpy_scalars import NUMPY_TYPES
 from closedform.importers.torch_optimizer.place import TORCH_FILES
 from closedform.importers.torch_optimizer.positions import (
     Owners,
     counting_len,
+    items_within,
     position_enumerate,
     position_range,
     with_plain_sizes,
 )
 from closedform.importers.torch_optimizer.reported import Reported, original_of, settings
-from closedform.importers.torch_optimizer.scalars import FUNCTIONS, SYMBOLIC
 from closedform.importers.torch_optimizer.subject import (
     PURE_MODULES,
     is_member,
@@ -154,10 +157,6 @@ _BUILTINS = frozenset(
         dir,
         divmod,
         format,
-        getattr,
-        hasattr,
-        isinstance,
-        issubclass,
         iter,
         next,
         pow,
@@ -270,11 +269,9 @@ class Environment(Sandbox):
     state_hint = "keep states in self.state[p] or in the param group"
 
     def __init__(self, run: Run, owners: Owners, precision: Reported) -> None:
-        super().__init__()
-        self.run = run
+        super().__init__(run)
+        self.run: Run = run
         self._replaced = {
-            # By id: an equal function is not the same one, and some are not hashable.
-            **_REPLACED,
             **settings(),
             **{id(function): with_plain_sizes(function) for function in _FUNCTIONS_OF_SIZES},
             id(len): counting_len(run, owners),
@@ -302,7 +299,7 @@ class Environment(Sandbox):
             for name in _METHODS_OF_SIZES:
                 setattr(torch.Tensor, name, with_plain_sizes(getattr(torch.Tensor, name)))
             try:
-                with _torch_modules():
+                with self._torch_modules():
                     yield
             finally:
                 torch.finfo = finfo  # type: ignore[misc]
@@ -394,14 +391,15 @@ class Environment(Sandbox):
 
     def constant(self, value: UserValue) -> Any:
         """Returns a number or a text as it is."""
-        is_constant = value is None or isinstance(value, (*_CONSTANTS, *SYMBOLIC))
+        is_constant = value is None or isinstance(value, (*_CONSTANTS, Number))
         return value if is_constant else MISSING
 
     def special(self, value: UserValue) -> Any:
         """Returns a function that carries expressions, a tensor, or a container."""
         replacement = self._replaced.get(id(value))
-        if replacement is not None:
-            return replacement
+        version = self.version(value) if replacement is None else replacement
+        if version is not MISSING:
+            return version
         original = original_of(value)
         if original is not value:
             return self.wrap(original)
@@ -409,8 +407,10 @@ class Environment(Sandbox):
             # Not as an operation of the step.
             with torch._C.DisableTorchFunction(), _disable_current_modes():
                 return self._copied_tensor(value)
-        if isinstance(value, Refused | Module | frozenset | enum.Enum | np.ufunc | BaseException):
+        if isinstance(value, Refused | Module | frozenset | enum.Enum | BaseException):
             return value
+        if isinstance(value, np.ufunc):
+            return self._without_numbers(value, f"numpy.{value.__name__}")
         if isinstance(getattr(value, "__self__", None), Reported):
             return value
         duplicate = (
@@ -489,6 +489,8 @@ class Environment(Sandbox):
         module = getattr(value, "__module__", None)
         if module is None and isinstance(owner, types.ModuleType):
             module = owner.__name__
+        if value is math.prod:
+            return value
         if isinstance(owner, str | bytes | tuple | type):
             return self._without_numbers(value, name)
         root = str(module).partition(".")[0]
@@ -517,11 +519,39 @@ class Environment(Sandbox):
         """A pure function that has no version for numbers with expressions."""
 
         def apply(*args: Any, **options: Any) -> Any:
-            if _has_traced((args, options)):
+            if any(
+                isinstance(item, Number | torch.Tensor) for item in items_within((args, options))
+            ):
                 raise self.run.refuse(f"{name} of a number or tensor of the step is not traced")
             return function(*args, **options)
 
         return apply
+
+    @contextmanager
+    def _torch_modules(self) -> Iterator[None]:
+        """Gives torch's own optimizers and norms of gradients the functions of traced code."""
+        previous_values: list[tuple[dict[str, object], str, object]] = []
+        try:
+            for module in (*_modules_of("torch.optim"), torch.nn.utils.clip_grad):
+                names = vars(module)
+                replacements: dict[str, object] = {
+                    name: self.builtins[name]
+                    for name in ("max", "min", "float", "int", "isinstance")
+                    if name not in names
+                }
+                for name, value in names.items():
+                    if value is math:
+                        replacements[name] = self.wrap(math)
+                for name, value in replacements.items():
+                    previous_values.append((names, name, names.get(name, MISSING)))
+                    names[name] = value
+            yield
+        finally:
+            for names, name, value in reversed(previous_values):
+                if value is MISSING:
+                    del names[name]
+                else:
+                    names[name] = value
 
     # --- functions and classes ---------------------------------------------------------------
 
@@ -562,11 +592,11 @@ class Environment(Sandbox):
             return kind
         module = _module_of(kind)
         root = module.partition(".")[0]
-        if kind in NUMPY_TYPES:
-            return NUMPY_TYPES[kind]
         is_setter = kind.__name__.startswith(_SETTERS) and kind.__name__ not in _TORCH_QUESTIONS
         if _is_of_torch(kind) and is_setter:
             return self.refusing_kind(kind, f"the step uses {_name_of(kind)}")
+        if issubclass(kind, np.number):
+            return traced_type(kind, self.run)
         if _is_of_torch(kind) or (module in PURE_MODULES and is_member(kind)):
             if kind.__flags__ & HEAP_TYPE and not kind.__flags__ & _IMMUTABLE_TYPE:
                 self.watch(kind, f"the class {kind.__name__!r}")
@@ -604,17 +634,6 @@ class Environment(Sandbox):
 
 
 # --- questions about values ----------------------------------------------------------------------
-
-
-def _has_traced(value: UserValue, depth: int = 4) -> bool:
-    """Returns whether a value holds a number with an expression, or a tensor."""
-    if isinstance(value, (*SYMBOLIC, torch.Tensor)):
-        return True
-    if depth and isinstance(value, Mapping):
-        return any(_has_traced(item, depth - 1) for item in value.values())
-    if depth and isinstance(value, list | tuple | set | deque):
-        return any(_has_traced(item, depth - 1) for item in value)
-    return False
 
 
 def _is_same_tensor(duplicate: torch.Tensor, original: torch.Tensor) -> bool:
@@ -673,43 +692,6 @@ def _modules_of(package: str) -> list[types.ModuleType]:
     return [m for n, m in list(sys.modules.items()) if n == package or n.startswith(f"{package}.")]
 
 
-@contextmanager
-def _torch_modules() -> Iterator[None]:
-    """Gives torch's own optimizers and norms of gradients the functions that carry expressions."""
-    previous_values: list[tuple[dict[str, object], str, object]] = []
-    try:
-        for module in (*_modules_of("torch.optim"), torch.nn.utils.clip_grad):
-            names = vars(module)
-            replacements: dict[str, object] = {
-                name: _REPLACED[id(getattr(builtins, name))]
-                for name in ("max", "min", "float", "int")
-                if name not in names
-            }
-            for name, value in names.items():
-                if value is math:
-                    replacements[name] = _MATH
-            for name, value in replacements.items():
-                previous_values.append((names, name, names.get(name, MISSING)))
-                names[name] = value
-        yield
-    finally:
-        for names, name, value in reversed(previous_values):
-            if value is MISSING:
-                del names[name]
-            else:
-                names[name] = value
-
-
-class _MathModule:
-    """``math`` for the optimizers of torch."""
-
-    def __getattr__(self, name: str) -> Any:
-        original = getattr(math, name)
-        return _REPLACED.get(id(original), original)
-
-
-_MATH = _MathModule()
-_REPLACED: dict[int, Any] = {id(original): version for original, version in FUNCTIONS.items()}
 _WITH_NUMBERS = ("math", "cmath", "numbers", "operator")
 _OWN_FILES = files_of("closedform.importers.torch_optimizer")
 _INHERITED = frozenset(

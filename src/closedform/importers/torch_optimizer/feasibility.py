@@ -56,15 +56,22 @@ class Feasibility:
         Raises:
             TraceError: No step is known, and that there is none is not proved.
         """
-        relevant = tuple(
-            condition
-            for condition in conditions
-            if t in condition.free_symbols and not condition.free_symbols - {t, *self.numbers}
-        )
+        relevant = self._relevant(conditions)
         key = (relevant, first)
         if key not in self._steps:
             self._steps[key] = self._step(relevant, first)
         return self._steps[key]
+
+    def sampled_step(self, conditions: Sequence[sp.Basic], first: int) -> int | None:
+        """Returns one of the sampled steps at which all conditions hold; None if there is none."""
+        return self._step_among(STEPS, self._relevant(conditions), first)
+
+    def _relevant(self, conditions: Sequence[sp.Basic]) -> tuple[sp.Basic, ...]:
+        return tuple(
+            condition
+            for condition in conditions
+            if t in condition.free_symbols and not condition.free_symbols - {t, *self.numbers}
+        )
 
     def _step(self, conditions: Sequence[sp.Basic], first: int) -> int | None:
         step = self._step_among(STEPS, conditions, first)

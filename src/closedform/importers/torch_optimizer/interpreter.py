@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.errors import TraceError
+from closedform.importers.python.number import Number
 from closedform.importers.tensors.algebra import stack_values
 from closedform.importers.tensors.comparisons import is_of_data
 from closedform.importers.tensors.integers import Width
@@ -33,7 +34,7 @@ from closedform.importers.torch_optimizer.inputs import (
 from closedform.importers.torch_optimizer.matrices import refusal
 from closedform.importers.torch_optimizer.operators import RULES, UNINITIALIZED, VIEWS
 from closedform.importers.torch_optimizer.place import code_place
-from closedform.importers.torch_optimizer.positions import Position
+from closedform.importers.torch_optimizer.positions import check_positions, items_within
 from closedform.importers.torch_optimizer.reported import (
     TYPE_NAMES,
     Reported,
@@ -41,15 +42,8 @@ from closedform.importers.torch_optimizer.reported import (
     target_of_cast,
     with_dtypes,
 )
-from closedform.importers.torch_optimizer.scalars import (
-    SYMBOLIC,
-    SymbolicCount,
-    SymbolicFloat,
-    expression,
-    plain,
-    symbolic,
-)
 from closedform.importers.torch_optimizer.shapes import shape_of
+from closedform.importers.torch_optimizer.stand_ins import expression, plain
 from closedform.importers.torch_optimizer.subject import in_double
 from closedform.language.model import non_finite, tensor_input
 from closedform.language.symbols import t
@@ -328,9 +322,8 @@ class Functions(TorchFunctionMode):
         expressions: dict[float, sp.Expr | None] = {}
         plain_floats = {float(n) for n in numbers if type(n) is float}
         for number in numbers:
-            if isinstance(number, Position):
-                raise number.refusal("an operation of tensors")
-            if isinstance(number, SYMBOLIC):
+            if isinstance(number, Number):
+                check_positions(self.run, number.expr, "an operation of tensors")
                 value = float(plain(number))
                 # Operators get floats, not symbols: a value is found again only if one expression
                 # has it.
@@ -347,7 +340,7 @@ class Functions(TorchFunctionMode):
             for arg in (*args, *options.values())
             if isinstance(arg, list | tuple)
             for place, number in enumerate(arg)
-            if isinstance(number, SYMBOLIC)
+            if isinstance(number, Number)
         }
         try:
             result = func(*map(plain, args), **{key: plain(arg) for key, arg in options.items()})
@@ -386,7 +379,7 @@ class Functions(TorchFunctionMode):
         expr = self.algebra.reshape(value, value.shape, ()).expr
         if isinstance(number, bool):
             return self.run.decide(sp.Ne(expr, 0), number)
-        return symbolic(number, expr, self.run)
+        return self.run.number(number, expr)
 
     def truth(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the truth of the only element."""
@@ -419,7 +412,7 @@ class Functions(TorchFunctionMode):
         """Returns the only element as an int or float, which a function in C asks for."""
         number = self.item(torch.Tensor.item, args, options)
         # A TypeError of C for such a number could be caught by the step.
-        if isinstance(number, SYMBOLIC):
+        if isinstance(number, Number):
             raise TraceError("a function in C reads a tensor as a number")
         return func(*args, **options)
 
@@ -431,9 +424,9 @@ class Functions(TorchFunctionMode):
         if any(True for _ in _tensors(data)):
             raise TraceError("a tensor is made of the numbers of tensors")
         result = func(*map(plain, args), **options)
-        if isinstance(data, SYMBOLIC):
-            self.algebra.storages.create(result, Value(data.expr))
-        elif isinstance(data, list | tuple) and any(isinstance(n, SYMBOLIC) for n in data):
+        if isinstance(data, Number):
+            self.algebra.storages.create(result, Value(expression(data)))
+        elif isinstance(data, list | tuple) and any(isinstance(n, Number) for n in data):
             self.algebra.storages.create(result, stack_values([Value(expression(n)) for n in data]))
         return result
 
@@ -491,7 +484,7 @@ class Functions(TorchFunctionMode):
     # --- shapes --------------------------------------------------------------------------------
 
     def _size(self, number: int) -> Any:
-        return symbolic(number, self.algebra.axes.size(number), self.run)
+        return self.run.number(number, self.algebra.axes.size(number))
 
     def _ask_rank(self, tensor: torch.Tensor) -> None:
         if tensor.dim() > 0:
@@ -518,7 +511,7 @@ class Functions(TorchFunctionMode):
     def count(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the number of elements."""
         number = func(*args, **options)
-        return symbolic(number, self.algebra.axes.size(number), self.run)
+        return self.run.number(number, self.algebra.axes.size(number))
 
 
 _SPECIAL: Mapping[str, Callable[..., Any]] = {
@@ -588,19 +581,13 @@ _PLAIN = frozenset(
 
 def _has_a_place(number: Any) -> bool:
     """Whether an operation must use a number: it is not a size."""
-    if not isinstance(number, SymbolicCount):
-        return isinstance(number, SymbolicFloat)
+    if not isinstance(number, Number) or not number.is_int:
+        return isinstance(number, Number)
     return t in number.expr.free_symbols or is_of_data(number.expr)
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    if isinstance(values, torch.Tensor):
-        yield values
-    elif isinstance(values, list | tuple):
-        for value in values:
-            yield from _tensors(value)
-    elif isinstance(values, dict):
-        yield from _tensors(list(values.values()))
+    return (value for value in items_within(values) if isinstance(value, torch.Tensor))
 
 
 def _is_nothing(result: Any) -> bool:
@@ -608,25 +595,17 @@ def _is_nothing(result: Any) -> bool:
     return result is None or result is NotImplemented or is_empty
 
 
-def _numbers(operand: Any) -> Iterator[Any]:
-    if isinstance(operand, list | tuple):
-        for item in operand:
-            yield from _numbers(item)
-    elif isinstance(operand, dict):
-        yield from _numbers(list(operand.values()))
-    elif isinstance(operand, float | int | SymbolicFloat) and not isinstance(operand, bool):
-        yield operand
+def _numbers(values: Any) -> Iterator[Any]:
+    for value in items_within(values):
+        if isinstance(value, float | int | Number) and not isinstance(value, bool):
+            yield value
 
 
-def _scalars(operand: Any) -> Iterator[torch.Tensor]:
+def _scalars(values: Any) -> Iterator[torch.Tensor]:
     """Tensors of one element, which torch takes where it takes numbers."""
-    if isinstance(operand, list | tuple):
-        for item in operand:
-            yield from _scalars(item)
-    elif isinstance(operand, dict):
-        yield from _scalars(list(operand.values()))
-    elif isinstance(operand, torch.Tensor) and operand.dim() == 0 and operand.is_floating_point():
-        yield operand
+    for tensor in _tensors(values):
+        if tensor.dim() == 0 and tensor.is_floating_point():
+            yield tensor
 
 
 def with_place(error: TraceError, operation: str) -> TraceError:

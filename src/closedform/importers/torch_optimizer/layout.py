@@ -17,10 +17,10 @@ import sympy as sp
 import torch
 
 from closedform.errors import TraceError
+from closedform.importers.python.number import Number
 from closedform.importers.tensors.integers import Width
 from closedform.importers.tensors.values import Axes, Sizes
 from closedform.importers.torch_optimizer.inputs import is_mask
-from closedform.importers.torch_optimizer.scalars import SYMBOLIC
 from closedform.importers.torch_optimizer.subject import (
     DEFAULTS,
     GROUP,
@@ -229,7 +229,7 @@ def text_of(value: Any) -> str:
         return f"tensor {tuple(value.shape)}"
     if isinstance(value, str):
         return f"str {value!r}"
-    if isinstance(value, SYMBOLIC):
+    if isinstance(value, Number):
         return f"{NUMBER} {value.expr}"
     if value is None or isinstance(value, bool | int | float | torch.dtype):
         return f"{type(value).__name__} {value!r}"

@@ -20,7 +20,6 @@ from closedform.importers.python.place import UserValue
 from closedform.importers.tensors.values import Operand
 from closedform.importers.torch_optimizer.decisions import Run
 from closedform.importers.torch_optimizer.place import TORCH_FILES
-from closedform.importers.torch_optimizer.scalars import symbolic
 from closedform.language.shapes import EPSILON
 
 _FINFO = torch.finfo
@@ -73,7 +72,7 @@ class _Limits:
     def eps(self) -> Any:
         """The distance of 1 to the next number."""
         precision = self._reported
-        return symbolic(_FINFO(precision.dtype).eps, EPSILON, precision.run)
+        return precision.run.number(_FINFO(precision.dtype).eps, EPSILON)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(_FINFO(self._reported.dtype), name)

@@ -17,7 +17,9 @@ import sympy as sp
 import torch
 
 from closedform.errors import ClosedFormError, TraceError
+from closedform.importers.python.number import Number
 from closedform.importers.python.prover import Prover
+from closedform.importers.python.run import Decision
 from closedform.importers.tensors.integers import check_growth, check_start
 from closedform.importers.tensors.values import (
     Axes,
@@ -29,7 +31,6 @@ from closedform.importers.tensors.values import (
 from closedform.importers.torch_optimizer.algebra import TorchAlgebra
 from closedform.importers.torch_optimizer.decisions import (
     RAISES,
-    Decision,
     Run,
     Tree,
     explore,
@@ -55,12 +56,7 @@ from closedform.importers.torch_optimizer.layout import (
 from closedform.importers.torch_optimizer.outcome import Outcome
 from closedform.importers.torch_optimizer.place import exception_place
 from closedform.importers.torch_optimizer.reported import Reported
-from closedform.importers.torch_optimizer.scalars import (
-    SYMBOLIC,
-    SymbolicFloat,
-    expression,
-    symbolic,
-)
+from closedform.importers.torch_optimizer.stand_ins import expression
 from closedform.importers.torch_optimizer.storages import Storages
 from closedform.importers.torch_optimizer.subject import (
     ATTRIBUTE,
@@ -275,8 +271,7 @@ class Tracer(Layout):
         """A step at which decisions can be taken together, as far as they depend only on it."""
         if not is_steady:
             return step
-        conditions = [condition if truth else sp.Not(condition) for condition, truth in decisions]
-        return self.feasibility.step(conditions, step)
+        return self.feasibility.step(_conditions(decisions), step)
 
     def _execute(
         self, step: int, time: int, prefix: Sequence[Decision], *, is_steady: bool
@@ -286,11 +281,8 @@ class Tracer(Layout):
         start = frozenset({sp.Ge(t, step)} if is_steady and step else ())
 
         def note(decisions: Sequence[Decision]) -> None:
-            self.definitions.here = start | {
-                condition if truth else sp.Not(condition)
-                for condition, truth in decisions
-                if condition.free_symbols <= {t, *symbols}
-            }
+            steps_only = [pair for pair in decisions if pair[0].free_symbols <= {t, *symbols}]
+            self.definitions.here = start.union(_conditions(steps_only))
 
         def is_possible(decisions: Sequence[Decision]) -> bool:
             try:
@@ -298,9 +290,19 @@ class Tracer(Layout):
             except TraceError as error:
                 raise run.refuse(error.what, error.hint) from error.__cause__
 
+        def is_seen(decisions: Sequence[Decision]) -> bool:
+            conditions = _conditions(decisions)
+            return self.feasibility.sampled_step(conditions, step) is not None
+
         note(())
         run = Run(
-            symbols, prefix, self.definitions.normal, note, is_possible, self.definitions.hide
+            symbols,
+            prefix,
+            self.definitions.normal,
+            note,
+            is_possible,
+            is_seen,
+            self.definitions.hide,
         )
         storages = Storages()
         algebra = TorchAlgebra(self.axes, self.definitions, storages)
@@ -419,7 +421,7 @@ class Tracer(Layout):
             if isinstance(leaves.get(path), torch.Tensor):
                 storages.create(leaves[path], Value(hyper(name)))
             elif path in leaves:
-                subject.replace(path, symbolic(leaves[path], hyper(name), run))
+                subject.replace(path, run.number(leaves[path], hyper(name)))
         for path, start in self.counters.items():
             if path in leaves and is_steady:
                 self._install_counter(subject, run, storages, path, leaves[path], start, time)
@@ -432,7 +434,7 @@ class Tracer(Layout):
                 symbol = twin_of(symbol) if place else symbol
                 value = leaves[path]
                 if not isinstance(value, torch.Tensor):
-                    subject.replace(path, symbolic(value, symbol, run))
+                    subject.replace(path, run.number(value, symbol))
                 elif slot.shape == ():
                     storages.create(value, Value(symbol))
                 elif slot.mask is not None:
@@ -469,9 +471,7 @@ class Tracer(Layout):
         else:
             subject.replace(
                 path,
-                symbolic(
-                    number if isinstance(value, np.integer) else type(value)(number), expr, run
-                ),
+                run.number(number if isinstance(value, np.integer) else type(value)(number), expr),
             )
 
     def _outcome(
@@ -491,10 +491,10 @@ class Tracer(Layout):
             twin = leaves.get((STATE, 1, *slot.path[2:])) if slot.path[0] == STATE else None
             if isinstance(twin, torch.Tensor):
                 twin_results[name] = algebra.real(algebra.value(twin))
-            elif isinstance(twin, int | float | SymbolicFloat):
+            elif isinstance(twin, int | float | Number):
                 twin_results[name] = Value(expression(twin))
             leaf = leaves.get(slot.path)
-            if not isinstance(leaf, torch.Tensor | int | float | SymbolicFloat):
+            if not isinstance(leaf, torch.Tensor | int | float | Number):
                 continue
             if isinstance(leaf, torch.Tensor):
                 value = algebra.value(leaf)
@@ -522,10 +522,10 @@ class Tracer(Layout):
         for path, name in self.hyper_paths.items():
             if path in leaves and path[0] in (GROUP, ATTRIBUTE):
                 after = leaves[path]
-                is_same = isinstance(after, SYMBOLIC) and after.expr == hyper(name)
+                is_same = isinstance(after, Number) and after.expr == hyper(name)
                 if isinstance(after, torch.Tensor):
                     is_same = algebra.value(after).expr == hyper(name)
-                is_numeric = isinstance(after, torch.Tensor | int | float | SymbolicFloat)
+                is_numeric = isinstance(after, torch.Tensor | int | float | Number)
                 if not is_same and is_numeric:
                     raise _Changed(path)
         return Outcome(results, initial, advances, twin_results=twin_results)
@@ -553,7 +553,7 @@ def _name_place(where: str, run: Run | None = None) -> Any:
     except ClosedFormError as error:
         raise TraceError(error.what, where=f"{where}: {error.where}", hint=error.hint) from error
     except Exception as error:
-        if run is not None and run.exception is error:
+        if run is not None and run.tape.exception is error:
             raise _Raised(run.decisions) from error
         raise TraceError(
             f"the step raises {type(error).__name__}: {error}",
@@ -569,6 +569,11 @@ def _identity(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"{text}, version {value._version} of {id(value)}"
     return f"{text} {id(value)}" if text.startswith(OBJECT) else text
+
+
+def _conditions(decisions: Sequence[Decision]) -> list[sp.Basic]:
+    """Decisions as conditions that hold."""
+    return [condition if truth else sp.Not(condition) for condition, truth in decisions]
 
 
 def _mirror_path(path: Path) -> Path:

@@ -192,7 +192,8 @@ class _Call:
         set_attribute = functools.partial(object.__setattr__, instance)
         set_attribute("optimizer", optimizer)
         try:
-            return self._value(instance, step, set_attribute, param_groups, previous)
+            is_first = environment.run.first == 0
+            return self._value(instance, step, set_attribute, param_groups, previous, is_first)
         finally:
             for before, group in zip(entries_before, param_groups, strict=True):
                 writes.note(before, dict(dict.items(group)), rate)
@@ -205,6 +206,7 @@ class _Call:
         set_attribute: Callable[[str, Any], None],
         param_groups: list[_Entries],
         previous: Number,
+        is_first: bool,
     ) -> Any:
         method = self.method
         if method in METHODS:
@@ -212,8 +214,7 @@ class _Call:
             return previous if values is None else of_group(values, self.index)
         set_attribute("last_epoch", step)
         set_attribute("_step_count", step + 1)
-        is_initial = step.run.first == 0 if self.is_initial is None else self.is_initial
-        set_attribute("_is_initial", is_initial)
+        set_attribute("_is_initial", is_first if self.is_initial is None else self.is_initial)
         set_attribute("_get_lr_called_within_step", True)
         if hasattr(self.scheduler, "_last_lr"):
             set_attribute("_last_lr", [previous] * len(param_groups))

@@ -185,6 +185,18 @@ def test_a_step_that_depends_on_the_place_is_refused(name: str) -> None:
         cf.from_torch(stepped(REFUSED[name])(parameters(SHAPES[:2])))
 
 
+def test_the_number_of_groups_of_lists_of_parameters_is_a_constant() -> None:
+    def body(optimizer: Any, group: Any) -> None:
+        by_dtype = {torch.float32: ([group["params"]], [0])}
+        if len(by_dtype) == 1:
+            _update(group)
+
+    optimizer = stepped(body)(parameters(SHAPES[:2]))
+    assert cf.from_torch(optimizer) == cf.from_torch(
+        stepped(lambda _, group: _update(group))(parameters(SHAPES[:2]))
+    )
+
+
 # --- param groups --------------------------------------------------------------------------------
 
 

@@ -81,7 +81,8 @@ def _is_over_parameters(values: object, owners: Owners) -> bool:
     """Whether a list has entries of several parameters: another model has another number."""
     # The walk itself must not be traced.
     with torch._C.DisableTorchFunction():
-        tensors = (item for item in items_within(values) if isinstance(item, torch.Tensor))
+        # A dict of groups has lists of lists of tensors: its length is that of no such list.
+        tensors = (item for item in items_within(values, 3) if isinstance(item, torch.Tensor))
         return builtins.len({owners.owner(tensor) for tensor in tensors} - {None}) > 1
 
 

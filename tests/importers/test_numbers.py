@@ -149,7 +149,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "complex": lambda x: abs(complex(x)),
     "array": lambda x: np.asarray([x]).item(),
     "float32": lambda x: x * np.float32(0.1),
-    "arctan": lambda x: np.arctan(x),
+    "arcsinh": lambda x: np.arcsinh(x),
     "hex": lambda x: len(float.hex(x)),
 }
 """Functions in C that read a number past its expression."""

@@ -330,7 +330,7 @@ def _divide(run: Decider, a: Any, b: Any) -> Any:
     return a / b
 
 
-def _classified(native: Callable[[float], bool], rule: Callable[[sp.Expr], Any]) -> Implementation:
+def _question_of(native: Callable[[float], bool], rule: Callable[[sp.Expr], Any]) -> Implementation:
     """Whether a number is finite, infinite or NaN."""
 
     def value(run: Decider, x: Any) -> bool:
@@ -390,9 +390,9 @@ _ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
     ("", "atan", "arctan", _VALUES["atan"]),
     ("isclose", "", "", _isclose),
     ("", "isclose", "isclose", _array_isclose),
-    ("isfinite", "isfinite", "isfinite", _classified(math.isfinite, is_finite)),
-    ("isnan", "isnan", "isnan", _classified(math.isnan, is_nan)),
-    ("isinf", "isinf", "isinf", _classified(math.isinf, is_infinite)),
+    ("isfinite", "isfinite", "isfinite", _question_of(math.isfinite, is_finite)),
+    ("isnan", "isnan", "isnan", _question_of(math.isnan, is_nan)),
+    ("isinf", "isinf", "isinf", _question_of(math.isinf, is_infinite)),
     ("", "sign", "sign", _sign),
     ("", "where", "where", _where),
     ("", "clip", "clamp", _clip),

@@ -936,12 +936,12 @@ def run_operand(run: Decider, value: UserValue) -> Number:
 
 
 def _shift(make: _Make) -> _Make:
-    def shifted(run: Decider, a: Number, b: Number) -> Number:
+    def shift(run: Decider, a: Number, b: Number) -> Number:
         if b < 0:
             raise ValueError("negative shift count")
         return make(run, a, Number(run, sp.Integer(2) ** b.expr, True))
 
-    return shifted
+    return shift
 
 
 def _common_bits(run: Decider, a: sp.Expr, b: sp.Expr) -> sp.Expr:

@@ -564,7 +564,9 @@ class Environment(Sandbox):
         if parts is not None:
             is_question = function.__name__ in _TORCH_QUESTIONS
             is_traced = parts[0].removesuffix(".py") in _TRACED_PARTS_OF_TORCH
-            if not is_question and (not is_traced or function.__name__.startswith(_SETTERS)):
+            # The name in the code: a method of the user below torch.no_grad has its name there.
+            is_setter = function.__code__.co_name.startswith(_SETTERS)
+            if not is_question and (not is_traced or is_setter):
                 return self._refusal(_name_of(function))
             return self.with_closure(function)
         if file in _OWN_FILES:

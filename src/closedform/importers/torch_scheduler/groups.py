@@ -6,6 +6,8 @@ from typing import Any
 
 from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, SequentialLR
 
+from closedform.importers.python.place import UserValue
+
 COMPOSITES = (SequentialLR, ChainedScheduler)
 METHODS = ("_get_lr", "get_updated_values")
 """Methods of schedulers that are not torch's, of the step to the values of all groups."""
@@ -27,7 +29,7 @@ def field_of(scheduler: object) -> str:
     return str(getattr(scheduler, "param_group_field", "lr"))
 
 
-def entries_of(scheduler: Any) -> list[dict[str, Any]]:
+def entries_of(scheduler: UserValue) -> list[dict[str, Any]]:
     """Returns copies of the param groups without their parameters."""
     return [
         {
@@ -44,7 +46,7 @@ def of_group(values: Any, index: int) -> Any:
     return values[index] if isinstance(values, list | tuple) else values
 
 
-def last_epoch_of(scheduler: Any) -> int:
+def last_epoch_of(scheduler: UserValue) -> int:
     """Returns the present step; a ChainedScheduler does not count by itself."""
     if isinstance(scheduler, ChainedScheduler):
         return last_epoch_of(scheduler._schedulers[0])

@@ -54,7 +54,7 @@ class Writes:
 
 
 def run_method(
-    scheduler: Any,
+    scheduler: UserValue,
     method: str,
     prover: Prover,
     index: int,
@@ -104,7 +104,7 @@ class _Call:
         is_initial: Whether the constructor calls it; at step 0 if None.
     """
 
-    scheduler: Any
+    scheduler: UserValue
     method: str
     index: int
     is_initial: bool | None

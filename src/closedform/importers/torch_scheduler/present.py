@@ -11,6 +11,7 @@ import sympy as sp
 
 from closedform.errors import TraceError
 from closedform.importers.python.join import ValueRange, join_cells
+from closedform.importers.python.place import UserValue
 from closedform.importers.python.prover import Prover
 from closedform.importers.recurrence import closed_form
 from closedform.importers.torch_scheduler.groups import TOLERANCE, field_of
@@ -34,12 +35,12 @@ class Present:
     prover: Prover
     index: int
 
-    def group(self, scheduler: Any) -> dict[str, Any]:
+    def group(self, scheduler: UserValue) -> dict[str, Any]:
         """Returns the param group."""
         groups: list[dict[str, Any]] = scheduler.optimizer.param_groups
         return groups[self.index]
 
-    def rate(self, scheduler: Any) -> float:
+    def rate(self, scheduler: UserValue) -> float:
         """Returns the rate that the group has."""
         return float(self.group(scheduler)[field_of(scheduler)])
 
@@ -58,7 +59,7 @@ class Present:
                 return ratio * _at(schedule, step)
         return exact_number(rate, "lr")
 
-    def from_present(self, scheduler: Any, schedule: Schedule) -> Schedule:
+    def from_present(self, scheduler: UserValue, schedule: Schedule) -> Schedule:
         """Returns a function of the step, but for the present step where the rate was edited."""
         step = getattr(scheduler, "last_epoch", None)
         if not isinstance(step, int) or step < 0:
@@ -71,7 +72,7 @@ class Present:
 
     def continuation(
         self,
-        scheduler: Any,
+        scheduler: UserValue,
         candidates: Sequence[Schedule],
         cells: Sequence[ValueRange],
     ) -> Schedule:
@@ -105,7 +106,7 @@ class Present:
         raise self.no_continuation(scheduler, next(iter(candidates), None), step, rate)
 
     def no_continuation(
-        self, scheduler: Any, ideal: Schedule | None, step: int, rate: float
+        self, scheduler: UserValue, ideal: Schedule | None, step: int, rate: float
     ) -> TraceError:
         """Returns the error of a rate from which no closed form goes on."""
         value = None if ideal is None else self.prover.value(ideal.bound, step)
@@ -128,7 +129,9 @@ def scale_to(schedule: Schedule, step: int, rate: sp.Expr, level: sp.Expr) -> Sc
     return Schedule(expr, name=schedule.name)
 
 
-def _solutions(scheduler: Any, base: Schedule, step: int, rate: sp.Expr) -> Iterator[Schedule]:
+def _solutions(
+    scheduler: UserValue, base: Schedule, step: int, rate: sp.Expr
+) -> Iterator[Schedule]:
     """Schedules that have a rate at a step, and may follow the recurrence of a base."""
     yield base
     least = getattr(scheduler, "eta_min", 0)
@@ -179,7 +182,7 @@ def _at(schedule: Schedule, step: int) -> sp.Expr:
     return value
 
 
-def from_position(scheduler: Any, schedule: Schedule) -> Schedule:
+def from_position(scheduler: UserValue, schedule: Schedule) -> Schedule:
     """Returns warm restarts that go on from the place in the cycle that the scheduler counts.
 
     Built again with ``last_epoch``, torch counts ``T_cur`` in cycles of ``T_0``.

@@ -19,6 +19,7 @@ from torch.optim.lr_scheduler import (
 
 from closedform.errors import TraceError
 from closedform.importers.python.join import ValueRange, join_cells
+from closedform.importers.python.place import UserValue
 from closedform.importers.python.prover import Prover
 from closedform.importers.python.trace import Traced
 from closedform.importers.recurrence import closed_form
@@ -57,7 +58,7 @@ class Reader:
     index: int
     is_present: bool = True
 
-    def schedule(self, scheduler: Any) -> Schedule:
+    def schedule(self, scheduler: UserValue) -> Schedule:
         """Returns the schedule of a scheduler, in its own steps."""
         name = type(scheduler).__name__
         method = method_of(scheduler)
@@ -158,7 +159,7 @@ class Reader:
         expr = base * sp.Mul(*(member.expr / base for member in members))
         return Schedule(expr, name=type(scheduler).__name__)
 
-    def _late(self, scheduler: LRScheduler) -> Schedule:
+    def _late(self, scheduler: UserValue) -> Schedule:
         """A member whose first value is set by a step, and not by its constructor."""
         schedule = self.schedule(scheduler)
         if isinstance(scheduler, COMPOSITES):
@@ -168,14 +169,14 @@ class Reader:
         is_ahead = self._first(scheduler, is_initial=False) != self._first(scheduler)
         return schedule.shift(1) if is_ahead else schedule
 
-    def _base(self, scheduler: Any) -> sp.Expr:
+    def _base(self, scheduler: UserValue) -> sp.Expr:
         name = f"initial_{field_of(scheduler)}"
         # initial_lr may be a tensor.
         return exact_number(float(self._present.group(scheduler)[name]), name)
 
     # --- one scheduler -----------------------------------------------------------------------
 
-    def _by_rate(self, scheduler: Any, method: str = "get_lr") -> Schedule:
+    def _by_rate(self, scheduler: UserValue, method: str = "get_lr") -> Schedule:
         """The schedule that a method computes, or the closed form of its recurrence."""
         name = type(scheduler).__name__
         # A get_lr that is a function of last_epoch needs no induction.
@@ -206,7 +207,9 @@ class Reader:
             hint=BY_A_FUNCTION,
         )
 
-    def _candidates(self, scheduler: Any, later: Traced, first: sp.Expr) -> Iterator[Schedule]:
+    def _candidates(
+        self, scheduler: UserValue, later: Traced, first: sp.Expr
+    ) -> Iterator[Schedule]:
         name = type(scheduler).__name__
         if hasattr(scheduler, _CLOSED):
             # torch's own closed form first; it is proved, not trusted. No step of torch takes it,
@@ -217,7 +220,9 @@ class Reader:
         if formula is not None:
             yield Schedule(formula, name=name)
 
-    def _first(self, scheduler: Any, method: str = "get_lr", *, is_initial: bool = True) -> sp.Expr:
+    def _first(
+        self, scheduler: UserValue, method: str = "get_lr", *, is_initial: bool = True
+    ) -> sp.Expr:
         """The value at step 0, from the initial value of the group."""
         cells = self._run(scheduler, method, first=0, is_initial=is_initial).cells
         value = cells[0].value
@@ -227,7 +232,7 @@ class Reader:
         result: sp.Expr = value.xreplace(first)
         return result
 
-    def _by_step(self, scheduler: LRScheduler) -> Schedule:
+    def _by_step(self, scheduler: UserValue) -> Schedule:
         """The schedule of a class whose ``step`` takes the number of the step."""
         name = type(scheduler).__name__
         parameters = list(inspect.signature(type(scheduler).step).parameters)
@@ -247,7 +252,7 @@ class Reader:
         return self._from_present(scheduler, schedule)
 
     def _run(
-        self, scheduler: Any, method: str, *, first: int, is_initial: bool | None = None
+        self, scheduler: UserValue, method: str, *, first: int, is_initial: bool | None = None
     ) -> Traced:
         return run_method(
             scheduler, method, self.prover, self.index, first=first, is_initial=is_initial
@@ -257,12 +262,12 @@ class Reader:
     def _present(self) -> Present:
         return Present(self.prover, self.index)
 
-    def _from_present(self, scheduler: Any, schedule: Schedule) -> Schedule:
+    def _from_present(self, scheduler: UserValue, schedule: Schedule) -> Schedule:
         """A schedule of the step, from the present rate on where the scheduler is active."""
         return self._present.from_present(scheduler, schedule) if self.is_present else schedule
 
 
-def _check_methods(scheduler: Any) -> None:
+def _check_methods(scheduler: UserValue) -> None:
     """Refuses methods in the places of those by which torch takes a step.
 
     Raises:

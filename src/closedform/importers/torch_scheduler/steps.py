@@ -18,6 +18,7 @@ from closedform.code_files import files_of
 from closedform.errors import TraceError
 from closedform.importers.frames import origin
 from closedform.importers.python.compare import compare_graph
+from closedform.importers.python.place import UserValue
 from closedform.importers.python.prover import Prover
 from closedform.importers.torch_scheduler.groups import (
     BY_A_FUNCTION,
@@ -54,7 +55,7 @@ class Rates:
         return [float(values[index]) for values in self.values]
 
 
-def _taken(take_step: Callable[[int], Sequence[float]], steps: int) -> Rates:
+def _take_steps(take_step: Callable[[int], Sequence[float]], steps: int) -> Rates:
     """The rates that each of some steps returns."""
     values: list[Sequence[float]] = []
     for step in range(steps):
@@ -65,7 +66,7 @@ def _taken(take_step: Callable[[int], Sequence[float]], steps: int) -> Rates:
     return Rates(values)
 
 
-def is_as_from_the_first(scheduler: Any) -> bool:
+def is_as_from_the_first(scheduler: UserValue) -> bool:
     """Whether steps from the first state on have come to the rates that the groups have.
 
     They have not where a rate or an argument was edited, or the scheduler was built again for an
@@ -84,7 +85,7 @@ def is_as_from_the_first(scheduler: Any) -> bool:
     )
 
 
-def compare_next(scheduler: Any, schedules: Sequence[Schedule], prover: Prover) -> None:
+def compare_next(scheduler: UserValue, schedules: Sequence[Schedule], prover: Prover) -> None:
     """Compares what a copy of the scheduler does next, in its present state, with the schedules."""
     if method_of(scheduler) is not None:
         return
@@ -120,7 +121,7 @@ def first_difference(
     return None
 
 
-def next_rates(scheduler: Any, steps: int) -> Rates:
+def next_rates(scheduler: UserValue, steps: int) -> Rates:
     """Returns the rates of all groups from the present step on."""
     groups = [
         {**entries, "params": [torch.nn.Parameter(torch.zeros(1))], "lr": float(entries["lr"])}
@@ -130,10 +131,12 @@ def next_rates(scheduler: Any, steps: int) -> Rates:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         scheduler_copy = _copy_value(scheduler, optimizer)
-        return _taken(_stepping(scheduler_copy, optimizer), steps + 1)
+        return _take_steps(_stepping(scheduler_copy, optimizer), steps + 1)
 
 
-def _stepping(scheduler: Any, optimizer: torch.optim.Optimizer) -> Callable[[int], Sequence[float]]:
+def _stepping(
+    scheduler: UserValue, optimizer: torch.optim.Optimizer
+) -> Callable[[int], Sequence[float]]:
     """Takes the steps of a scheduler, of which the first is that of its constructor."""
 
     def take_step(step: int) -> Sequence[float]:
@@ -165,7 +168,7 @@ def _copy_value(value: Any, optimizer: torch.optim.Optimizer) -> Any:
     return value.clone() if isinstance(value, torch.Tensor) else value
 
 
-def compare(scheduler: Any, schedules: Sequence[Schedule], prover: Prover) -> None:
+def compare(scheduler: UserValue, schedules: Sequence[Schedule], prover: Prover) -> None:
     """Compares a copy of the scheduler, on a new optimizer, with the schedules."""
     lengths = [int(schedule.length) for schedule in schedules if schedule.length is not None]
     marks = list(_milestones(scheduler))
@@ -218,14 +221,14 @@ def _sample(count: int, marks: Sequence[int]) -> list[int]:
     return sorted(step for step in steps if 0 <= step < count)
 
 
-def _milestones(scheduler: Any) -> Iterator[int]:
+def _milestones(scheduler: UserValue) -> Iterator[int]:
     """The milestones of a composite and of its members, in their own steps."""
     yield from getattr(scheduler, "_milestones", ())
     for member in getattr(scheduler, "_schedulers", ()):
         yield from _milestones(member)
 
 
-def _first_rates(scheduler: Any, steps: int) -> Rates:
+def _first_rates(scheduler: UserValue, steps: int) -> Rates:
     """The rates of all groups at the first steps."""
     method = method_of(scheduler)
     if method is not None:
@@ -243,10 +246,10 @@ def _first_rates(scheduler: Any, steps: int) -> Rates:
         warnings.simplefilter("ignore")
         scheduler_copy = _copy_scheduler(scheduler, optimizer)
         _begin(scheduler_copy)
-        return _taken(_stepping(scheduler_copy, optimizer), steps)
+        return _take_steps(_stepping(scheduler_copy, optimizer), steps)
 
 
-def _rates_of_method(scheduler: Any, method: str, steps: int) -> Rates:
+def _rates_of_method(scheduler: UserValue, method: str, steps: int) -> Rates:
     """The rates of a class with a method of the number of updates."""
     field, groups = field_of(scheduler), entries_of(scheduler)
     for group in groups:
@@ -261,10 +264,10 @@ def _rates_of_method(scheduler: Any, method: str, steps: int) -> Rates:
             group[field] = group[field] if values is None else float(of_group(values, index))
         return [group[field] for group in groups]
 
-    return _taken(take_step, steps)
+    return _take_steps(take_step, steps)
 
 
-def _copy_scheduler(scheduler: LRScheduler, optimizer: torch.optim.Optimizer) -> Any:
+def _copy_scheduler(scheduler: UserValue, optimizer: torch.optim.Optimizer) -> Any:
     """A copy of a scheduler before its first step."""
     copy: Any = object.__new__(type(scheduler))
     copy.__dict__.update({**vars(scheduler), "optimizer": optimizer, "last_epoch": -1})
@@ -278,7 +281,7 @@ def _copy_scheduler(scheduler: LRScheduler, optimizer: torch.optim.Optimizer) ->
     return copy
 
 
-def _begin(scheduler: Any) -> None:
+def _begin(scheduler: UserValue) -> None:
     """Sets the first value, as the constructors do."""
     match scheduler:
         case SequentialLR():

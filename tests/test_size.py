@@ -21,7 +21,7 @@ CAPS = {
     "cli": 3277,
     "exporters": 3849,
     "frameworks": 20463,
-    "importers": 15062,
+    "importers": 15075,
     "ir": 4310,
     "language": 3744,
     "laws": 1440,

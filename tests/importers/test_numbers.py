@@ -96,6 +96,10 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "norm": lambda x: math.hypot(x, 2) + math.log(x + 2, 10) + math.pow(x, 1.5),
     "elementary": lambda x: math.sinh(x / 9) + np.log1p(x) + math.expm1(-x),
     "extrema": lambda x: max(x, 3) - min(0.5, x, 2) + np.clip(x, 2, 5),
+    # An int at some counts, a float at others.
+    "int of an extremum": lambda x: int(max(4, 0.7 * x)) + int(min(x, 6.5)),
+    "floor of an extremum": lambda x: max(4, 0.7 * x) // 1 + math.floor(max(3, min(x, 6.5))),
+    "remainder of an extremum": lambda x: max(4, 0.7 * x) % 1 + math.trunc(min(x, 6.5)),
     "choice": lambda x: np.where(x > 3, 0.5, x) + (1 if math.isclose(x, 4) else 0),
     "kind": lambda x: (x / 2).is_integer() + isinstance(x, int) + 2 * isinstance(x / 2, float),
     "members": lambda x: float.__add__(x / 2, 1.0) + int.__mul__(x, 2) + x.real,
@@ -141,6 +145,15 @@ def test_a_function_of_a_count_is_traced_in_schedules_and_in_steps(name: str) ->
         session.step({"w": np.ones(2)})
         values -= 0.5 * value
         np.testing.assert_allclose(session.params["w"], values, rtol=1e-12, atol=1e-14)
+
+
+def test_an_integer_that_numpy_wraps_is_refused() -> None:
+    """39**12 is beyond an int64."""
+    params = [torch.nn.Parameter(torch.zeros(2, dtype=torch.float64))]
+    rule = cf.from_torch(Scaled(params, lambda x: 1e-18 * float(np.int64(x) ** 2)))
+    assert isinstance(rule, cf.UpdateRule)
+    with pytest.raises(TraceError, match=r"wrapped to a narrow type of NumPy"):
+        cf.from_torch(Scaled(params, lambda x: 1e-18 * float(np.int64(x) ** 12)))
 
 
 READERS: dict[str, Callable[[Any], Any]] = {

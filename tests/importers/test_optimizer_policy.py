@@ -3,6 +3,7 @@
 import copy
 import datetime
 import functools
+import gc
 import logging
 import os
 import platform
@@ -14,7 +15,7 @@ import uuid
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -261,6 +262,56 @@ COPIES: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("name", COPIES)
 def test_a_deep_copy_of_a_tensor_is_read(name: str) -> None:
     assert is_down(cf.from_torch(Reporting(params(), COPIES[name])))
+
+
+class Closing:
+    """Notes its end."""
+
+    ends: ClassVar[list[str]] = []
+
+    def __init__(self) -> None:
+        self.rate = 1.0
+
+    def __del__(self) -> None:
+        self.ends.append("closed")
+
+
+OPEN = Closing()
+
+
+def test_an_object_whose_end_does_something_is_not_copied() -> None:
+    with pytest.raises(TraceError, match=r"uses an object of the type .*\.Closing"):
+        cf.from_torch(Reporting(params(), lambda g, rate: g * rate * OPEN.rate))
+    gc.collect()
+    assert not Closing.ends
+
+
+def tree() -> dict[str, Any]:
+    root: dict[str, Any] = {"rate": 1.0}
+    root["child"] = {"parent": root}
+    return root
+
+
+def test_a_deep_copy_of_what_holds_itself_ends() -> None:
+    def change(gradient: Any, rate: Any) -> Any:
+        return gradient * rate * copy.deepcopy(tree())["child"]["parent"]["rate"]
+
+    assert is_down(cf.from_torch(Reporting(params(), change)))
+
+
+def test_a_method_of_tensors_that_the_user_has_set_stays() -> None:
+    expand = torch.Tensor.expand
+
+    def patched(tensor: torch.Tensor, *sizes: Any) -> torch.Tensor:
+        return expand(tensor, *sizes)
+
+    torch.Tensor.expand = patched  # type: ignore[assignment, method-assign]
+    try:
+        cf.from_torch(torch.optim.SGD(params(), lr=0.1))
+        assert torch.Tensor.expand is patched
+    finally:
+        del torch.Tensor.expand
+    assert torch.Tensor.expand is expand
 
 
 @pytest.mark.parametrize("name", SIZES)

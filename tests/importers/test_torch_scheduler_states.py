@@ -179,6 +179,41 @@ def test_a_question_for_an_entry_that_is_written_is_refused(question: str) -> No
     assert "Own" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "question", ["hasattr(self.optimizer, 'defaults')", "self.optimizer.defaults['lr'] > 0"]
+)
+def test_a_question_for_the_optimizer_is_refused(question: str) -> None:
+    """A handler of AttributeError would take a way that no run takes."""
+    text = (
+        f"try: rate = 0.1 if ({question}) else 0.05\n"
+        "        except AttributeError: rate = 0.0\n"
+        "        return [rate]"
+    )
+    with pytest.raises(TraceError, match="the scheduler reads 'defaults' of the optimizer"):
+        schedule_of(class_of(text))
+
+
+class Logging(LRScheduler):
+    """Notes its first step in a list."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.log: list[int] = []
+        super().__init__(optimizer)
+
+    def _initial_step(self) -> None:
+        self.log.append(1)
+        super()._initial_step()
+
+    def get_lr(self) -> list[float | torch.Tensor]:
+        return [base / (1 + self.last_epoch) for base in self.base_lrs]
+
+
+def test_the_comparison_leaves_the_lists_of_a_scheduler() -> None:
+    scheduler = Logging(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1))
+    cf.from_torch(scheduler)
+    assert scheduler.log == [1]
+
+
 def test_a_text_that_is_read_before_it_is_written_is_refused() -> None:
     text = (
         GROUP + "rate = 0.1 if group['phase'] == 'warm' else 0.05; "

@@ -108,6 +108,45 @@ def test_a_default_without_an_annotation_is_refused() -> None:
         class Lower(Decay):
             min_lr = 0.01
 
+    with pytest.raises(DefinitionError, match=r"^the key warm has no annotation"):
+
+        class Warm(kit.Section):
+            warm = kit.integer(3)
+
+
+def test_a_key_with_two_meanings_is_refused() -> None:
+    with pytest.raises(DefinitionError, match=r"^the key lr has two meanings"):
+
+        class Unread(kit.Section, irrelevant="lr"):
+            lr: kit.Rate
+
+    with pytest.raises(DefinitionError, match=r"^the key read has two meanings"):
+
+        class Method(kit.Section):
+            read: bool = False  # type: ignore[assignment]
+
+
+def test_of_two_bases_the_first_in_the_order_of_resolution_decides() -> None:
+    class First(Decay):
+        pass
+
+    class Second(Decay):
+        min_lr: kit.Rate = 0.125
+
+    class Both(First, Second):
+        pass
+
+    assert Both.read(raw({})).min_lr == sp.Rational(1, 8)
+
+
+def test_only_a_keyword_has_another_spelling() -> None:
+    class Words(kit.Section):
+        as_: kit.Steps = 0
+        asr: kit.Steps = 0
+        form: str = ""
+
+    assert Words.spellings() == ("as", "asr", "form")
+
 
 def test_replaced_values_leave_the_section_as_it_is() -> None:
     scheduler = Scheduler.read(raw({"lr": 1}))

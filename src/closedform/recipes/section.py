@@ -15,8 +15,10 @@ returns a ``Scheduler``, whose attributes are exact numbers. ``load_recipe`` and
 
 from __future__ import annotations
 
+import functools
 import inspect
 import keyword
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType, NoneType
@@ -251,23 +253,29 @@ class Section:
     Attributes:
         origin: The section of the config, for errors with the place.
         keys: The keys by the names of their attributes.
+        own_keys: The keys that the class declares, and no base of it.
         prefix: The beginning of a key in the arguments of ``frameworks.schedule``.
     """
 
     origin: RawSection
     keys: ClassVar[Mapping[str, Key]] = MappingProxyType({})
+    own_keys: ClassVar[Mapping[str, Key]] = MappingProxyType({})
     prefix: ClassVar[str] = ""
 
     def __init_subclass__(cls, *, irrelevant: str = "") -> None:
-        table: dict[str, Key] = {}
-        # As in Python, the first base that has a key decides.
-        for base in reversed(cls.__bases__):
-            table |= base.keys if issubclass(base, Section) else {}
+        # As in Python, the first class in the order of resolution that has a key decides.
+        kinds = [kind for kind in reversed(cls.__mro__[1:]) if issubclass(kind, Section)]
+        table = {name: key for kind in kinds for name, key in kind.own_keys.items()}
         hints = inspect.get_annotations(cls, eval_str=True)
-        for name in table.keys() & cls.__dict__.keys() - hints.keys():
+        unread, members = irrelevant.split(), cls.__dict__
+        defaults = {name for name, value in members.items() if isinstance(value, Key)}
+        for name in (table.keys() & members.keys() | defaults) - hints.keys():
             raise DefinitionError(f"the key {name} has no annotation", where=cls.__qualname__)
-        table |= {name: _key(hints[name], cls.__dict__.get(name, REQUIRED)) for name in hints}
-        cls.keys = MappingProxyType(table | dict.fromkeys(irrelevant.split(), IRRELEVANT))
+        for name in hints.keys() & {*unread, *Section.__annotations__, *Section.__dict__}:
+            raise DefinitionError(f"the key {name} has two meanings", where=cls.__qualname__)
+        own_keys = {name: _key(hints[name], members.get(name, REQUIRED)) for name in hints}
+        cls.own_keys = own_keys | dict.fromkeys(unread, IRRELEVANT)
+        cls.keys = MappingProxyType(table | cls.own_keys)
 
     def __contains__(self, name: str) -> bool:
         return self.spell(name) in self.origin
@@ -327,7 +335,7 @@ class Section:
     @staticmethod
     def spell(name: str) -> str:
         """Returns the spelling of a key in a config."""
-        return name[:-1] if keyword.iskeyword(name[:-1]) else name
+        return name.rstrip("_") if keyword.iskeyword(name.rstrip("_")) else name
 
     @classmethod
     def spellings(cls) -> tuple[str, ...]:
@@ -395,8 +403,9 @@ class FlagSection(ArgumentSection):
 def _key(hint: Any, default: Any) -> Key:
     """Returns the key of an annotation and its default, which may be a key already."""
     is_optional = NoneType in get_args(hint)
-    # Of a union of other types, the default is the key.
-    kind, quantity = get_args(hint)[0] if is_optional else hint, None
+    values = [kind for kind in get_args(hint) if kind is not NoneType]
+    # Of a union of types that has no reader, the default is the key.
+    kind, quantity = functools.reduce(operator.or_, values) if is_optional else hint, None
     if get_origin(kind) is Annotated:
         kind, quantity = get_args(kind)
     if get_origin(kind) is Callable:

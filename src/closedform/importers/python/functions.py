@@ -252,7 +252,8 @@ def _extremum(
     run: Decider, values: Sequence[Any], kind: type[sp.Expr], choose: Callable[..., Any]
 ) -> Any:
     if not run.is_exact and has_traced(values):
-        return _float_extremum(run, [run_operand(run, value).expr for value in values], kind)
+        members = [run_operand(run, value) for value in values]
+        return _of_types(run, _float_extremum([member.expr for member in members], kind), members)
     # Python's own max of the constants keeps the type of the winner.
     constants = [value for value in values if not is_traced(value)]
     if len(constants) == len(values):
@@ -266,24 +267,29 @@ def _extremum(
     variables = [value for value in values if is_traced(value)]
     if limit is None and len(variables) == 1:
         return variables[0]
-    members = [operand(run, v) for v in (*variables, *(() if limit is None else (limit,)))]
-    read = [member for member in members if member is not None]
-    is_int = all(member.is_int for member in read)
-    is_mixed = not is_int and any(member.is_int for member in read)
-    expr = kind(*dict.fromkeys(member.expr for member in read), evaluate=False)
+    limits = () if limit is None else (limit,)
+    members = [run_operand(run, value) for value in (*variables, *limits)]
+    expr = kind(*dict.fromkeys(member.expr for member in members), evaluate=False)
+    return _of_types(run, expr, members)
+
+
+def _of_types(run: Decider, expr: sp.Expr, members: Sequence[Number]) -> Number:
+    """A number that is one of some numbers: an int, a float, or one of them at each step."""
+    is_int = all(member.is_int for member in members)
+    is_mixed = not is_int and any(member.is_int for member in members)
     return (Mixed if is_mixed else Number)(run, expr, is_int)
 
 
-def _float_extremum(run: Decider, values: Sequence[sp.Expr], kind: type[sp.Expr]) -> Number:
+def _float_extremum(values: Sequence[sp.Expr], kind: type[sp.Expr]) -> sp.Expr:
     """The extremum of numbers that may be NaN."""
     expr, *others = values
     if not any(map(is_of_data, values)):
-        return Number(run, kind(*values))
+        return kind(*values)
     for candidate in others:
         # A comparison with NaN is false, so that the order of the operands counts.
         precedes = comparison(sp.Gt if kind is sp.Max else sp.Lt, candidate, expr)
         expr = sp.Piecewise((candidate, precedes), (expr, True))
-    return Number(run, expr)
+    return expr
 
 
 def _sum(run: Decider, values: Sequence[Any], start: Any = 0) -> Any:

@@ -524,7 +524,7 @@ def is_silent(native: Callable[..., Any], args: tuple[Any, ...]) -> bool:
     module = getattr(native, "__module__", "")
     if module not in ("math", "_operator", "builtins", __name__):
         return True
-    units = [_sample(arg) for arg in args if isinstance(arg, Number)] + list(args)
+    units = [_sample(arg) if isinstance(arg, Number) else arg for arg in args]
     return any(hasattr(unit, "dtype") for unit in units)
 
 

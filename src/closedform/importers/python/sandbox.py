@@ -553,7 +553,7 @@ def type_of(sandbox: Sandbox) -> type:
         def __instancecheck__(cls, value: object) -> bool:
             return isinstance(value, type)
 
-    return Kind("type", (type,), {})
+    return Kind("type", (type,), {"native": type})
 
 
 _NATIVES = {

@@ -90,6 +90,10 @@ class Run(Decider):
 
     def number(self, value: float, expr: sp.Basic, unit: Any = None) -> Any:
         """Returns a number with a value; a plain one where the expression is that value."""
+        return self._numbered(Number(self, expr, isinstance(plain(value), int), unit, value))
+
+    def _numbered(self, number: Number) -> Any:
+        value, expr = number.ref, number.expr
         if isinstance(value, complex):
             raise self.refuse(f"the number {expr} is complex")
         # A constant needs no expression, and plain numbers reach functions of C.
@@ -98,14 +102,15 @@ class Run(Decider):
         if not math.isfinite(value) and (not is_of_data(expr) or expr.has(sp.oo, -sp.oo)):
             return value
         # A bool is an int for arithmetic, as in Python.
-        value = int(value) if isinstance(value, bool) else value
-        return Number(self, expr, isinstance(plain(value), int), unit, value)
+        number.ref = int(value) if isinstance(value, bool) else value
+        return number
 
     def settle(self, number: Number) -> Any:
         """Returns the result of an operation; a plain number where it is constant."""
         if not is_position(number.expr):
             check_positions(self, number.expr, "arithmetic")
-        return self.number(number.ref, number.expr, number.unit)
+        # Its type is that of the operation: max(1, 0.1*t) is an int only at some steps.
+        return self._numbered(number)
 
     def exact(self, value: float) -> sp.Expr:
         """Returns the expression of a constant."""
@@ -152,9 +157,10 @@ class Run(Decider):
             raise self.refuse(f"{purpose} is {number.expr}")
         return number.ref
 
-    def fits(self, _: sp.Expr, info: Any) -> bool:
-        """Returns that an int64 holds an integer."""
-        if info.bits < 64 or info.min == 0:
+    def fits(self, expr: sp.Expr, info: Any) -> bool:
+        """Returns that an int64 holds an integer: of a count of steps, at the first 2**31 steps."""
+        is_count = expr.free_symbols == {t}
+        if info.bits < 64 or info.min == 0 or (is_count and not _is_within(expr, int(info.max))):
             self.note_single()
         return True
 
@@ -369,3 +375,12 @@ def holding(tree: Tree, holds: Callable[[Any], bool]) -> sp.Basic:
     if sides[0] == sides[1]:
         return sides[0]
     return sp.Or(sp.And(tree.condition, sides[0]), sp.And(sp.Not(tree.condition), sides[1]))
+
+
+def _is_within(count: sp.Expr, largest: int) -> bool:
+    """Whether a number of the step, and each of its summands, is so small at 2**31 steps."""
+    summands = sp.Add.make_args(sp.expand(count))
+    return bool(sum(abs(part.subs(t, _STEPS)) for part in summands) <= largest)
+
+
+_STEPS = 2**31

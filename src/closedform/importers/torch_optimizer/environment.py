@@ -296,6 +296,7 @@ class Environment(Sandbox):
             # Optimizers read eps of the parameters' dtype, which is not the one that the trace runs
             # in.
             torch.finfo = self._reported.finfo  # type: ignore[misc, assignment]
+            members = dict(vars(torch.Tensor))
             for name in _METHODS_OF_SIZES:
                 setattr(torch.Tensor, name, with_plain_sizes(getattr(torch.Tensor, name)))
             try:
@@ -304,7 +305,10 @@ class Environment(Sandbox):
             finally:
                 torch.finfo = finfo  # type: ignore[misc]
                 for name in _METHODS_OF_SIZES:
-                    delattr(torch.Tensor, name)  # inherited again
+                    # Inherited again, unless the user has set it.
+                    delattr(torch.Tensor, name)
+                    if name in members:
+                        setattr(torch.Tensor, name, members[name])
         finally:
             self.restore_members()
 
@@ -655,11 +659,14 @@ def _is_same_tensor(duplicate: torch.Tensor, original: torch.Tensor) -> bool:
 def _deep_copy(value: Any, memo: dict[int, Any] | None = None) -> Any:
     """``copy.deepcopy``, for which tensors are cloned by a traced operation."""
     memo = {} if memo is None else memo
-    containers = [value]
+    containers, visited_ids = [value], set(memo)
     while containers:
         container = containers.pop()
+        if id(container) in visited_ids:
+            continue
+        visited_ids.add(id(container))
         if isinstance(container, torch.Tensor):
-            memo.setdefault(id(container), container.detach().clone())
+            memo[id(container)] = container.detach().clone()
         elif isinstance(container, dict | list | tuple | deque):
             containers += container.values() if isinstance(container, dict) else container
     return copy.deepcopy(value, memo)

@@ -153,8 +153,6 @@ class Layout:
             )
             if is_of_param and (is_float or isinstance(value, torch.Tensor)):
                 return self._slot(path, value, is_shared=False)
-            if changes and is_float and values[0] is not None and path[0] != DEFAULTS:
-                return self._slot(path, value, is_shared=True)
             if changes and is_float and path[0] != DEFAULTS:
                 return self._slot(path, value, is_shared=True)
             is_tensor = path[0] == GROUP and isinstance(value, torch.Tensor) and is_float

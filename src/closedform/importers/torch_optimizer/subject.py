@@ -103,6 +103,9 @@ def is_plain_object(value: UserValue) -> bool:
             return False
         if is_of_library(kind) and str(kind.__module__) not in PURE_MODULES:
             return False
+        # The end of a copy would close what the object has open.
+        if "__del__" in vars(kind):
+            return False
         # Types of C and slots have state that vars() does not show.
         members = vars(kind).values()
         if any(isinstance(m, _MEMBERS_IN_C) and m.__objclass__ is kind for m in members):

@@ -181,10 +181,16 @@ class _Call:
         for group in param_groups:
             group.unknown, group.refuse = set(earlier.unknown), refuse
 
+        actual = self.scheduler.optimizer
+
         class Optimizer(types.SimpleNamespace):
             def __getattr__(self, name: str) -> Any:
                 if name in earlier.unknown:
                     raise refuse(name)
+                # Code that asks whether it is there would take another way.
+                if hasattr(actual, name):
+                    reason = f"the scheduler reads {name!r} of the optimizer: it has a state"
+                    raise environment.refuse(reason, BY_A_FUNCTION)
                 raise AttributeError(name)
 
         optimizer = Optimizer(param_groups=param_groups)

@@ -244,7 +244,8 @@ def _first_rates(scheduler: UserValue, steps: int) -> Rates:
     optimizer = torch.optim.SGD(groups, lr=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        scheduler_copy = _copy_scheduler(scheduler, optimizer)
+        scheduler_copy = _copy_value(scheduler, optimizer)
+        _rewind(scheduler_copy)
         _begin(scheduler_copy)
         return _take_steps(_stepping(scheduler_copy, optimizer), steps)
 
@@ -267,18 +268,16 @@ def _rates_of_method(scheduler: UserValue, method: str, steps: int) -> Rates:
     return _take_steps(take_step, steps)
 
 
-def _copy_scheduler(scheduler: UserValue, optimizer: torch.optim.Optimizer) -> Any:
-    """A copy of a scheduler before its first step."""
-    copy: Any = object.__new__(type(scheduler))
-    copy.__dict__.update({**vars(scheduler), "optimizer": optimizer, "last_epoch": -1})
-    copy._step_count = 0
+def _rewind(scheduler: UserValue) -> None:
+    """Gives a copy of a scheduler the state before its first step."""
+    scheduler.last_epoch, scheduler._step_count = -1, 0
     members: list[LRScheduler] | None = getattr(scheduler, "_schedulers", None)
     if members is not None:
-        copy._schedulers = [_copy_scheduler(member, optimizer) for member in members]
-        copy.last_epoch = 0
-    if hasattr(copy, "T_0"):
-        copy.T_i, copy.T_cur = copy.T_0, 0
-    return copy
+        scheduler.last_epoch = 0
+        for member in members:
+            _rewind(member)
+    if hasattr(scheduler, "T_0"):
+        scheduler.T_i, scheduler.T_cur = scheduler.T_0, 0
 
 
 def _begin(scheduler: UserValue) -> None:

@@ -21,7 +21,7 @@ from closedform.importers.python.choices import (
     choice,
     over_branches,
 )
-from closedform.importers.python.number import Mixed, Number, constant, operand, record
+from closedform.importers.python.number import Number, constant, one_of, operand, record
 from closedform.importers.python.place import UserValue
 
 _LONG = 16
@@ -98,9 +98,7 @@ def _raise_index_error(index: Number, values: Sized) -> None:
 def _table(index: Number, entries: list[Number]) -> Number:
     values = [entry.expr for entry in entries]
     expr = over_branches(index.expr, lambda place: _entry_at(values, place), choice)
-    is_int = all(entry.is_int for entry in entries)
-    is_mixed = not is_int and any(entry.is_int for entry in entries)
-    return (Mixed if is_mixed else Number)(index.run, expr, is_int)
+    return one_of(index.run, expr, entries)
 
 
 def _entry_at(values: Sequence[sp.Expr], index: sp.Expr) -> sp.Expr:

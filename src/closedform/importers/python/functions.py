@@ -33,11 +33,11 @@ from closedform.importers.python.exact import (
     sine,
 )
 from closedform.importers.python.number import (
-    Mixed,
     Number,
     Truth,
     check_divisor,
     native_of,
+    one_of,
     operand,
     record,
     run_operand,
@@ -253,7 +253,7 @@ def _extremum(
 ) -> Any:
     if not run.is_exact and has_traced(values):
         members = [run_operand(run, value) for value in values]
-        return _of_types(run, _float_extremum([member.expr for member in members], kind), members)
+        return one_of(run, _float_extremum([member.expr for member in members], kind), members)
     # Python's own max of the constants keeps the type of the winner.
     constants = [value for value in values if not is_traced(value)]
     if len(constants) == len(values):
@@ -270,14 +270,7 @@ def _extremum(
     limits = () if limit is None else (limit,)
     members = [run_operand(run, value) for value in (*variables, *limits)]
     expr = kind(*dict.fromkeys(member.expr for member in members), evaluate=False)
-    return _of_types(run, expr, members)
-
-
-def _of_types(run: Decider, expr: sp.Expr, members: Sequence[Number]) -> Number:
-    """A number that is one of some numbers: an int, a float, or one of them at each step."""
-    is_int = all(member.is_int for member in members)
-    is_mixed = not is_int and any(member.is_int for member in members)
-    return (Mixed if is_mixed else Number)(run, expr, is_int)
+    return one_of(run, expr, members)
 
 
 def _float_extremum(values: Sequence[sp.Expr], kind: type[sp.Expr]) -> sp.Expr:

@@ -6,7 +6,7 @@ import math
 import operator
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from types import FunctionType
@@ -311,6 +311,13 @@ class Mixed(Number):
             "the type of a number that is an int at some steps and a float at others",
             hint="convert it with float() or int()",
         )
+
+
+def one_of(run: Decider, expr: sp.Expr, members: Sequence[Number]) -> Number:
+    """Returns a number that is one of some: an int, a float, or one of them at each step."""
+    is_int = all(member.is_int for member in members)
+    is_mixed = not is_int and any(member.is_int for member in members)
+    return (Mixed if is_mixed else Number)(run, expr, is_int)
 
 
 class Truth:

@@ -37,7 +37,7 @@ CAPS = {
     "torch": 6488,
     "training": 12641,
     "transforms": 1055,
-    "verify": 17980,
+    "verify": 18111,
     "web": 575,
 }
 """The most code lines of each package; "modules" are the files in no package."""

@@ -272,31 +272,13 @@ class _Parts:
             for truth in (*signs, *orders):
                 if self.replay.entails(state.facts, truth):
                     continue
-                step = (self._proof if truth in signs else self._proof_by_squares)(state, truth)
+                step = self._proof(state, truth, _PART_WORK if truth in signs else _SQUARES_WORK)
                 if step is None:
                     return None
                 lemmas.append((truth, step))
                 state = self._knowing(state, truth)
             return part
         return None
-
-    def _proof_by_squares(self, state: _State, truth: int) -> Step | None:
-        """The step that refutes the negation of an order of two numbers of at least 0."""
-        terms = self.terms
-        left, right = terms.nodes[truth][1]
-        squares = terms.less_equal(*(terms.multiply(side, side) for side in (left, right)))
-        state = self._knowing(state, terms.negate(truth))
-        step = self._proof(state, squares, _SQUARES_WORK)
-        if step is None:
-            return None
-        facts = self.replay.knowing(state.facts, squares)
-        forms = [self.forms.of(side) for side in (left, right)]
-        factors = tuple(plus(forms[0], forms[1], sign) for sign in (-1, 1))
-        try:
-            end = self.order.refute_at_once(facts, [factors], with_lemmas=False)
-        except NoProofError:
-            return None
-        return ["split", Place(squares), end, step]
 
     def _by_values(
         self,
@@ -361,6 +343,9 @@ class _Parts:
                     yield term, [terms.less_equal(term, unit)]
             for other in pairs.get(term, ()):
                 yield term, [terms.less_equal(term, other), terms.less_equal(other, term)]
+        for bound, product in self._bounded_products(state):
+            for factor in self._factors(product):
+                yield factor, [terms.less_equal(factor, bound)]
 
     def _pairs(self, state: _State, below: Sequence[int]) -> dict[int, list[int]]:
         """Parts with the parts that they are with another symbol, which a fact compares."""
@@ -412,6 +397,19 @@ class _Parts:
                         yield numbers
         for first, second in itertools.combinations(products, 2):
             yield from _exchanges(first, second)
+        for bound, term in self._bounded_products(state):
+            numbers_below = self._factors(term)
+            for number in numbers_below:
+                if self.replay.entails(state.facts, self.terms.less_equal(number, bound)):
+                    others = [self.forms.of(other) for other in numbers_below if other != number]
+                    yield from _within(self.forms.of(bound), self.forms.of(number), others)
+
+    def _bounded_products(self, state: _State) -> Iterator[tuple[int, int]]:
+        """The bounds of products in the goal, with the products."""
+        for fact in state.goal:
+            op, args, _ = self.terms.nodes[fact]
+            if op in ("<", "<=") and self.terms.nodes[args[1]][0] == "*":
+                yield args[0], args[1]
 
     def _divisors(self, divisor: int) -> list[int]:
         """The factors of a divisor that are not constant, and the divisor.
@@ -468,6 +466,8 @@ class _Parts:
         relevant = {f for f in relevant if f in self._assumptions or set(self._sides(f)) <= parts}
         if any(self.terms.nodes[part][0] in CHOICES for part in parts):
             work = _CHOICE_WORK
+        # Lemmas grow with the square of the number of functions.
+        work = max(work, _PART_WORK * sum(self.terms.nodes[part][0] == "^" for part in parts) ** 2)
         narrow = {fact for fact in relevant if self._symbols_of(fact) <= symbols}
         step = self._refutation(state, narrow | {negation}, work)
         if step is None and relevant != narrow:
@@ -527,6 +527,18 @@ def _exchanges(
         others = [(left[n], right[n]) for n in range(len(left)) if n != place]
         for choice in itertools.product(*others):
             yield (*common, plus(a, b, -1), *choice)
+
+
+def _within(
+    bound: Polynomial, factor: Polynomial, others: Sequence[Polynomial]
+) -> Iterator[tuple[Polynomial, ...]]:
+    """Products that keep a product within a bound of one of its factors; the others are at most 1.
+
+    ``B - f m n`` is ``(B - f) m n + B (1 - m) + B m (1 - n)``.
+    """
+    yield (plus(bound, factor, -1), *others)
+    for place, number in enumerate(others):
+        yield (bound, *others[:place], plus(constant(1), number, -1))
 
 
 def _behind(lemmas: Sequence[tuple[int, Step]], step: Step) -> Step:

@@ -18,12 +18,20 @@ from closedform.effort import Effort, OutOfEffort
 from closedform.verify.checker.replay import Facts, begin, check
 from closedform.verify.checker.terms import RejectedProofError
 from closedform.verify.search.boxes import Boxes
+from closedform.verify.search.extremes import separate_extremes
 from closedform.verify.search.integers import Integers
 from closedform.verify.search.linear import Search
 from closedform.verify.search.order import Order
 from closedform.verify.search.parts import refute_by_parts
 from closedform.verify.search.rewriting import Rewriting
-from closedform.verify.search.steps import NoProofError, Place, Step, number_places, places_in
+from closedform.verify.search.steps import (
+    NoProofError,
+    Place,
+    Step,
+    after,
+    number_places,
+    places_in,
+)
 from closedform.verify.terms.limits import LIMITS
 
 _SHARE_AT_ONCE = 0.6  # of the work, before the goal is proved by its parts
@@ -65,6 +73,11 @@ class Refutation(Search):
 
     def refute_whole(self, facts: Facts, goal: Facts) -> Step:
         """Returns a step that refutes the facts: at once, else by what is shown of the parts."""
+        self.spend()
+        steps, new_facts = separate_extremes(self, facts)
+        if steps:
+            parts = tuple(fact for fact in new_facts if fact not in facts or fact in goal)
+            return after(steps, self.refute_whole(new_facts, parts))
         effort = self.effort
         if effort.left < _LEAST_FOR_PARTS:
             return self._refute_conjuncts(facts, goal)
@@ -105,6 +118,9 @@ class Refutation(Search):
         simple, step = boxes.decide_choices()
         if step is not None:
             return [*step, self.refute(simple, depth + 1)]
+        steps, new_facts = separate_extremes(self, facts)
+        if steps:
+            return after(steps, self.refute(new_facts, depth + 1))
         for take_step in (
             self.rewriting.by_equation,
             self.integers.by_rounding,

@@ -376,7 +376,7 @@ def test_what_is_not_a_scheduler_is_refused() -> None:
 LENGTHS = [1, 5, 8, 10, 12, 15, 20, 24, 30, 60, *range(2, 201)]
 
 
-@pytest.mark.sample(every=9)
+@pytest.mark.sample(every=27)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_cosine_annealing_of_every_length_is_the_cosine(length: int) -> None:
     rate, least = [(0.1, 0.0), (3e-4, 1e-5), (1.0, 0.01)][length % 3]

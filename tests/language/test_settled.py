@@ -1,7 +1,5 @@
 """Constructors without SymPy's search: the expressions are those that SymPy makes."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable

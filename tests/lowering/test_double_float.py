@@ -1,7 +1,5 @@
 """Double-float: error-free where it says so, half an ulp at the end, float32 and integers alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """Folders of static pages: their contents, replacement and errors."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Recipes at another batch size, number of tokens or width, and the invariants that are proved."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction

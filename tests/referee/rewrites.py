@@ -5,8 +5,6 @@ operations that change nothing, differences as sums, subgraphs as local function
 branches of an ``If`` on the counter, and a counter of another dtype.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The bound of the distance in floats of a file from the exported rule, next to onnxruntime."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

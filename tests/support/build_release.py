@@ -3,8 +3,6 @@
 setuptools writes the time of the build into the sdist, which is therefore packed again.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Tensors of the shapes that a rule is for."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rules and entries of groups, parameters without a shape, and names: beside torch's classes."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle

@@ -1,7 +1,5 @@
 """Branches and loops of ONNX files: onnxruntime beside the step, which has no control flow."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

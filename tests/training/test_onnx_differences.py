@@ -1,7 +1,5 @@
 """Gradients of operators of ONNX files by differences of stock onnxruntime's forward."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Training steps of ONNX models: gradients of torch, free sizes of the file, losses by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Parameters of 16 bits without a copy: the same bits in every engine, and bounds of the error."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from dataclasses import replace

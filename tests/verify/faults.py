@@ -15,8 +15,6 @@ expressions of schedules   ``library_faults.faults_of``: terms        ``library_
 =========================  =========================================  =========================
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

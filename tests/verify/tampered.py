@@ -5,8 +5,6 @@ operands, a node, or the name of an input. What the checker proves of the edited
 onnxruntime beside the file as it was: at boundaries, at random, and beyond 2**24, 2**31 and 2**40.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -11,6 +11,7 @@ from closedform.errors import DefinitionError
 from closedform.language import GRAD, PARAM, Shared, State, UpdateRule, hyper, shared, state, t
 from closedform.language.aliases import Hyper
 from closedform.language.rule_functions import rule_function
+from closedform.language.settled import construct
 from closedform.optimizers.arguments import (
     decay_rates,
     flag,
@@ -200,7 +201,7 @@ def _averaged_rule(
     values: dict[str, Any],
 ) -> UpdateRule:
     """The average around a base step of this rate and direction."""
-    largest = sp.Max(shared("lr_max"), rate)
+    largest = construct(sp.Max, shared("lr_max"), rate)
     share = largest ** hyper("rate_exponent")
     if not is_zero(values["weight_exponent"]):
         share = share * (t + 1) ** hyper("weight_exponent")

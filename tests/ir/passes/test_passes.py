@@ -1,7 +1,5 @@
 """The guarantees of every pass, on random graphs, and the pipeline's own behaviour."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Each rewrite of each pass: a graph on which it fires, and its neighbour on which it must not."""
 
-from __future__ import annotations
-
 import pytest
 
 from closedform.ir.graph import Graph

@@ -1,7 +1,5 @@
 """Casts over the exact numbers: what wraps, what is undefined, and what a float does not hold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

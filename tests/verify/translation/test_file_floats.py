@@ -1,7 +1,5 @@
 """A file that overflows where an operation hides it is not PROVED, and genuine files are."""
 
-from __future__ import annotations
-
 import onnx.parser
 import pytest
 

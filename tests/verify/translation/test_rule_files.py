@@ -1,7 +1,5 @@
 """The files of rules are validated on export: what they say, what is shared, and what is found."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Translation validation: every schedule is proved, wrong graphs are refuted, files say so."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import statistics

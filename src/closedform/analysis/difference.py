@@ -319,10 +319,11 @@ def _log_curves(log: Log, counterpart: Source) -> Iterator[tuple[Name, ScheduleO
 
 def _in_units_of_peak(schedule: Schedule) -> Schedule:
     """A schedule whose largest value is 1, for a log of the multiplier of all rates."""
+    from closedform.analysis.profile import Profile
+
     last = schedule.last_step if schedule.last_step is not None else schedule.length
-    steps = np.arange(int(WITHOUT_HORIZON if last is None else last) + 1)
-    values = np.asarray(schedule(steps), dtype=np.float64)
-    peak = schedule.exact(int(np.argmax(values)))
+    profile = Profile.of(schedule, int(WITHOUT_HORIZON if last is None else last) + 1)
+    peak = schedule.exact(profile.peak.highest)
     return schedule if peak in (0, 1) else schedule.scale(1 / peak)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from closedform import schedules
+from closedform.analysis.profile import first_rise
 from closedform.analysis.recovery.marks import Points
 from closedform.analysis.recovery.search import LibraryCall, call_text, residual_of
 from closedform.analysis.recovery.simplest import candidates, digits
@@ -247,25 +248,15 @@ def _rises(points: Points) -> Iterator[_Rise]:
         origin = np.zeros(1)
         with_origin = Points(*(np.concatenate([origin, parts]) for parts in (t, v, e)))
         yield from itertools.islice(_from_begin(with_origin, is_logged=False), MOST_WARMUPS)
-        if _top(points)[0] < 2:
+        if first_rise(points.values, points.errors).top < 2:
             return
     yield from itertools.islice(_from_begin(points, is_logged=True), MOST_WARMUPS)
 
 
-def _top(points: Points) -> tuple[int, int]:
-    """The positions of the first value at the first peak, and of the last one there."""
-    v, e = points.values, points.errors
-    falls = np.flatnonzero(v[1:] < v[:-1] - e[1:] - e[:-1])
-    end_of_rise = int(falls[0]) if falls.size else len(v) - 1
-    top = int(
-        np.argmax(v[: end_of_rise + 1] >= np.max(v[: end_of_rise + 1]) - e[: end_of_rise + 1])
-    )
-    return top, end_of_rise
-
-
 def _from_begin(points: Points, *, is_logged: bool) -> Iterator[_Rise]:
     """Warmups of a log whose first value is that of update 0, or is taken to be 0 there."""
-    top, end_of_rise = _top(points)
+    beginning = first_rise(points.values, points.errors)
+    top, end_of_rise = beginning.top, beginning.last
     if top == 0 or end_of_rise == 0:
         return
     # The line through the first values: its end is the peak, at the last of them or after it.

@@ -8,6 +8,7 @@ from typing import Any
 
 import sympy as sp
 
+from closedform.analysis.profile import warmup_length
 from closedform.analysis.rescaling.change import (
     MOMENTS,
     Change,
@@ -26,7 +27,6 @@ from closedform.analysis.rescaling.rules import (
     rate_factor,
     sde_moment,
 )
-from closedform.analysis.rescaling.warmup import warmup_length
 from closedform.analysis.rescaling.widths import width_factors, with_width_groups
 from closedform.errors import ArgumentError, DefinitionError, DomainError, nearest
 from closedform.language import Schedule, UpdateRule, exact_number, t

@@ -134,6 +134,7 @@ class _Search:
     def __init__(self, schedule: Schedule, measurements: Seen, numbers: RunNumbers) -> None:
         # Only a run that departs needs these modules, which import much.
         from closedform.analysis.numeric import is_supported
+        from closedform.analysis.profile import first_rise
 
         self.schedule, self.seen, self.numbers = schedule, measurements, numbers
         length = numbers.horizon or (None if schedule.length is None else int(schedule.length))
@@ -142,8 +143,8 @@ class _Search:
         self.horizon = length or self.end
         self.is_smooth = is_supported(schedule.bound)
         self.curve = self.at(np.arange(self.end, dtype=np.float64))
-        peak = int(np.argmax(self.curve))
-        self.warmup = peak if self.curve[0] < self.curve[peak] else 0
+        self.rise = first_rise(self.curve)
+        self.warmup = self.rise.top
         expected = self.at(measurements.updates)
         # Not "> errors": NaN must count as apart.
         is_apart = ~(np.abs(expected - measurements.values) <= measurements.errors)
@@ -382,8 +383,7 @@ class _Search:
         def whole(length: FloatArray | float, times: FloatArray | float) -> FloatArray:
             return np.asarray(np.asarray(times) * end / np.asarray(length), dtype=np.float64)
 
-        is_top = np.flatnonzero(self.curve == self.curve[self.warmup])
-        flat = float(is_top[-1]) if is_top.size else w
+        flat = float(self.rise.last)
 
         def after_flat(length: FloatArray | float, times: FloatArray | float) -> FloatArray:
             moved_times = np.asarray(times) - (np.asarray(length) - end)

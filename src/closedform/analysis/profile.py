@@ -1,9 +1,13 @@
-"""A schedule over a run, branch by branch.
+"""The profile of a schedule over a run: its branches, its first rise, its peak and its end.
 
 The branches are the cells of the prover: between two of them a condition of the formula changes.
 Each update of a branch is evaluated. Of a branch of more than ``_MOST_VALUES`` updates as many are,
 and then those around the extreme values and the largest changes, so that the work does not grow
-with the run. Values are float64; a finding that rests on them is confirmed with exact ones.
+with the run. Values are float64; what rests on them is confirmed with exact ones.
+
+The first rise is found by :func:`first_rise`, in the values of a schedule or in those of a log,
+which have errors: of a linear warmup to update 10 with a cosine after it, the ``top`` is 10.
+:func:`warmup_length` confirms it with exact values at a milestone of the formula.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from closedform.errors import VerificationError
+from closedform.errors import ClosedFormError, VerificationError
 from closedform.ir.types import FloatArray
 from closedform.language import Schedule
 from closedform.magnitude import LAST_STEP
@@ -24,6 +28,13 @@ from closedform.verify.terms.tree import Op
 
 # The values past the end are looked at up to this multiple of the run, on so many updates.
 _BEYOND, _LOOKS = 4, 256
+
+# Some 450 ulp: float64 values of equal formulas in different orders differ by a few ulp.
+_ROUNDING = 1e-13
+"""The part of the largest value by which a value of a formula may be off."""
+
+_FIRST_BLOCK, _MOST_OF_A_RISE = 1024, 1_000_000
+"""The updates in which the end of the first rise is looked for, at first and at most."""
 
 _MOST_VALUES = 1 << 17
 """The most updates of a branch that are evaluated before it is looked at more closely."""
@@ -68,6 +79,40 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
+class Rise:
+    """The first values of a series, none of which is below the one before it.
+
+    Attributes:
+        top: The position of the first value that is as great as any of them; 0 where none is
+            greater than the first one.
+        last: The position of the last of them: the next value is below it.
+    """
+
+    top: int
+    last: int
+
+
+def first_rise(values: FloatArray, errors: FloatArray | None = None) -> Rise:
+    """Returns the rise that a series begins with.
+
+    Args:
+        values: The values; at least one.
+        errors: How far the true values may be from them; of a formula, the rounding of float64 if
+            not given.
+
+    Example:
+        >>> first_rise(np.array([0.0, 0.5, 1.0, 1.0, 0.5, 2.0]))
+        Rise(top=2, last=3)
+    """
+    if errors is None:
+        errors = np.full(values.shape, _ROUNDING * np.max(np.abs(values)))
+    falls = np.flatnonzero(values[1:] < values[:-1] - errors[1:] - errors[:-1])
+    last = int(falls[0]) if falls.size else len(values) - 1
+    rising, spreads = values[: last + 1], errors[: last + 1]
+    return Rise(int(np.argmax(rising >= np.max(rising) - spreads)), last)
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """An update after the run at which the fall of a schedule ends."""
 
@@ -76,8 +121,8 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
-    """A schedule over a run.
+class Profile:
+    """The profile of a schedule over a run.
 
     Attributes:
         schedule: The schedule, in updates.
@@ -96,8 +141,8 @@ class Curve:
     falls: int
 
     @classmethod
-    def of(cls, schedule: Schedule, updates: int) -> Curve:
-        """Returns the curve of a schedule without open hyperparameters."""
+    def of(cls, schedule: Schedule, updates: int) -> Profile:
+        """Returns the profile of a schedule without open hyperparameters."""
         branches = []
         first_effect, last_effect, falls = updates, -1, 0
         previous: float | None = None
@@ -189,6 +234,57 @@ class Curve:
         most = LAST_STEP if end is None else min(end, LAST_STEP)
         steps = (step for step in grid | later | beyond if step <= most)
         return np.array(sorted(steps), dtype=np.int64)
+
+
+def warmup_length(schedule: Schedule, horizon: int | None) -> int | None:
+    """Returns the update at which the first rise ends; 0 if nothing rises before a value falls.
+
+    Returns None where it does not end at a number that the formula has: a maximum between two of
+    its milestones has no length in tokens.
+
+    Args:
+        schedule: A learning rate without open hyperparameters.
+        horizon: The updates of the run.
+
+    Example:
+        >>> from closedform import schedules
+        >>> warmup_length(schedules.trapezoidal(1, 0, 100, warmup=10, decay=30), 100)
+        10
+        >>> warmup_length(schedules.noam(512, 40), 100) is None
+        True
+    """
+    top = _first_top(schedule, horizon)
+    if not top:
+        return 0
+    milestones = sorted({cell.first for cell in cells_of(schedule) if cell.first > 0})
+    for first in milestones:
+        # The last cell of a rise may end at its peak, or one update before it.
+        for peak in (first, first - 1):
+            if top <= peak and _rises_at(schedule, peak - 1) and not _rises_at(schedule, peak):
+                return peak
+    return None
+
+
+def _rises_at(schedule: Schedule, step: int) -> bool:
+    if step < 0:
+        return False
+    try:
+        return bool(schedule.exact(step + 1) > schedule.exact(step))
+    except ClosedFormError:  # after the last step of its domain
+        return False
+
+
+def _first_top(schedule: Schedule, horizon: int | None) -> int:
+    """The top of the first rise of the float64 values, in as few of them as show its end."""
+    last = schedule.last_step
+    most = min(horizon or _MOST_OF_A_RISE, _MOST_OF_A_RISE if last is None else last)
+    size = _FIRST_BLOCK
+    while True:
+        size = min(size, most)
+        rise = first_rise(_values(schedule, np.arange(size + 1)))
+        if rise.last < size or size >= most:
+            return rise.top
+        size *= 8
 
 
 def _cells(schedule: Schedule) -> list[RealCell]:

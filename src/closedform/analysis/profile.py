@@ -33,8 +33,15 @@ _BEYOND, _LOOKS = 4, 256
 _ROUNDING = 1e-13
 """The part of the largest value by which a value of a formula may be off."""
 
-_FIRST_BLOCK, _MOST_OF_A_RISE = 1024, 1_000_000
-"""The updates in which the end of the first rise is looked for, at first and at most."""
+_DIP = 0.5
+"""The part of the greatest value so far by which a formula may fall within its first rise.
+
+Within a warmup, Eden of icefall falls by 0.14 % at an epoch, a rate of ultralytics by 9 %, one of
+SpeechBrain by 41 % after its first update; a restart falls further.
+"""
+
+_MOST_OF_A_RISE = 1_000_000
+"""The most updates in which the end of the first rise is looked for."""
 
 _MOST_VALUES = 1 << 17
 """The most updates of a branch that are evaluated before it is looked at more closely."""
@@ -80,36 +87,42 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Rise:
-    """The first values of a series, none of which is below the one before it.
+    """The values of a series before its first fall.
 
     Attributes:
-        top: The position of the first value that is as great as any of them; 0 where none is
-            greater than the first one.
-        last: The position of the last of them: the next value is below it.
+        top: The position of the first one that is as great as any of them; 0 where none is greater
+            than the first value.
+        last: The position of the last one that is as great.
     """
 
     top: int
     last: int
 
 
-def first_rise(values: FloatArray, errors: FloatArray | None = None) -> Rise:
+def first_rise(values: FloatArray, errors: FloatArray, dip: float = 0.0) -> Rise:
     """Returns the rise that a series begins with.
 
     Args:
         values: The values; at least one.
-        errors: How far the true values may be from them; of a formula, the rounding of float64 if
-            not given.
+        errors: How far the true values may be from them.
+        dip: The part of the greatest value so far by which a value may be below it in a rise.
 
     Example:
-        >>> first_rise(np.array([0.0, 0.5, 1.0, 1.0, 0.5, 2.0]))
+        >>> first_rise(np.array([0.0, 0.5, 1.0, 1.0, 0.5, 2.0]), np.zeros(6))
         Rise(top=2, last=3)
     """
-    if errors is None:
-        errors = np.full(values.shape, _ROUNDING * np.max(np.abs(values)))
-    falls = np.flatnonzero(values[1:] < values[:-1] - errors[1:] - errors[:-1])
-    last = int(falls[0]) if falls.size else len(values) - 1
-    rising, spreads = values[: last + 1], errors[: last + 1]
-    return Rise(int(np.argmax(rising >= np.max(rising) - spreads)), last)
+    highest = np.maximum.accumulate(values - errors)[:-1]
+    # Not "<": NaN must count as a fall, and where it is the first value, as the top.
+    falls = np.flatnonzero(~(values[1:] + errors[1:] >= highest - dip * np.abs(highest)))
+    rising = values[: falls[0] + 1] if falls.size else values
+    tops = np.flatnonzero(~(rising < np.max(rising) - errors[: rising.size]))
+    return Rise(int(tops[0]), int(tops[-1]))
+
+
+def rise_of_formula(values: FloatArray) -> Rise:
+    """Returns the rise that the float64 values of a formula begin with."""
+    errors = np.full(values.shape, _ROUNDING * np.nanmax(np.abs(values), initial=0.0))
+    return first_rise(values, errors, _DIP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +266,9 @@ def warmup_length(schedule: Schedule, horizon: int | None) -> int | None:
         >>> warmup_length(schedules.noam(512, 40), 100) is None
         True
     """
-    top = _first_top(schedule, horizon)
+    end = schedule.last_step
+    most = min(horizon or _MOST_OF_A_RISE, _MOST_OF_A_RISE if end is None else end)
+    top = rise_of_formula(_values(schedule, np.arange(most + 1))).top
     if not top:
         return 0
     milestones = sorted({cell.first for cell in cells_of(schedule) if cell.first > 0})
@@ -272,19 +287,6 @@ def _rises_at(schedule: Schedule, step: int) -> bool:
         return bool(schedule.exact(step + 1) > schedule.exact(step))
     except ClosedFormError:  # after the last step of its domain
         return False
-
-
-def _first_top(schedule: Schedule, horizon: int | None) -> int:
-    """The top of the first rise of the float64 values, in as few of them as show its end."""
-    last = schedule.last_step
-    most = min(horizon or _MOST_OF_A_RISE, _MOST_OF_A_RISE if last is None else last)
-    size = _FIRST_BLOCK
-    while True:
-        size = min(size, most)
-        rise = first_rise(_values(schedule, np.arange(size + 1)))
-        if rise.last < size or size >= most:
-            return rise.top
-        size *= 8
 
 
 def _cells(schedule: Schedule) -> list[RealCell]:

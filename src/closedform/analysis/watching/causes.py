@@ -134,7 +134,7 @@ class _Search:
     def __init__(self, schedule: Schedule, measurements: Seen, numbers: RunNumbers) -> None:
         # Only a run that departs needs these modules, which import much.
         from closedform.analysis.numeric import is_supported
-        from closedform.analysis.profile import first_rise
+        from closedform.analysis.profile import rise_of_formula
 
         self.schedule, self.seen, self.numbers = schedule, measurements, numbers
         length = numbers.horizon or (None if schedule.length is None else int(schedule.length))
@@ -143,7 +143,7 @@ class _Search:
         self.horizon = length or self.end
         self.is_smooth = is_supported(schedule.bound)
         self.curve = self.at(np.arange(self.end, dtype=np.float64))
-        self.rise = first_rise(self.curve)
+        self.rise = rise_of_formula(self.curve)
         self.warmup = self.rise.top
         expected = self.at(measurements.updates)
         # Not "> errors": NaN must count as apart.

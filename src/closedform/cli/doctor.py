@@ -9,12 +9,12 @@ import platform
 import re
 import sys
 
-from closedform.cli.arguments import add_json
-from closedform.cli.parser import Parser
+from closedform.cli.arguments import json_flag
+from closedform.cli.parser import command
 from closedform.errors import install_hint
 from closedform.version import __version__
 
-_HELP = """\
+HELP = """\
 Print the versions of closedform and its packages, the extras, and the engines that are used.
 
 example:
@@ -25,21 +25,21 @@ _REQUIREMENT = re.compile(r"([\w.\-]+)(?:\[\w+\])?(?:>=([\w.]+))?(?:; extra == \
 MISSING = "missing"
 
 
-def parser(prog: str) -> Parser:
-    """Returns the parser of the command."""
-    command = Parser(prog, _HELP)
-    add_json(command)
-    return command
+@command
+class Options:
+    """The options of ``closedform doctor``."""
+
+    as_json: bool = json_flag()
 
 
-def run(*, as_json: bool) -> None:
+def run(options: Options) -> None:
     """Prints the packages and the engines."""
     from closedform.cli.output import heading, table
 
     packages = [(*entry, _version(entry[1])) for entry in _requirements()]
     engines = _engines()
     python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    if as_json:
+    if options.as_json:
         data = {
             "closedform": __version__,
             "python": python,

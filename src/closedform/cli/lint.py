@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from closedform.cli.arguments import SourceOptions, add_json, add_source_options, split_name
-from closedform.cli.parser import Parser, UsageError, positive
+from closedform.cli.arguments import SourceOptions, json_flag, source_bundle, split_name
+from closedform.cli.parser import UsageError, argument, command, flag, option, positive
 
 if TYPE_CHECKING:
     from closedform.analysis.linting import Finding
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 FAULTY = 1
 """Exit code if a finding is as grave as ``--fail-on``."""
 
-_HELP = """\
+HELP = """\
 Check each RECIPE before the run: a config file, or a name with its arguments in quotes.
 
 Every update of the run is evaluated: a warmup or decay that does not end, updates without effect,
@@ -30,58 +30,52 @@ example:
 """
 
 
-def parser(prog: str) -> Parser:
-    """Returns the parser of the command."""
-    command = Parser(prog, _HELP)
-    command.add_argument("recipes", metavar="RECIPE", nargs="*", help="the recipes")
-    command.add_argument("--rules", action="store_true", help="list the rules")
-    command.add_argument(
-        "--fail-on",
+@command
+class Options:
+    """The options of ``closedform lint``."""
+
+    recipes: list[str] = argument("the recipes", metavar="RECIPE", nargs="*")
+    rules: bool = flag("list the rules")
+    fail_on: str = option(
+        "the least severity that fails (default: error)",
         choices=("warning", "error"),
         default="error",
-        help="the least severity that fails (default: error)",
     )
-    command.add_argument(
-        "--ignore", action="append", metavar="RULE", help="leave a rule out; may be repeated"
+    ignore: list[str] | None = option(
+        "leave a rule out; may be repeated", action="append", metavar="RULE"
     )
-    command.add_argument("--updates", type=positive, help="the number of updates of the run")
-    add_source_options(command)
-    add_json(command)
-    return command
+    updates: int | None = option("the number of updates of the run", type=positive)
+    source_options: SourceOptions = source_bundle()
+    as_json: bool = json_flag()
 
 
-def run(
-    *,
-    recipes: list[str],
-    rules: bool,
-    fail_on: str,
-    ignore: list[str] | None,
-    updates: int | None,
-    options: SourceOptions,
-    as_json: bool,
-) -> int:
+def run(options: Options) -> int:
     """Prints the findings."""
     from closedform.analysis.linting import RULES, Severity, lint
     from closedform.cli.output import heading, table
 
-    if rules:
+    if options.rules:
         table(("rule", "severity", "fault"), [(name, *rule) for name, rule in RULES.items()])
         return 0
-    if not recipes:
+    if not options.recipes:
         raise UsageError("give the recipes to check", hint="closedform lint recipe.yaml")
     findings = {
-        recipe: lint(_source(recipe, options), updates=updates, ignore=ignore or ())
-        for recipe in recipes
+        recipe: lint(
+            _source(recipe, options.source_options),
+            updates=options.updates,
+            ignore=options.ignore or (),
+        )
+        for recipe in options.recipes
     }
-    if as_json:
+    if options.as_json:
         plain = [_plain(recipe, row) for recipe, rows in findings.items() for row in rows]
         print(json.dumps({"findings": plain}, indent=1, ensure_ascii=False))
     else:
         for recipe, rows in findings.items():
-            if len(recipes) > 1:
+            if len(options.recipes) > 1:
                 heading(recipe)
             print("\n".join(map(str, rows)) or "no findings")
-    least = Severity(fail_on).rank
+    least = Severity(options.fail_on).rank
     is_faulty = any(row.severity.rank >= least for rows in findings.values() for row in rows)
     return FAULTY if is_faulty else 0
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from closedform.cli.arguments import (
     LogOptions,
     SourceOptions,
-    add_json,
-    add_log_options,
-    add_source_options,
+    json_flag,
+    log_bundle,
+    source_bundle,
     split_name,
 )
-from closedform.cli.parser import Parser, UsageError, positive
+from closedform.cli.parser import UsageError, argument, command, flag, option, positive
 
 if TYPE_CHECKING:
     from closedform.analysis.watching import LogReport
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DEPARTED = 1
 """Exit code if a value departs from the recipe."""
 
-_HELP = """\
+HELP = """\
 Compare each logged value of LOG with RECIPE, and name the likely cause of the first that departs.
 
 RECIPE is a config file or a name with its arguments in quotes. The causes are an offset by one, a
@@ -42,48 +42,41 @@ example:
 """
 
 
-def parser(prog: str) -> Parser:
-    """Returns the parser of the command."""
-    command = Parser(prog, _HELP)
-    command.add_argument("recipe", metavar="RECIPE", help="the recipe")
-    command.add_argument("log", metavar="LOG", help="the log of the run")
-    command.add_argument("--follow", action="store_true", help="read the log as it grows")
-    command.add_argument(
-        "--interval", type=positive, default=5, help="seconds between two readings (default: 5)"
-    )
-    add_log_options(command)
-    add_source_options(command)
-    add_json(command)
-    return command
+@command
+class Options:
+    """The options of ``closedform watch``."""
+
+    recipe: str = argument("the recipe", metavar="RECIPE")
+    log: str = argument("the log of the run", metavar="LOG")
+    follow: bool = flag("read the log as it grows")
+    interval: int = option("seconds between two readings (default: 5)", type=positive, default=5)
+    log_options: LogOptions = log_bundle()
+    source_options: SourceOptions = source_bundle()
+    as_json: bool = json_flag()
 
 
-def run(
-    *,
-    recipe: str,
-    log: str,
-    follow: bool,
-    interval: int,
-    log_options: LogOptions,
-    options: SourceOptions,
-    as_json: bool,
-) -> int:
+def run(options: Options) -> int:
     """Prints the first departure, or that there is none."""
     from closedform.cli.sources import load_source
     from closedform.language import UpdateRule
 
-    name, words = split_name(recipe)
-    source = load_source(name, words, options)
+    name, words = split_name(options.recipe)
+    source = load_source(name, words, options.source_options)
     if isinstance(source, UpdateRule):
         raise UsageError(f"{name} is an optimizer", hint="name a config or a schedule")
-    report = _watch(source, log, options, log_options)
-    while follow and (report is None or (report.departure is None and not report.is_complete)):
-        size = _size(log)
-        threading.Event().wait(interval)
-        if _size(log) != size or report is None:
-            report = _watch(source, log, options, log_options, is_growing=True)
+    report = _watch(source, options.log, options.source_options, options.log_options)
+    while options.follow and (
+        report is None or (report.departure is None and not report.is_complete)
+    ):
+        size = _size(options.log)
+        threading.Event().wait(options.interval)
+        if _size(options.log) != size or report is None:
+            report = _watch(
+                source, options.log, options.source_options, options.log_options, is_growing=True
+            )
     if report is None:
-        raise UsageError(f"{log} is not a log", hint="give --pattern for a log of text")
-    if as_json:
+        raise UsageError(f"{options.log} is not a log", hint="give --pattern for a log of text")
+    if options.as_json:
         print(json.dumps(_plain(report), indent=2))
     else:
         print(report)

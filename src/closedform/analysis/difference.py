@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from closedform import markup
+from closedform.analysis.result import Result
 from closedform.delegation import functions
 from closedform.effort import Effort
 from closedform.errors import ArgumentError, DomainError, UnknownNameError, describe
@@ -38,7 +39,7 @@ Source = Schedule | Recipe | Log
 
 
 @dataclass(frozen=True, slots=True)
-class CurveDifference:
+class CurveDifference(Result):
     """The difference of two schedules of one key and param group.
 
     Attributes:
@@ -58,6 +59,11 @@ class CurveDifference:
             first one found, and the others are close.
     """
 
+    DATA = (
+        *("key", "group", "verdict", "until", "first_step", "first", "max_gap", "at", "area"),
+        *("reason", "is_sampled"),
+    )
+
     key: str
     group: str
     verdict: Status
@@ -70,20 +76,25 @@ class CurveDifference:
     reason: str = ""
     is_sampled: bool = False
 
-    def __str__(self) -> str:
-        name = f"{self.key} of {self.group}" if self.group else self.key
+    @property
+    def name(self) -> str:
+        """The key, and the param group where it is not the default one."""
+        return f"{self.key} of {self.group}" if self.group else self.key
+
+    def lines(self) -> list[str]:
+        """Returns the difference in one line."""
         end = f" ({self.reason})" if self.reason else ""
         if self.first_step is None:
             equal = self.verdict is Status.PROVED
             outcome = "PROVED equal" if equal else f"no difference in {self.until:,} updates"
-            return f"{name}: {outcome}{end}"
+            return [f"{self.name}: {outcome}{end}"]
         values = "" if self.first is None else f", {self.first[0]!r} and {self.first[1]!r}"
         gap = "" if self.at is None else f"; largest gap {self.max_gap:.6g} at update {self.at:,}"
-        return f"{name}: differs from update {self.first_step:,}{values}{gap}{end}"
+        return [f"{self.name}: differs from update {self.first_step:,}{values}{gap}{end}"]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Result):
     """The difference of two recipes, schedules or logs.
 
     Attributes:
@@ -92,6 +103,8 @@ class Difference:
         only_in_b: Names that only the second one has.
         sides: The two that were compared, for a plot.
     """
+
+    DATA = ("verdict", "curves", "only_in_a", "only_in_b")
 
     curves: tuple[CurveDifference, ...]
     only_in_a: tuple[str, ...] = ()
@@ -103,17 +116,18 @@ class Difference:
         start = "" if self.first_step is None else f", from update {self.first_step:,}"
         return f"<Difference: {self.verdict}{start}, {count} curve{'s' * (count != 1)}>"
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str]:
+        """Returns a line for each curve, and for the names that one side lacks."""
         only = (("first", self.only_in_a), ("second", self.only_in_b))
         remarks = [f"only the {side} one has {', '.join(names)}" for side, names in only if names]
-        return "\n".join([*map(str, self.curves), *remarks])
+        return [*map(str, self.curves), *remarks]
 
     def _repr_html_(self) -> str:
-        first_line, *rest = str(self).splitlines() or [""]
+        first_line, *rest = self.lines() or [""]
         is_single = len(self.curves) == 1
         rows = [
             (
-                f"{curve.key} of {curve.group}" if curve.group else curve.key,
+                curve.name,
                 curve.verdict.value,
                 "" if curve.first_step is None else f"{curve.first_step:,}",
                 "" if curve.at is None else f"{curve.max_gap:.6g} at {curve.at:,}",

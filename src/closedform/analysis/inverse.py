@@ -9,11 +9,13 @@ steps, and an interval with a proved change of sign otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import sympy as sp
 from flint import arb
 
 from closedform.analysis.numeric import degree
+from closedform.analysis.result import Result
 from closedform.errors import ArgumentError, DomainError, UnknownNameError, nearest
 from closedform.language import Schedule, exact_number, t
 from closedform.language.aliases import Number
@@ -35,7 +37,7 @@ _NEAR = 1e-14
 
 
 @dataclass(frozen=True, slots=True)
-class Solution:
+class Solution(Result):
     """The answer to an inverse question.
 
     Attributes:
@@ -51,6 +53,8 @@ class Solution:
         schedule: The schedule with the value.
     """
 
+    DATA = ("name", "value", "is_exact", "low", "high", "at_low", "at_high")
+
     name: str
     value: sp.Expr
     is_exact: bool
@@ -59,6 +63,27 @@ class Solution:
     at_low: float
     at_high: float
     schedule: Schedule
+
+    def lines(self) -> list[str]:
+        """Returns the hyperparameter, and how near it is, in one line."""
+        if self.is_exact:
+            return [f"{self.name} = {self.value}, exactly"]
+        start = f"{self.name} = {_decimal(self.value)!r}"
+        if self.low.is_Integer and self.high.is_Integer:
+            return [
+                f"{start}, the nearest: {self.low} gives {self.at_low!r}, {self.high} gives "
+                f"{self.at_high!r}"
+            ]
+        return [f"{start}, from {_decimal(self.low)!r} to {_decimal(self.high)!r}"]
+
+    def data(self) -> dict[str, Any]:
+        """Returns the answer as plain data; numbers are integers or the nearest floats."""
+        numbers = {name: _decimal(getattr(self, name)) for name in ("value", "low", "high")}
+        return Result.data(self) | numbers
+
+
+def _decimal(number: sp.Expr) -> int | float:
+    return int(number) if number.is_Integer else to_float(number)
 
 
 def solve(

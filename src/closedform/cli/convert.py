@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from closedform.cli.arguments import SourceOptions, config_bundle
+from closedform.cli.output import check_free, note_line, write_output
 from closedform.cli.parser import UsageError, argument, command, flag, option, positive
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ class Options:
 def run(options: Options) -> int:
     """Writes the config of another framework."""
     from closedform.analysis.writing import Verdict, check_target, write_recipe
-    from closedform.cli.output import check_free, note_line, write_output
     from closedform.cli.sources import load_source
     from closedform.language import Schedule
     from closedform.recipes.recipe import Recipe, recipe_of

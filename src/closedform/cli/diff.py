@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from closedform.cli.arguments import (
     FILES_HELP,
@@ -17,10 +16,11 @@ from closedform.cli.arguments import (
     split_name,
     until_option,
 )
+from closedform.cli.output import check_free, note_line, print_json, table, working
 from closedform.cli.parser import argument, command, flag, option
 
 if TYPE_CHECKING:
-    from closedform.analysis.difference import CurveDifference, Difference, Source
+    from closedform.analysis.difference import CurveDifference, Source
 
 DIFFERENT, UNDECIDED = 1, 3
 """Exit codes."""
@@ -75,7 +75,7 @@ class Options:
 def run(options: Options) -> int:
     """Prints the differences."""
     from closedform.analysis.difference import diff as difference_of
-    from closedform.cli.output import check_free, note_line, working
+    from closedform.analysis.result import plain
     from closedform.cli.sources import recipe_notes
     from closedform.errors import UnknownNameError, nearest
     from closedform.verify.terms.verdict import Status
@@ -96,7 +96,7 @@ def run(options: Options) -> int:
         )
     if options.as_json:
         notes = {side.lower(): dict(recipe_notes(source)) for side, source in sides}
-        print(json.dumps({**_plain(difference, curves), "notes": notes}, indent=2))
+        print_json({**difference.data(), "curves": plain(curves), "notes": notes}, indent=2)
     else:
         _show(curves)
         for side, source in sides:
@@ -149,50 +149,19 @@ def load_curve(text: str, options: SourceOptions, log_options: LogOptions) -> So
 
 
 def _show(curves: list[CurveDifference]) -> None:
-    from closedform.cli.output import table
-
     rows = []
     for curve in curves:
-        name = f"{curve.key} of {curve.group}" if curve.group else curve.key
         if curve.first_step is None:
-            rows.append((name, str(curve.verdict), "", "", "", curve.reason))
+            rows.append((curve.name, str(curve.verdict), "", "", "", curve.reason))
             continue
         values = "" if curve.first is None else f"{curve.first[0]!r} and {curve.first[1]!r}"
         gap = f"{curve.max_gap:.6g} at {curve.at:,}" if curve.at is not None else ""
         remark = "; ".join(part for part in (values, curve.reason) if part)
-        rows.append((name, "differ", f"{curve.first_step:,}", gap, f"{curve.area:.6g}", remark))
+        rows.append(
+            (curve.name, "differ", f"{curve.first_step:,}", gap, f"{curve.area:.6g}", remark)
+        )
     columns = ("", "verdict", "first update", "largest gap", "area", "values there")
     table(columns, rows, numbers=False)
-
-
-def _plain(difference: Difference, curves: list[CurveDifference]) -> dict[str, Any]:
-    fields = CURVE_FIELDS
-    return {
-        "verdict": str(difference.verdict),
-        "curves": [{name: _of(getattr(curve, name)) for name in fields} for curve in curves],
-        "only_in_a": list(difference.only_in_a),
-        "only_in_b": list(difference.only_in_b),
-    }
-
-
-CURVE_FIELDS = (
-    "key",
-    "group",
-    "verdict",
-    "until",
-    "first_step",
-    "first",
-    "max_gap",
-    "at",
-    "area",
-    "reason",
-    "is_sampled",
-)
-"""The fields that ``--json`` prints of each curve."""
-
-
-def _of(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _plot(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import json
 import platform
 import re
 import sys
 
 from closedform.cli.arguments import json_flag
+from closedform.cli.output import heading, is_unicode, print_json, table
 from closedform.cli.parser import command
 from closedform.errors import install_hint
 from closedform.version import __version__
@@ -34,8 +34,6 @@ class Options:
 
 def run(options: Options) -> None:
     """Prints the packages and the engines."""
-    from closedform.cli.output import heading, table
-
     packages = [(*entry, _version(entry[1])) for entry in _requirements()]
     engines = _engines()
     python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
@@ -49,7 +47,7 @@ def run(options: Options) -> None:
             ],
             "engines": engines,
         }
-        print(json.dumps(data, indent=1, ensure_ascii=False))
+        print_json(data)
         return
     heading(f"closedform {__version__}, Python {python}")
     rows = [
@@ -91,7 +89,6 @@ def _has(module: str) -> bool:
 
 def _engines() -> dict[str, str]:
     """The engine of each job; none is imported."""
-    from closedform.cli.output import is_unicode
     from closedform.runtime.c_library import c_compiler
 
     compiler = c_compiler()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from closedform.cli.arguments import SourceOptions, name_argument, parse_shapes, source_bundle
+from closedform.cli.output import check_free, output_folder, working, write_output
 from closedform.cli.parser import UsageError, command, flag, option
 from closedform.errors import UnprovedWarning
 from closedform.files import files_of, writing
@@ -94,7 +95,6 @@ class Options:
 def run(options: Options) -> int:
     """Writes the files, prints their names and verdicts, and returns the exit code."""
     import closedform as cf
-    from closedform.cli.output import check_free, output_folder
     from closedform.cli.sources import load_source, schedules_of
     from closedform.language import Schedule, UpdateRule
 
@@ -178,7 +178,6 @@ def _write_all(tasks: Sequence[_Task], folder: Path, *, is_strict: bool) -> list
     Raises:
         UnprovedWarning: Strictly, a file is not proved to be its source; nothing is written.
     """
-    from closedform.cli.output import working
     from closedform.verify.translation.verdicts import translation_line
 
     lines: list[str] = []
@@ -201,7 +200,6 @@ def _refuse_unproved(reason: str) -> int:
 
 def _write_header(source: Source, options: Options) -> int:
     from closedform.api.c import header_and_verdict
-    from closedform.cli.output import write_output
     from closedform.cli.sources import schedules_of
     from closedform.language import Schedule, UpdateRule
     from closedform.options import GraphOptions

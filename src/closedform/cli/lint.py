@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from closedform.cli.arguments import SourceOptions, json_flag, source_bundle, split_name
+from closedform.cli.output import heading, print_json, table
 from closedform.cli.parser import UsageError, argument, command, flag, option, positive
 
 if TYPE_CHECKING:
-    from closedform.analysis.linting import Finding
+    pass
 
 FAULTY = 1
 """Exit code if a finding is as grave as ``--fail-on``."""
@@ -52,7 +52,6 @@ class Options:
 def run(options: Options) -> int:
     """Prints the findings."""
     from closedform.analysis.linting import RULES, Severity, lint
-    from closedform.cli.output import heading, table
 
     if options.rules:
         table(("rule", "severity", "fault"), [(name, *rule) for name, rule in RULES.items()])
@@ -68,8 +67,8 @@ def run(options: Options) -> int:
         for recipe in options.recipes
     }
     if options.as_json:
-        plain = [_plain(recipe, row) for recipe, rows in findings.items() for row in rows]
-        print(json.dumps({"findings": plain}, indent=1, ensure_ascii=False))
+        rows_of_all = [(recipe, row) for recipe, rows in findings.items() for row in rows]
+        print_json({"findings": [{"recipe": recipe, **row.data()} for recipe, row in rows_of_all]})
     else:
         for recipe, rows in findings.items():
             if len(options.recipes) > 1:
@@ -90,7 +89,3 @@ def _source(recipe: str, options: SourceOptions) -> Any:
     if isinstance(source, UpdateRule):
         raise UsageError(f"{name} is an optimizer", hint="name a config or a schedule")
     return source
-
-
-def _plain(recipe: str, finding: Finding) -> dict[str, Any]:
-    return {"recipe": recipe, **finding.plain()}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from closedform.cli.arguments import json_flag
+from closedform.cli.output import heading, print_json, table
 from closedform.cli.parser import UsageError, argument, command, flag
 from closedform.docstrings import summary
 
@@ -50,10 +50,8 @@ def run(options: Options) -> None:
         kind: [_entry(*item) for item in _sort_names(kind)] for kind in ("schedules", "optimizers")
     }
     if options.as_json:
-        print(json.dumps(data, indent=1, ensure_ascii=False))
+        print_json(data)
         return
-    from closedform.cli.output import heading, table
-
     heading("schedules")
     rows = [
         (e["family"], e["name"], e["description"], _lines(e["frameworks"]))
@@ -70,14 +68,13 @@ def run(options: Options) -> None:
 def _list_frameworks(*, as_json: bool) -> None:
     """Prints the frameworks: whether configs are read and written, and the origin of formulas."""
     import closedform as cf
-    from closedform.cli.output import table
 
     data = [
         {"framework": name, **_origin(framework)}
         for name, framework in sorted(cf.frameworks.FRAMEWORKS.items())
     ]
     if as_json:
-        print(json.dumps(data, indent=1, ensure_ascii=False))
+        print_json(data)
         return
     table(tuple(data[0]), [tuple(entry.values()) for entry in data])
 
@@ -96,7 +93,6 @@ def _origin(framework: Framework) -> dict[str, str]:
 def _list_framework(name: str, *, as_json: bool) -> None:
     """Prints the classes of a framework, with their arguments and library equivalents."""
     import closedform as cf
-    from closedform.cli.output import heading, table
 
     names = cf.frameworks.names(name)
     framework = cf.frameworks.FRAMEWORKS[name]
@@ -114,7 +110,7 @@ def _list_framework(name: str, *, as_json: bool) -> None:
                 {"name": e.name, "arguments": _defaults(e.parameters)} for e in optimizers
             ],
         }
-        print(json.dumps(data, indent=1, ensure_ascii=False))
+        print_json(data)
         return
     heading(f"{name}: closedform show {name}:CLASS")
     rows = [(e.name, ", ".join(e.builds), _arguments(e.parameters)) for e in schedulers]

@@ -15,12 +15,15 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from closedform.alignment import align_columns
 from closedform.cli.parser import UsageError
 from closedform.cli.wording import in_terminal
 from closedform.errors import ClosedFormError
+
+if TYPE_CHECKING:
+    from closedform.analysis.result import Result
 
 Item = TypeVar("Item")
 
@@ -135,6 +138,22 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: boo
         return
     for line in align_columns([columns, *rows], numbers=numbers):
         print(line)
+
+
+def print_json(data: Any, indent: int = 1) -> None:
+    """Prints data as JSON; characters that the stream does not have are escaped."""
+    import json  # with its decoder, a millisecond of `closedform --help`
+
+    text = json.dumps(data, indent=indent, ensure_ascii=not is_unicode(sys.stdout.encoding))
+    print(text)
+
+
+def print_result(result: Result, *, as_json: bool) -> None:
+    """Prints the lines of a result, or its data as JSON."""
+    if as_json:
+        print_json(result.data(), indent=2)
+    else:
+        print(result)
 
 
 def with_progress(items: Sequence[Item], description: str) -> Iterable[Item]:

@@ -15,6 +15,7 @@ from closedform.cli.arguments import (
     source_bundle,
     until_option,
 )
+from closedform.cli.output import check_free, has_color, heading, is_unicode, output_folder
 from closedform.cli.parser import UsageError, argument, command, flag, option
 
 if TYPE_CHECKING:
@@ -62,8 +63,6 @@ class Options:
 
 def run(options: Options) -> None:
     """Draws the plot."""
-    from closedform.cli.output import check_free, output_folder
-
     if options.output is not None:
         check_free(options.output, force=options.force)
     if len(options.names) > 1 and options.words:
@@ -143,7 +142,6 @@ def _curve(
 
 def _print(curves: dict[str, Schedule | Log], end: int, key: str) -> None:
     """Prints all curves as one plot of characters, logs as points."""
-    from closedform.cli.output import has_color, heading, is_unicode
     from closedform.language import Schedule
     from closedform.plotting import overlay
 

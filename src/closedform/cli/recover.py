@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from closedform.cli.arguments import LogOptions, json_flag, log_bundle
+from closedform.cli.output import note_line, print_result, working
 from closedform.cli.parser import argument, command, option, positive
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ class Options:
 def run(options: Options) -> int:
     """Prints the schedule."""
     from closedform.analysis.recovery import recover
-    from closedform.cli.output import working
     from closedform.recipes.logs import read_log
 
     source = read_log(
@@ -52,16 +52,7 @@ def run(options: Options) -> int:
     )
     with working(f"look for a schedule with the values of {Path(options.log).name}"):
         recovery = recover(source, digits=options.digits, key=options.key)
-    if options.as_json:
-        print(json.dumps(_plain(recovery), indent=2))
-    elif not recovery.call:
-        print(f"no schedule of the library reproduces the {recovery.points} values")
-    else:
-        print(recovery.call)
-        print(
-            f"reproduces {recovery.points} values, updates {recovery.first} to {recovery.last}; "
-            f"largest distance {recovery.residual:.3g}"
-        )
+    print_result(recovery, as_json=options.as_json)
     if not options.as_json:
         _explain(recovery)
     return 0 if recovery.call else NOT_FOUND
@@ -69,8 +60,6 @@ def run(options: Options) -> int:
 
 def _explain(recovery: Recovered) -> None:
     """The offset, the metric, and the schedulers that were compared with the log."""
-    from closedform.cli.output import note_line
-
     if recovery.offset:
         note_line(f"the log counts from {recovery.offset}: its step {recovery.offset} is update 0")
     if recovery.metric:
@@ -79,18 +68,3 @@ def _explain(recovery: Recovered) -> None:
         note_line(f"a config of transformers: {json.dumps(recovery.config)}")
     for candidate in recovery.candidates:
         note_line(str(candidate))
-
-
-FIELDS = ("call", "residual", "precisions", "points", "first", "last", "offset", "config", "metric")
-"""The fields that ``--json`` prints."""
-
-
-def _plain(recovery: Recovered) -> dict[str, Any]:
-    fields = {name: getattr(recovery, name) for name in FIELDS}
-    fields["candidates"] = [
-        {"call": candidate.call, "is_right": candidate.is_right, "reason": candidate.reason}
-        for candidate in recovery.candidates
-    ]
-    if not recovery.call:
-        fields |= dict.fromkeys(("call", "residual", "precisions"))
-    return fields

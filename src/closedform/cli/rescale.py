@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from closedform.cli.arguments import SourceOptions, json_flag, name_argument, source_bundle
+from closedform.cli.output import check_free, output_folder, print_result, write_output
 from closedform.cli.parser import UsageError, command, flag, option, positive
 
 if TYPE_CHECKING:
-    from closedform.analysis.rescaling import Rescaled
     from closedform.recipes import Recipe
 
 HELP = """\
@@ -58,7 +57,6 @@ class Options:
 def run(options: Options) -> None:
     """Prints the report of the change."""
     from closedform.analysis.rescaling import rescale
-    from closedform.cli.output import check_free
 
     if options.to is not None and options.output is None:
         raise UsageError("--to needs a file, got no -o", hint="name it: -o FILE")
@@ -86,14 +84,13 @@ def run(options: Options) -> None:
         if options.critical_batch is None
         else _number(options.critical_batch, "--critical-batch"),
     )
-    print(json.dumps(_plain(rescaled), indent=2) if options.as_json else rescaled)
+    print_result(rescaled, as_json=options.as_json)
     if options.output is not None:
         _write(rescaled.recipe, options.output, options.to)
 
 
 def _write(recipe: Recipe, output: Path, to: str | None) -> None:
     import closedform as cf
-    from closedform.cli.output import output_folder, write_output
 
     if to is None:
         with output_folder(output.parent):
@@ -132,24 +129,3 @@ def _number(text: str, option: str) -> Any:
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise UsageError(f"{option} must be a number such as 4 or 1/2, got {text!r}")
     return number
-
-
-def _plain(rescaled: Rescaled) -> dict[str, Any]:
-    """The report as JSON; numbers are the nearest floats."""
-    from closedform.language.exact import to_float
-
-    factors = rescaled.factors
-    return {
-        "batch": to_float(factors.batch),
-        "tokens": to_float(factors.tokens),
-        "width": to_float(factors.width),
-        "rule": rescaled.rule,
-        "rate": to_float(rescaled.rate),
-        "horizon": [rescaled.before.horizon, rescaled.recipe.horizon],
-        "warmup": None if rescaled.warmup is None else [to_float(n) for n in rescaled.warmup],
-        "invariants": [
-            {"invariant": entry.invariant, "curve": entry.curve, "status": str(entry.status)}
-            for entry in rescaled.invariances
-        ],
-        "reading": list(rescaled.reading),
-    }

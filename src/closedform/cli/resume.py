@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from closedform.cli.arguments import (
     SourceOptions,
@@ -13,10 +12,10 @@ from closedform.cli.arguments import (
     source_bundle,
     split_name,
 )
+from closedform.cli.output import check_free, output_folder, print_result
 from closedform.cli.parser import UsageError, command, flag, option, positive
 
 if TYPE_CHECKING:
-    from closedform.analysis.resuming import Resumed
     from closedform.language import Schedule
 
 HELP = """\
@@ -63,7 +62,6 @@ class Options:
 def run(options: Options) -> None:
     """Prints the report of the change."""
     from closedform.analysis.resuming import resume
-    from closedform.cli.output import check_free, output_folder
 
     if options.output is not None:
         if options.output.suffix != ".onnx":
@@ -80,7 +78,7 @@ def run(options: Options) -> None:
         scaling=options.scaling,
         is_continuous=not options.jump,
     )
-    print(json.dumps(_plain(resumption), indent=2) if options.as_json else resumption)
+    print_result(resumption, as_json=options.as_json)
     if options.output is not None:
         import closedform as cf
 
@@ -110,19 +108,3 @@ def _pair(text: str | None) -> tuple[float, float] | None:
     if not isinstance(sizes, list) or len(sizes) != 2:
         raise UsageError(f"--batch-sizes must be two numbers such as 256,512, got {text!r}")
     return sizes[0], sizes[1]
-
-
-def _plain(resumption: Resumed) -> dict[str, Any]:
-    """The report as JSON; numbers are the nearest floats."""
-    from closedform.language.exact import to_float
-
-    return {
-        "at": resumption.at,
-        "before": to_float(resumption.before),
-        "after": to_float(resumption.after),
-        "history": str(resumption.history),
-        "continuity": str(resumption.continuity),
-        "old_length": resumption.old_length,
-        "new_length": resumption.new_length,
-        "factor": to_float(resumption.factor),
-    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from closedform.cli.output import check_free, table, with_progress, write_output
 from closedform.cli.parser import argument, command, flag, option
 
 _CHUNK = 65_536
@@ -36,7 +37,6 @@ def run(options: Options) -> None:
 
     import closedform as cf
     from closedform.cli.arguments import free_arguments, parse_steps
-    from closedform.cli.output import check_free, table, with_progress, write_output
 
     step_numbers = parse_steps(options.steps)
     inputs = free_arguments(options.words)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from closedform.cli.arguments import (
@@ -13,6 +12,7 @@ from closedform.cli.arguments import (
     source_bundle,
     until_option,
 )
+from closedform.cli.output import heading, print_folded, print_json, table
 from closedform.cli.parser import command, flag, option
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ class Options:
 
 def run(options: Options) -> None:
     """Prints the summary of a config, the schedules and the rule."""
-    from closedform.cli.output import heading
     from closedform.cli.sources import load_source, rule_of, schedules_of
     from closedform.language import Schedule
 
@@ -75,7 +74,7 @@ def run(options: Options) -> None:
         summary = _summary_of(source)
         if summary is not None:
             data["recipe"] = summary.data()
-        print(json.dumps(data, indent=1, ensure_ascii=False))
+        print_json(data)
         return
     summary = _summary_of(source)
     if summary is not None:
@@ -170,8 +169,6 @@ def _values(schedule: Schedule, until: int | None) -> list[tuple[int, float, str
 
 
 def _show_values(schedule: Schedule, until: int | None) -> None:
-    from closedform.cli.output import table
-
     values = _values(schedule, until)
     rows = [(f"{step:,}", repr(value), remark) for step, value, remark in values[:_MAX_ROWS]]
     table(("step", "value", ""), rows, numbers=True)
@@ -183,7 +180,6 @@ def _show_values(schedule: Schedule, until: int | None) -> None:
 def _show_rule(rule: UpdateRule, *, latex: bool, shapes: dict[str, tuple[int, ...]] | None) -> None:
     import sympy as sp
 
-    from closedform.cli.output import print_folded
     from closedform.language.printing import latex as in_latex
 
     def formula_text(expr: sp.Basic) -> str:

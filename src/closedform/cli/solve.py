@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from closedform.cli.arguments import (
     SourceOptions,
@@ -13,10 +12,11 @@ from closedform.cli.arguments import (
     source_bundle,
     until_option,
 )
+from closedform.cli.output import print_result
 from closedform.cli.parser import UsageError, command, option
 
 if TYPE_CHECKING:
-    from closedform.analysis.inverse import Solution
+    pass
 
 HELP = """\
 Find the hyperparameter of NAME for which its area, or its value at an update, is a number.
@@ -75,7 +75,7 @@ def run(options: Options) -> None:
     target = _number(str(options.area if options.value is None else options.value))
     equation = Equation(quantity, exact_number(target, "the number"))
     solution = solve(equation, options.unknown, low=low, high=high)
-    print(json.dumps(_plain(solution), indent=2) if options.as_json else _text(solution))
+    print_result(solution, as_json=options.as_json)
 
 
 def _number(text: str) -> int | float:
@@ -90,34 +90,3 @@ def _bounds(text: str) -> tuple[float, float]:
     if not comma:
         raise UsageError(f"--range must be two numbers such as 10,1000, got {text!r}")
     return _number(low), _number(high)
-
-
-def _text(solution: Solution) -> str:
-    text = str(solution.value) if solution.is_exact else repr(_float(solution.value))
-    if solution.is_exact:
-        return f"{solution.name} = {text}, exactly"
-    if solution.low.is_Integer and solution.high.is_Integer:
-        return (
-            f"{solution.name} = {text}, the nearest: {solution.low} gives {solution.at_low!r}, "
-            f"{solution.high} gives {solution.at_high!r}"
-        )
-    return f"{solution.name} = {text}, from {_float(solution.low)!r} to {_float(solution.high)!r}"
-
-
-def _float(number: Any) -> float | int:
-    from closedform.language.exact import to_float
-
-    return int(number) if number.is_Integer else to_float(number)
-
-
-def _plain(solution: Solution) -> dict[str, Any]:
-    """The solution as JSON; numbers are integers or the nearest floats."""
-    return {
-        "name": solution.name,
-        "value": _float(solution.value),
-        "is_exact": solution.is_exact,
-        "low": _float(solution.low),
-        "high": _float(solution.high),
-        "at_low": solution.at_low,
-        "at_high": solution.at_high,
-    }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import closedform as cf
 from closedform.cli.arguments import LogOptions, SourceOptions, free_arguments
+from closedform.cli.output import note_line
 from closedform.cli.parser import UsageError
 from closedform.errors import ArgumentError, UnknownNameError, nearest
 
@@ -220,7 +221,6 @@ def rule_of(source: Schedule | UpdateRule | Recipe) -> UpdateRule | None:
 
     if isinstance(source, Schedule):
         return None
-    from closedform.cli.output import note_line
     from closedform.cli.wording import in_terminal
     from closedform.language import UpdateRule
 
@@ -292,7 +292,6 @@ def _from_python(
     options: SourceOptions,
 ) -> Schedule | UpdateRule | Recipe:
     """Returns the schedule of a function, or a scheduler, schedule or config, of a Python file."""
-    from closedform.cli.output import note_line
     from closedform.language import Schedule, UpdateRule
     from closedform.recipes.documents.objects import is_config
 

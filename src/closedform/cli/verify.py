@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from closedform.cli.arguments import SourceOptions, json_flag, name_argument, source_bundle
+from closedform.cli.output import check_free, heading, output_folder, print_json, table, working
 from closedform.cli.parser import UsageError, at_least_a_tenth, command, flag, option
 
 if TYPE_CHECKING:
@@ -103,7 +103,6 @@ class Options:
 
 def run(options: Options) -> int:
     """Prints the verdicts."""
-    from closedform.cli.output import check_free, working
     from closedform.cli.sources import load_source
 
     is_file = options.name.lower().endswith(".onnx")
@@ -134,7 +133,7 @@ def run(options: Options) -> int:
                 subject = _with_certificate(subject, report, options.certificate)
             subjects.append(subject)
     if options.as_json:
-        print(json.dumps([_as_data(subject) for subject in subjects], indent=1, ensure_ascii=False))
+        print_json([_as_data(subject) for subject in subjects])
     for subject in () if options.as_json else subjects:
         _show(subject)
     if options.output is not None:
@@ -215,7 +214,6 @@ def _with_certificate(subject: _Checked, report: Report, folder: Path) -> _Check
 def _equality_of_file(schedule: Schedule, path: Path) -> Report:
     """The verdict that the term read back from an ONNX file of a schedule is that of its source."""
     from closedform.api.onnx import from_onnx, to_onnx
-    from closedform.cli.output import output_folder
     from closedform.verify.claims.report import check
     from closedform.verify.claims.values import equal_to
 
@@ -255,8 +253,6 @@ def _as_data(subject: _Checked) -> dict[str, object]:
 
 
 def _show(subject: _Checked) -> None:
-    from closedform.cli.output import heading, table
-
     heading(subject.title)
     rows = [(row.verdict, row.claim, row.detail) for row in subject.rows]
     table(("verdict", "claim", "by, or counterexample"), rows)
@@ -282,7 +278,6 @@ def summary(rows: Iterable[ReportLine], seconds: float) -> str:
 
 
 def _draw(subjects: list[_Checked], name: str, key: str, output: Path) -> None:
-    from closedform.cli.output import output_folder
     from closedform.plotting import last_step, plot_schedule
 
     plottable = [(subject, _schedule_of(subject, name)) for subject in subjects]

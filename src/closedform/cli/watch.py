@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from closedform.cli.arguments import (
     source_bundle,
     split_name,
 )
+from closedform.cli.output import print_result
 from closedform.cli.parser import UsageError, argument, command, flag, option, positive
 
 if TYPE_CHECKING:
@@ -76,10 +76,7 @@ def run(options: Options) -> int:
             )
     if report is None:
         raise UsageError(f"{options.log} is not a log", hint="give --pattern for a log of text")
-    if options.as_json:
-        print(json.dumps(_plain(report), indent=2))
-    else:
-        print(report)
+    print_result(report, as_json=options.as_json)
     return 0 if report.departure is None else DEPARTED
 
 
@@ -128,23 +125,3 @@ def _size(log: str) -> int:
     path = Path(log)
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
-
-
-FIELDS = ("update", "line", "group", "key", "value", "expected")
-"""The fields of a departure that ``--json`` prints."""
-
-
-def _plain(report: LogReport) -> dict[str, Any]:
-    departure = report.departure
-    plain: dict[str, Any] = {
-        "values": report.values,
-        "last": report.last,
-        "reading": report.reading,
-        "departure": None,
-    }
-    if departure is not None:
-        plain["departure"] = {name: getattr(departure, name) for name in FIELDS}
-        plain["departure"]["causes"] = [
-            {"kind": str(cause.kind), "text": cause.text} for cause in departure.causes
-        ]
-    return plain

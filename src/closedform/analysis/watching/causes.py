@@ -15,6 +15,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from closedform.analysis.result import Result
 from closedform.ir.types import FloatArray
 from closedform.language import Schedule
 
@@ -58,7 +59,7 @@ def digits_of(number: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Result):
     """A cause that explains every value that was seen.
 
     Attributes:
@@ -66,11 +67,14 @@ class Cause:
         text: A sentence with its numbers.
     """
 
+    DATA = ("kind", "text")
+
     kind: CauseKind
     text: str
 
-    def __str__(self) -> str:
-        return self.text
+    def lines(self) -> list[str]:
+        """Returns the sentence."""
+        return [self.text]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from closedform.analysis.difference import readings
+from closedform.analysis.result import Result
 from closedform.analysis.watching.causes import RunNumbers, Seen, likely_causes
 from closedform.analysis.watching.watch import TOLERANCE, Departure, complete_numbers
 from closedform.language import Schedule
@@ -16,7 +17,7 @@ from closedform.recipes.logs import Log, Logged
 
 
 @dataclass(frozen=True, slots=True)
-class LogReport:
+class LogReport(Result):
     """The comparison of a log with its recipe.
 
     Attributes:
@@ -26,6 +27,8 @@ class LogReport:
         reading: The way in which the steps of the log were read, where it is not that of the log.
         horizon: The updates of the run; None if the recipe does not determine them.
     """
+
+    DATA = ("values", "last", "reading", "departure")
 
     departure: Departure | None
     values: int
@@ -38,11 +41,12 @@ class LogReport:
         """Whether the log has the last update of the run."""
         return self.horizon is not None and self.last + 1 >= self.horizon
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str]:
+        """Returns the departure, or how many values agree, in one line."""
         if self.departure is not None:
-            return str(self.departure)
+            return self.departure.lines()
         read = f", read with {self.reading}" if self.reading else ""
-        return f"{self.values:,} values agree, up to update {self.last:,}{read}"
+        return [f"{self.values:,} values agree, up to update {self.last:,}{read}"]
 
 
 def watch_log(recipe: Recipe | Schedule, log: Log, numbers: RunNumbers | None = None) -> LogReport:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from closedform.analysis.result import Result
 from closedform.analysis.watching.causes import Cause, RunNumbers, Seen, likely_causes
 from closedform.compiler import evaluate_schedule
 from closedform.errors import ArgumentError, DepartureError, describe
@@ -32,7 +33,7 @@ MOST_SEEN = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class Departure(Result):
     """The first value of a run that is not that of the recipe.
 
     Attributes:
@@ -44,6 +45,8 @@ class Departure:
         causes: The causes that explain every value that was seen, the likeliest first.
         line: The line of the log; None for a run that is watched as it goes.
     """
+
+    DATA = ("update", "line", "group", "key", "value", "expected", "causes")
 
     update: int
     group: int
@@ -58,7 +61,8 @@ class Departure:
         """The likeliest cause; None if none explains the values."""
         return self.causes[0] if self.causes else None
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str]:
+        """Returns the value and its likely causes in one line."""
         place = "" if self.line is None else f", line {self.line}"
         group = f" of param group {self.group}" if self.group else ""
         first = (
@@ -66,9 +70,9 @@ class Departure:
             f"{self.expected!r}"
         )
         if not self.causes:
-            return f"{first}; no cause of the list explains it"
+            return [f"{first}; no cause of the list explains it"]
         rest = "".join(f"; or {cause}" for cause in self.causes[1:3])
-        return f"{first}; likely cause: {self.causes[0]}{rest}"
+        return [f"{first}; likely cause: {self.causes[0]}{rest}"]
 
 
 class Track:

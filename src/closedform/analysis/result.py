@@ -1,0 +1,70 @@
+"""Results of the analyses print themselves: lines for a terminal, data for JSON, HTML in notebooks.
+
+A result names the attributes of its data and says its lines; the rest follows from both::
+
+    @dataclass(frozen=True, slots=True)
+    class Cause(Result):
+        DATA = ("kind", "text")
+        kind: CauseKind
+        text: str
+
+        def lines(self) -> list[str]:
+            return [self.text]
+
+``cause.data()`` is ``{"kind": "offset-by-one", "text": …}``, and ``str(cause)`` its lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import sympy as sp
+
+from closedform import markup
+from closedform.language.exact import to_float
+
+
+class Result:
+    """The result of an analysis."""
+
+    __slots__ = ()
+    DATA: ClassVar[tuple[str, ...]] = ()
+    """The attributes and properties that its data have, in their order."""
+
+    def lines(self) -> list[str]:
+        """Returns the result as lines of text."""
+        raise NotImplementedError
+
+    def data(self) -> dict[str, Any]:
+        """Returns the result as plain data; exact numbers are the nearest floats."""
+        return {name: plain(getattr(self, name)) for name in self.DATA}
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        first, *others = self.lines() or [""]
+        return markup.block(first, *map(markup.paragraph, others))
+
+
+def plain(value: Any) -> Any:
+    """Returns a value in the types of JSON.
+
+    Example:
+        >>> plain((sp.Rational(1, 4), {"a": None}))
+        [0.25, {'a': None}]
+    """
+    match value:
+        case Result():
+            return value.data()
+        case sp.Basic():
+            return to_float(value)
+        case str():  # the members of a StrEnum, too
+            return str(value)
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case Mapping():
+            return {key: plain(item) for key, item in value.items()}
+        case _:
+            return value

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from closedform.cli.arguments import SourceOptions, json_flag, source_bundle, split_name
+from closedform.cli.arguments import SourceOptions, json_flag, source_bundle
 from closedform.cli.output import heading, print_json, table
 from closedform.cli.parser import UsageError, argument, command, flag, option, positive
 
@@ -52,6 +51,7 @@ class Options:
 def run(options: Options) -> int:
     """Prints the findings."""
     from closedform.analysis.linting import RULES, Severity, lint
+    from closedform.cli.sources import load_curves
 
     if options.rules:
         table(("rule", "severity", "fault"), [(name, *rule) for name, rule in RULES.items()])
@@ -60,7 +60,7 @@ def run(options: Options) -> int:
         raise UsageError("give the recipes to check", hint="closedform lint recipe.yaml")
     findings = {
         recipe: lint(
-            _source(recipe, options.source_options),
+            load_curves(recipe, options.source_options),
             updates=options.updates,
             ignore=options.ignore or (),
         )
@@ -77,15 +77,3 @@ def run(options: Options) -> int:
     least = Severity(options.fail_on).rank
     is_faulty = any(row.severity.rank >= least for rows in findings.values() for row in rows)
     return FAULTY if is_faulty else 0
-
-
-def _source(recipe: str, options: SourceOptions) -> Any:
-    from closedform.cli.sources import load_source
-    from closedform.language import UpdateRule
-
-    # A path may hold spaces, as those that pre-commit passes.
-    name, words = (recipe, []) if Path(recipe).is_file() else split_name(recipe)
-    source = load_source(name, words, options)
-    if isinstance(source, UpdateRule):
-        raise UsageError(f"{name} is an optimizer", hint="name a config or a schedule")
-    return source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from closedform.cli.arguments import (
     LogOptions,
@@ -12,7 +12,6 @@ from closedform.cli.arguments import (
     json_flag,
     log_bundle,
     source_bundle,
-    split_name,
 )
 from closedform.cli.output import print_result
 from closedform.cli.parser import UsageError, argument, command, flag, option, positive
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from closedform.analysis.watching import LogReport
     from closedform.language import Schedule
     from closedform.recipes import Recipe
-    from closedform.recipes.logs import Log
 
 DEPARTED = 1
 """Exit code if a value departs from the recipe."""
@@ -57,23 +55,17 @@ class Options:
 
 def run(options: Options) -> int:
     """Prints the first departure, or that there is none."""
-    from closedform.cli.sources import load_source
-    from closedform.language import UpdateRule
+    from closedform.cli.sources import load_curves
 
-    name, words = split_name(options.recipe)
-    source = load_source(name, words, options.source_options)
-    if isinstance(source, UpdateRule):
-        raise UsageError(f"{name} is an optimizer", hint="name a config or a schedule")
-    report = _watch(source, options.log, options.source_options, options.log_options)
+    source = load_curves(options.recipe, options.source_options)
+    report = _watch(source, options)
     while options.follow and (
         report is None or (report.departure is None and not report.is_complete)
     ):
         size = _size(options.log)
         threading.Event().wait(options.interval)
         if _size(options.log) != size or report is None:
-            report = _watch(
-                source, options.log, options.source_options, options.log_options, is_growing=True
-            )
+            report = _watch(source, options, is_growing=True)
     if report is None:
         raise UsageError(f"{options.log} is not a log", hint="give --pattern for a log of text")
     print_result(report, as_json=options.as_json)
@@ -81,44 +73,24 @@ def run(options: Options) -> int:
 
 
 def _watch(
-    recipe: Recipe | Schedule,
-    log: str,
-    options: SourceOptions,
-    log_options: LogOptions,
-    *,
-    is_growing: bool = False,
+    recipe: Recipe | Schedule, options: Options, *, is_growing: bool = False
 ) -> LogReport | None:
     """The report on the log as it is now; None while it is not yet a log."""
     from closedform.analysis.watching import RunNumbers, watch_log
+    from closedform.cli.sources import load_log
     from closedform.errors import ConfigError
     from closedform.recipes.clock import Facts
 
     try:
-        read = _read(log, log_options)
+        read = load_log(options.log, options.log_options)
     except ConfigError:
         if is_growing:
             return None
         raise
     if read is None:
         return None
-    facts = Facts.of(options.facts)
-    numbers = RunNumbers(
-        accumulation=_count(facts.gradient_accumulation),
-        processes=_count(facts.world_size),
-        updates_per_epoch=_count(facts.updates_per_epoch),
-        horizon=_count(facts.total_updates),
-    )
+    numbers = RunNumbers.of(Facts.of(options.source_options.facts))
     return watch_log(recipe, read, numbers)
-
-
-def _read(log: str, options: LogOptions) -> Log | None:
-    from closedform.cli.sources import load_log
-
-    return load_log(log, options)
-
-
-def _count(number: Any) -> int | None:
-    return None if number is None else int(number)
 
 
 def _size(log: str) -> int:

@@ -18,7 +18,7 @@ from closedform.analysis.recovery.search import (
     cost_of,
     residual_of,
 )
-from closedform.analysis.recovery.simplest import candidates, digits
+from closedform.analysis.recovery.simplest import candidates, digits, round_integers
 from closedform.analysis.recovery.starts import Features, features
 from closedform.errors import ClosedFormError
 from closedform.language import Schedule
@@ -387,23 +387,8 @@ def _level(points: Points, first: int, stop: int) -> Fraction | None:
 
 def _between(low: float, high: float) -> int:
     """The simplest integer above one number and at most another."""
-    return int(
-        min(
-            _round_integers(int(low) + 1, int(high)),
-            key=lambda n: (digits(Fraction(n)), -n),
-        )
-    )
-
-
-def _round_integers(low: int, high: int) -> Iterator[int]:
-    """Integers from one to another: the roundest ones."""
-    unit = 1
-    while unit * 10 <= max(high - low, 1):
-        unit *= 10
-    yield from {low, high}
-    for size in (unit, unit * 10, unit * 100):
-        first = -(-low // size) * size
-        yield from range(first, high + 1, size)
+    integers = round_integers(int(low) + 1, int(high))
+    return min(integers, key=lambda n: (digits(Fraction(n)), -n))
 
 
 _SHORTEST_LINE = 4

@@ -23,7 +23,7 @@ from closedform import schedules
 from closedform.analysis.profile import first_rise
 from closedform.analysis.recovery.marks import Points
 from closedform.analysis.recovery.search import LibraryCall, call_text, residual_of
-from closedform.analysis.recovery.simplest import candidates, digits
+from closedform.analysis.recovery.simplest import candidates, digits, round_integers
 from closedform.errors import ClosedFormError
 from closedform.frameworks import schedule
 from closedform.ir.types import FloatArray
@@ -153,8 +153,8 @@ class _Tail:
     def totals(self) -> list[int]:
         """The lengths of the run that are tried: the log's own end, and round numbers after it."""
         stride = int(self.x[-1] - self.x[-2]) if len(self.x) > 1 else 1
-        near = _round_integers(self.last, self.last + stride)[:MOST_TOTALS]
-        ends = [self.last, *near, *_round_integers(self.last, 3 * self.last)[:MOST_TOTALS]]
+        near = round_integers(self.last, self.last + stride)[:MOST_TOTALS]
+        ends = [self.last, *near, *round_integers(self.last, 3 * self.last)[:MOST_TOTALS]]
         return [total for total in dict.fromkeys(ends) if total > self.rise.warmup]
 
 
@@ -280,7 +280,7 @@ def _hidden_rises(points: Points, *, is_logged: bool) -> Iterator[_Rise]:
     """
     last, value = int(points.steps[1]), float(points.values[1])
     spread = float(points.errors[1])
-    lengths = [n for n in (0, *_round_integers(1, last)) if n > 0 or not is_logged]
+    lengths = [n for n in (0, *round_integers(1, last)) if n > 0 or not is_logged]
     unit = Fraction(10) ** (math.floor(math.log10(value)) - 1)
     first = math.ceil((value - spread) / float(unit))
     peaks = [n * unit for n in range(first, first + 20) if float(n * unit) <= _NEAR_PEAK * value]
@@ -313,7 +313,7 @@ def _ends(points: Points, count: int, top: int, end_of_rise: int) -> Iterator[_R
     first = int(t[count - 1])
     final = int(t[count]) if count < len(t) else first
     is_dense = final - first <= 1
-    ends = [first, final] if is_dense else _round_integers(first, final)
+    ends = [first, final] if is_dense else round_integers(first, final)
     for warmup in ends:
         if warmup < 1:
             continue
@@ -559,25 +559,7 @@ def _lengths(low: FloatArray, high: FloatArray) -> list[int]:
 def _integers(low: float, high: float) -> list[int]:
     """The integers of an interval, the roundest first."""
     first, last = math.ceil(low), math.floor(high)
-    return _round_integers(first, last) if 1 <= first <= last < 10**9 else []
-
-
-def _round_integers(low: int, high: int) -> list[int]:
-    """Integers from one to another, the roundest first, at most 60 of them."""
-    numbers: list[int] = []
-    # Multiples of 10^k before multiples of 5 * 10^(k-1), from the largest k on.
-    unit = 10 ** len(str(max(high, 1)))
-    while unit >= 1 and len(numbers) < 60:
-        first = -(-low // unit) * unit
-        new = (n for n in range(first, high + 1, unit) if n not in numbers)
-        numbers += itertools.islice(new, 60 - len(numbers))
-        half = unit // 2
-        if half and unit > 1:
-            first = -(-low // half) * half
-            new = (n for n in range(first, high + 1, half) if n not in numbers)
-            numbers += itertools.islice(new, 60 - len(numbers))
-        unit //= 10
-    return numbers
+    return round_integers(first, last) if 1 <= first <= last < 10**9 else []
 
 
 def _simple(low: float, high: float) -> Fraction | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -228,19 +228,7 @@ class Watch:
         agrees = any(candidate is not track and not candidate.seen for candidate in tracks)
         measurements = Seen(updates.astype(np.float64), values, errors, agrees)
         causes = likely_causes(track.schedule, measurements, self.numbers)
-        return _with_causes(departure, causes)
-
-
-def _with_causes(departure: Departure, causes: Sequence[Cause]) -> Departure:
-    return Departure(
-        departure.update,
-        departure.group,
-        departure.key,
-        departure.value,
-        departure.expected,
-        tuple(causes),
-        departure.line,
-    )
+        return replace(departure, causes=tuple(causes))
 
 
 def stop(departure: Departure) -> None:
@@ -267,21 +255,14 @@ def complete_numbers(numbers: RunNumbers, recipe: Recipe | Schedule) -> RunNumbe
     """Returns the numbers of a run with those that its recipe has."""
     if isinstance(recipe, Schedule):
         return numbers
-    facts = recipe.facts
-    per_epoch = facts.updates_per_epoch
+    facts = RunNumbers.of(recipe.facts)
     return RunNumbers(
-        accumulation=numbers.accumulation
-        or _count(facts.gradient_accumulation)
-        or _count(recipe.accumulation),
-        processes=numbers.processes or _count(facts.world_size),
-        updates_per_epoch=numbers.updates_per_epoch or _count(per_epoch),
-        horizon=numbers.horizon or _count(recipe.horizon),
-        start=numbers.start,
+        numbers.accumulation or facts.accumulation or recipe.accumulation,
+        numbers.processes or facts.processes,
+        numbers.updates_per_epoch or facts.updates_per_epoch,
+        numbers.horizon or recipe.horizon,
+        numbers.start,
     )
-
-
-def _count(number: Any) -> int | None:
-    return None if number is None else int(number)
 
 
 def _assign_schedules(

@@ -318,8 +318,8 @@ def test_a_jump_stays_where_it_is_written() -> None:
         (cf.schedules.constant(1), 0),
         # The first two values are equal, as those of a warmup along log(t).
         (Schedule(sp.Piecewise((0, t < 2), (t, t < 10), (10, True)), name="late"), 10),
-        # A warmup that is held over epochs of 10 updates.
-        (Schedule(sp.Piecewise((sp.floor(t / 10), t < 50), (5, True)), name="held"), 50),
+        # A warmup by epochs of 10 updates.
+        (Schedule(sp.Piecewise((sp.floor(t / 10), t < 50), (5, True)), name="by epochs"), 50),
         (cf.schedules.piecewise_constant([1, 3, 2], [4, 9]), 4),
     ],
 )

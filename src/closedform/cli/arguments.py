@@ -58,9 +58,9 @@ class SourceOptions:
     paths: Mapping[str, str] | None = None
 
 
-def name_argument(**settings: Any) -> Any:
+def name_argument(nargs: str | None = None) -> Any:
     """Declares NAME: what a command reads."""
-    return argument(NAME_HELP, **settings)
+    return argument(NAME_HELP, nargs=nargs)
 
 
 def until_option(text: str) -> Any:
@@ -120,7 +120,7 @@ def source_bundle() -> Any:
     )
 
 
-def config_bundle(*, facts: str, **parts: Any) -> Any:
+def config_bundle(*, facts: str, **parts: object) -> Any:
     """Declares the options that say how a config is read, after some others.
 
     Args:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from closedform.alignment import align_columns
 from closedform.cli.parser import UsageError
@@ -140,7 +140,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: boo
         print(line)
 
 
-def print_json(data: Any, indent: int = 1) -> None:
+def print_json(data: object, indent: int = 1) -> None:
     """Prints data as JSON; characters that the stream does not have are escaped."""
     import json  # with its decoder, a millisecond of `closedform --help`
 

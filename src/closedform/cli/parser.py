@@ -39,12 +39,12 @@ def command(options: type[Declared]) -> type[Declared]:
     return dataclass(frozen=True, kw_only=True, slots=True)(options)
 
 
-def argument(text: str, **settings: Any) -> Any:
+def argument(text: str, **settings: object) -> Any:
     """Declares a field as a positional argument, with its help and settings of argparse."""
     return field(metadata={"names": None, "help": text, **settings})
 
 
-def option(text: str, *names: str, **settings: Any) -> Any:
+def option(text: str, *names: str, **settings: object) -> Any:
     """Declares a field as an option, with its help and settings of argparse.
 
     Args:
@@ -60,7 +60,7 @@ def flag(text: str, *names: str) -> Any:
     return option(text, *names, action="store_true")
 
 
-def bundle(make: Callable[..., Any], **parts: Any) -> Any:
+def bundle(make: Callable[..., Any], **parts: object) -> Any:
     """Declares a field whose value is made from several arguments, by keyword.
 
     Args:

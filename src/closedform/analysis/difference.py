@@ -59,11 +59,6 @@ class CurveDifference(Result):
             first one found, and the others are close.
     """
 
-    DATA = (
-        *("key", "group", "verdict", "until", "first_step", "first", "max_gap", "at", "area"),
-        *("reason", "is_sampled"),
-    )
-
     key: str
     group: str
     verdict: Status
@@ -502,18 +497,10 @@ def _first(
 
 def _differ(left: Schedule, right: Schedule, step: int) -> bool:
     """Whether the exact values differ."""
-    from flint import arb, fmpq
+    from closedform.analysis.profile import ball_at
 
-    from closedform.verify.claims.reading import read_schedule
-    from closedform.verify.terms.evaluate import Undefined, value
-
-    balls = []
-    for side in (left, right):
-        at = value(read_schedule(side).value, {"t": fmpq(step)})
-        if isinstance(at, Undefined):
-            return True
-        balls.append(arb(at))
-    return not (balls[0] - balls[1]).contains(0)
+    first, second = (ball_at(side, step) for side in (left, right))
+    return first is None or second is None or not (first - second).contains(0)
 
 
 def _bisect(left: Schedule, right: Schedule, agreeing: int, differing: int, rounding: float) -> int:

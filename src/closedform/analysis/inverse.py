@@ -15,17 +15,16 @@ import sympy as sp
 from flint import arb
 
 from closedform.analysis.numeric import degree
+from closedform.analysis.profile import ball_at
 from closedform.analysis.result import Result
 from closedform.errors import ArgumentError, DomainError, UnknownNameError, nearest
 from closedform.language import Schedule, exact_number, t
 from closedform.language.aliases import Number
 from closedform.language.exact import to_float
 from closedform.language.quantities import Equation, Quantity
-from closedform.verify.claims.reading import read_schedule
 from closedform.verify.claims.sums import total_of
-from closedform.verify.terms.build import rational, substitute
 from closedform.verify.terms.evaluate import Undefined, value
-from closedform.verify.terms.sympy_io import CLOCK, term
+from closedform.verify.terms.sympy_io import term
 
 MOST_ADDED = 20_000
 """Updates whose values are added up where no closed form of their sum is known."""
@@ -293,10 +292,10 @@ class _Asked:
 
 
 def _at(schedule: Schedule, step: int) -> arb:
-    result = value(substitute(read_schedule(schedule).value, {CLOCK: rational(step)}), {})
-    if isinstance(result, Undefined):
+    ball = ball_at(schedule, step)
+    if ball is None:
         raise DomainError(f"the schedule has no value at t = {step}", where=schedule.name)
-    return arb(result)
+    return ball
 
 
 def _ball(number: sp.Expr) -> arb:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from flint import arb, fmpq
 from numpy.typing import NDArray
 
 from closedform.errors import ClosedFormError, VerificationError
@@ -23,6 +24,8 @@ from closedform.ir.types import FloatArray
 from closedform.language import Schedule
 from closedform.magnitude import LAST_STEP
 from closedform.verify.claims.continuity import cells_of
+from closedform.verify.claims.reading import read_schedule
+from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.real_line import RealCell, moving
 from closedform.verify.terms.tree import Op
 
@@ -305,6 +308,12 @@ def _stretches(schedule: Schedule, updates: int) -> Iterator[tuple[int, int, boo
         last = updates - 1 if cell.last is None else min(cell.last, updates - 1)
         if cell.first <= last:
             yield cell.first, last, bool(moving(cell.value, Op.FLOOR))
+
+
+def ball_at(schedule: Schedule, step: int) -> arb | None:
+    """Returns a ball with the exact value at an update; None where the schedule has none."""
+    result = value(read_schedule(schedule).value, {"t": fmpq(step)})
+    return None if isinstance(result, Undefined) else arb(result)
 
 
 def _values(schedule: Schedule, steps: NDArray[np.int64]) -> FloatArray:

@@ -1,10 +1,9 @@
 """Results of the analyses print themselves: lines for a terminal, data for JSON, HTML in notebooks.
 
-A result names the attributes of its data and says its lines; the rest follows from both::
+A result is a dataclass that says its lines; the rest follows from them and its fields::
 
     @dataclass(frozen=True, slots=True)
     class Cause(Result):
-        DATA = ("kind", "text")
         kind: CauseKind
         text: str
 
@@ -17,7 +16,8 @@ A result names the attributes of its data and says its lines; the rest follows f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import fields
+from typing import Any, ClassVar, cast
 
 import sympy as sp
 
@@ -30,7 +30,7 @@ class Result:
 
     __slots__ = ()
     DATA: ClassVar[tuple[str, ...]] = ()
-    """The attributes and properties that its data have, in their order."""
+    """The fields and properties that its data have, in their order; all fields if it is empty."""
 
     def lines(self) -> list[str]:
         """Returns the result as lines of text."""
@@ -38,7 +38,8 @@ class Result:
 
     def data(self) -> dict[str, Any]:
         """Returns the result as plain data; exact numbers are the nearest floats."""
-        return {name: plain(getattr(self, name)) for name in self.DATA}
+        names = self.DATA or [field.name for field in fields(cast("Any", self))]
+        return {name: plain(getattr(self, name)) for name in names}
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -57,8 +57,6 @@ class Finding(Result):
         evidence: Update -> the exact value there: the counterexample.
     """
 
-    DATA = ("rule", "severity", "message", "quantity", "group", "update", "evidence")
-
     rule: str
     severity: Severity
     message: str

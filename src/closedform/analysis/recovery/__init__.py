@@ -40,8 +40,6 @@ class Candidate(Result):
         reason: The reason why it was chosen, or why not.
     """
 
-    DATA = ("call", "is_right", "reason")
-
     call: str
     is_right: bool
     reason: str

@@ -22,7 +22,7 @@ import numpy as np
 from closedform import schedules
 from closedform.analysis.profile import first_rise
 from closedform.analysis.recovery.marks import Points
-from closedform.analysis.recovery.search import LibraryCall, call_text, residual_of
+from closedform.analysis.recovery.search import LibraryCall, call_text, check_call, residual_of
 from closedform.analysis.recovery.simplest import candidates, digits, round_integers
 from closedform.errors import ClosedFormError
 from closedform.frameworks import schedule
@@ -96,8 +96,7 @@ class Usual:
             text = f"{text_of_line}.then({text})" if text else text_of_line
         if rate is None:
             return None
-        residual = residual_of(rate, points)
-        return LibraryCall(text, rate, self.cost, residual) if residual <= 1 + 1e-9 else None
+        return check_call(text, rate, self.cost, points)
 
     @property
     def text(self) -> str:

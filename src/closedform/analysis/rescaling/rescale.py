@@ -49,8 +49,6 @@ class Invariance(Result):
         status: The verdict for all updates: PROVED.
     """
 
-    DATA = ("invariant", "curve", "status")
-
     invariant: str
     curve: str
     status: Status

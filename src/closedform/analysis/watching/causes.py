@@ -74,8 +74,6 @@ class Cause(Result):
         text: A sentence with its numbers.
     """
 
-    DATA = ("kind", "text")
-
     kind: CauseKind
     text: str
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -98,10 +98,7 @@ def _report(recipe: Recipe | Schedule, log: Log, reading: str, numbers: RunNumbe
     horizon = numbers.horizon
     if not departures:
         return LogReport(None, count, last, reading, horizon)
-    first, schedule, series = min(
-        departures,
-        key=lambda departure_entry: (departure_entry[0].update, departure_entry[0].group),
-    )
+    first, schedule, series = min(departures, key=lambda entry: (entry[0].update, entry[0].group))
     scale = TOLERANCE * max(float(np.max(np.abs(series.values))), 1e-300)
     measurements = Seen(
         series.updates.astype(np.float64),
@@ -110,12 +107,7 @@ def _report(recipe: Recipe | Schedule, log: Log, reading: str, numbers: RunNumbe
         series.key in agreeing,
     )
     causes = likely_causes(schedule, measurements, numbers)
-    departure = Departure(
-        *(first.update, first.group, first.key, first.value, first.expected),
-        causes=tuple(causes),
-        line=first.line,
-    )
-    return LogReport(departure, count, last, reading, horizon)
+    return LogReport(replace(first, causes=tuple(causes)), count, last, reading, horizon)
 
 
 @dataclass(frozen=True, slots=True)

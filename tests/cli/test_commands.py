@@ -317,7 +317,7 @@ def test_curves_are_plotted_in_one_frame_with_a_mark_each(tmp_path: Path) -> Non
 def test_every_example_of_the_help_is_a_valid_command_line() -> None:
     for name in COMMANDS:
         command = parser_of(name)
-        text = command.description
+        text = command.description or ""
         lines = [line for line in text.splitlines() if line.startswith("  closedform ")]
         assert lines, name
         for line in lines:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import sympy as sp
 
+from closedform.analysis.profile import Profile
 from closedform.analysis.writing.fits import DIGITS, fit_segment, periods, simple
 from closedform.language import Schedule
 from closedform.recipes.forms import CurveName, CurveSegment, Rise, WarmupDecayForm
@@ -47,12 +48,10 @@ def recognize_form(schedule: Schedule, total: int) -> WarmupDecayForm | None:
         sequence = sequence or segments
     if sequence is None:
         return None
-    largest = max(
-        (segment.value(segment.first) for segment in sequence), key=lambda segment: segment.evalf()
-    )
+    peak = schedule.exact(Profile.of(schedule, total).peak.highest)
     zero, end = sp.S.Zero, sp.Integer(total)
     return WarmupDecayForm(
-        None, largest, zero, zero, end, CurveName.SEQUENCE, 0, total, segments=tuple(sequence)
+        None, peak, zero, zero, end, CurveName.SEQUENCE, 0, total, segments=tuple(sequence)
     )
 
 

@@ -16,9 +16,9 @@ from tools.__main__ import MODULES
 
 SOURCE = ROOT / "src" / "closedform"
 CAPS = {
-    "analysis": 6854,
+    "analysis": 6827,
     "api": 737,
-    "cli": 2861,
+    "cli": 2857,
     "exporters": 3849,
     "frameworks": 20463,
     "importers": 15095,

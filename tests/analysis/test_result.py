@@ -73,7 +73,7 @@ def test_json_escapes_what_the_stream_does_not_have(
     monkeypatch.setattr(sys, "stdout", stream)
     print_json(["β"])
     stream.flush()
-    assert text in stream.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+    assert text in stream.buffer.getvalue().decode(encoding)
 
 
 def test_a_result_is_printed_as_lines_or_as_json(capsys: pytest.CaptureFixture[str]) -> None:

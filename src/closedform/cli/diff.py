@@ -80,8 +80,7 @@ def run(options: Options) -> int:
     from closedform.errors import UnknownNameError, nearest
     from closedform.verify.terms.verdict import Status
 
-    if options.plot is not None:
-        check_free(options.plot, force=options.force)
+    check_free(options.plot, force=options.force)
     first, second = (_load_side(options, side) for side in ("a", "b"))
     with working("compare A and B"):
         difference = difference_of(first, second, options.until)

@@ -181,13 +181,13 @@ def working(description: str) -> Iterator[None]:
         yield
 
 
-def check_free(path: Path, *, force: bool) -> None:
-    """Refuses to overwrite a file; a device such as ``/dev/stdout`` may be written to.
+def check_free(path: Path | None, *, force: bool) -> None:
+    """Refuses to overwrite a file, if one is named; a device may be written to, as /dev/stdout.
 
     Raises:
         UsageError: The file exists, and ``force`` is not given.
     """
-    if path.is_file() and not force:
+    if path is not None and path.is_file() and not force:
         raise UsageError(f"the file {str(path)!r} exists", hint="add --force to overwrite it")
 
 

@@ -63,8 +63,7 @@ class Options:
 
 def run(options: Options) -> None:
     """Draws the plot."""
-    if options.output is not None:
-        check_free(options.output, force=options.force)
+    check_free(options.output, force=options.force)
     if len(options.names) > 1 and options.words:
         raise UsageError(
             f"{options.words[0]} can be an argument of several names",

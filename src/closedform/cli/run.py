@@ -40,8 +40,7 @@ def run(options: Options) -> None:
 
     step_numbers = parse_steps(options.steps)
     inputs = free_arguments(options.words)
-    if options.output is not None:
-        check_free(options.output, force=options.force)
+    check_free(options.output, force=options.force)
     session = cf.ScheduleSession(options.file)
     rows: list[tuple[str, str]] = []
     for begin in with_progress(range(0, len(step_numbers), _CHUNK), "run"):

@@ -116,8 +116,7 @@ def run(options: Options) -> int:
         raise UsageError("--set is for the source of --against, and there is none")
     if is_file and options.certificate is not None:
         raise UsageError("--certificate is for a source, got an .onnx file")
-    if options.output is not None:
-        check_free(options.output, force=options.force)
+    check_free(options.output, force=options.force)
     if is_file:
         with working(f"read and verify {Path(options.name).name}"):
             subject = _check_file(options)

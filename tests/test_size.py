@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "closedform"
 CAPS = {
     "analysis": 6800,
     "api": 737,
-    "cli": 2857,
+    "cli": 2861,
     "exporters": 3849,
     "frameworks": 20463,
     "importers": 15095,

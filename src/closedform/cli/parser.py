@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn, TypeVar, dataclass_transform
 
 from closedform.errors import ClosedFormError, nearest
@@ -36,12 +35,20 @@ def command(options: type[Declared]) -> type[Declared]:
         >>> Parser.of("greet", "Greet somebody.", Greeting).parse(["Ada", "--loud"])
         {'name': 'Ada', 'is_loud': True}
     """
+    from dataclasses import dataclass  # with inspect, a tenth of `closedform --help`
+
     return dataclass(frozen=True, kw_only=True, slots=True)(options)
+
+
+def _declaration(**metadata: object) -> Any:
+    from dataclasses import field
+
+    return field(metadata=metadata)
 
 
 def argument(text: str, **settings: object) -> Any:
     """Declares a field as a positional argument, with its help and settings of argparse."""
-    return field(metadata={"names": None, "help": text, **settings})
+    return _declaration(names=None, help=text, **settings)
 
 
 def option(text: str, *names: str, **settings: object) -> Any:
@@ -52,7 +59,7 @@ def option(text: str, *names: str, **settings: object) -> Any:
         names: Its names; with no long one among them, also ``--name-of-the-field``.
         settings: Arguments of ``argparse.ArgumentParser.add_argument``.
     """
-    return field(metadata={"names": names, "help": text, **settings})
+    return _declaration(names=names, help=text, **settings)
 
 
 def flag(text: str, *names: str) -> Any:
@@ -67,7 +74,7 @@ def bundle(make: Callable[..., Any], **parts: object) -> Any:
         make: Makes the value.
         parts: The arguments, as ``option`` and ``flag`` declare them.
     """
-    return field(metadata={"make": make, "parts": parts})
+    return _declaration(make=make, parts=parts)
 
 
 class Parser(argparse.ArgumentParser):
@@ -97,6 +104,8 @@ class Parser(argparse.ArgumentParser):
     @classmethod
     def of(cls, prog: str, description: str, options: type[Any]) -> Parser:
         """Returns the parser of a command from the class of its options."""
+        from dataclasses import fields
+
         declared = {entry.name: entry.metadata for entry in fields(options)}
         parser = cls(prog, description, has_arguments="words" in declared)
         for name, declaration in declared.items():

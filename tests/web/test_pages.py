@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from closedform import optimizers, schedules, transforms
 from closedform.api.onnx import to_onnx
-from closedform.cli import gallery as gallery_command
+from closedform.cli.application import parser_of
 from closedform.cli.parser import Parser, UsageError
 from closedform.errors import ExportError, UnknownNameError
 from closedform.runtime.onnx_session import open_session
@@ -458,7 +458,7 @@ def test_a_page_for_the_gpu_has_its_step_and_its_runtime(
 
 def test_the_gallery_command_takes_any_number_of_names() -> None:
     for words, names in (([], []), (["cosine", "wsd"], ["cosine", "wsd"])):
-        values = gallery_command.parser("closedform gallery").parse([*words, "-o", "site"])
+        values = parser_of("gallery").parse([*words, "-o", "site"])
         assert values == {"names": names, "output": Path("site"), "packages": None}
 
 

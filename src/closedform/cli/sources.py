@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import closedform as cf
-from closedform.cli.arguments import LogOptions, SourceOptions, free_arguments
+from closedform.cli.arguments import LogOptions, SourceOptions, free_arguments, split_name
+from closedform.cli.output import note_line
 from closedform.cli.parser import UsageError
 from closedform.errors import ArgumentError, UnknownNameError, nearest
 
@@ -78,6 +79,21 @@ def load_source(
     if not colon:
         return _in_updates(_from_library(name, arguments), options.facts)
     return _from_framework(kind, own_name, arguments, options)
+
+
+def load_curves(text: str, options: SourceOptions) -> Schedule | Recipe:
+    """Returns the recipe or schedule that a text denotes, a name with its arguments.
+
+    Raises:
+        UsageError: It is an optimizer.
+    """
+    from closedform.language import UpdateRule
+
+    name, words = split_name(text)
+    source = load_source(name, words, options)
+    if isinstance(source, UpdateRule):
+        raise UsageError(f"{name} is an optimizer", hint="name a config or a schedule")
+    return source
 
 
 def _load_config(source: Any, options: SourceOptions) -> Recipe:
@@ -220,7 +236,6 @@ def rule_of(source: Schedule | UpdateRule | Recipe) -> UpdateRule | None:
 
     if isinstance(source, Schedule):
         return None
-    from closedform.cli.output import note_line
     from closedform.cli.wording import in_terminal
     from closedform.language import UpdateRule
 
@@ -292,7 +307,6 @@ def _from_python(
     options: SourceOptions,
 ) -> Schedule | UpdateRule | Recipe:
     """Returns the schedule of a function, or a scheduler, schedule or config, of a Python file."""
-    from closedform.cli.output import note_line
     from closedform.language import Schedule, UpdateRule
     from closedform.recipes.documents.objects import is_config
 

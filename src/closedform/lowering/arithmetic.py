@@ -71,8 +71,9 @@ def _arithmetic(low: Lowering, expr: sp.Expr, domain: Domain, dtype: DType) -> V
     if isinstance(expr, sp.Abs):
         return low.emit(Op.ABS, _arithmetic(low, expr.args[0], domain, dtype))
     if isinstance(expr, sp.Pow):
-        base = _arithmetic(low, expr.base, domain, dtype)
-        return low.fold(Op.MUL, [base] * int(expr.exp))
+        return low.fold(Op.MUL, [_arithmetic(low, expr.base, domain, dtype)] * int(expr.exp))
+    if isinstance(expr, sp.Mul) and expr.args[0] == -1:
+        return low.emit(Op.NEG, _arithmetic(low, -expr, domain, dtype))
     op = _FOLDED.get(expr.func)
     if op is not None:
         operands = sorted(expr.args, key=constants_last)

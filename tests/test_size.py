@@ -22,7 +22,7 @@ CAPS = {
     "exporters": 3849,
     "frameworks": 20463,
     "importers": 15095,
-    "ir": 3922,
+    "ir": 3935,
     "language": 3744,
     "laws": 1440,
     "lowering": 4317,

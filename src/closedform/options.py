@@ -112,12 +112,7 @@ _FLOATS = (DType.F64, DType.F32)
 _INTEGERS = (DType.I64, DType.I32)
 
 
-_LONG_NAMES = {
-    "float32": DType.F32,
-    "float64": DType.F64,
-    "int32": DType.I32,
-    "int64": DType.I64,
-}
+_LONG_NAMES = {dtype.row.name: dtype for dtype in (*_FLOATS, *_INTEGERS)}
 """Names of NumPy and torch."""
 
 

@@ -21,17 +21,6 @@ from closedform.ir.graph import Graph, Node
 from closedform.ir.ops import Op
 from closedform.ir.types import COMPUTED_FLOATS, DType, sizes_for
 
-JAX_DTYPES: Mapping[DType, Any] = {
-    DType.BOOL: jnp.bool_,
-    DType.I8: jnp.int8,
-    DType.I32: jnp.int32,
-    DType.I64: jnp.int64,
-    DType.F16: jnp.float16,
-    DType.BF16: jnp.bfloat16,
-    DType.F32: jnp.float32,
-    DType.F64: jnp.float64,
-}
-
 # Without jax_enable_x64 JAX computes in 32 bits, with a warning at most.
 _WIDE = frozenset({DType.I64, DType.F64})
 
@@ -121,7 +110,7 @@ def _identity(_: Node, operands: tuple[Array, ...]) -> Array:
 def _const(node: Node, _: tuple[Array, ...]) -> Array:
     """A constant; a subnormal one is zero on any device, as XLA takes it on CPUs."""
     values = np.where(_is_subnormal(node), np.copysign(0, node.array()), node.array())
-    return jnp.asarray(values, JAX_DTYPES[node.type.dtype])
+    return jnp.asarray(values, node.type.dtype.numpy)
 
 
 def _is_subnormal(node: Node) -> Any:
@@ -145,9 +134,7 @@ def _divisor(graph: Graph, index: int, values: Sequence[Array]) -> Array:
         return values[index]
     numbers = source.array()
     least = np.copysign(np.finfo(numbers.dtype).tiny, numbers)
-    divisors = jnp.asarray(
-        np.where(_is_subnormal(source), least, numbers), JAX_DTYPES[source.type.dtype]
-    )
+    divisors = jnp.asarray(np.where(_is_subnormal(source), least, numbers), source.type.dtype.numpy)
     return _lookup(node, (divisors, values[node.operands[1]])) if is_entry else divisors
 
 
@@ -168,7 +155,7 @@ def _cast(node: Node, operands: tuple[Array, ...]) -> Array:
         return operand != jnp.zeros((), operand.dtype)
     if target is DType.BF16 and operand.dtype == jnp.float64:
         operand = operand.astype(jnp.float32)  # as onnxruntime and torch round
-    result = operand.astype(JAX_DTYPES[target])
+    result = operand.astype(target.numpy)
     if not (target.is_integer and jnp.issubdtype(operand.dtype, jnp.floating)):
         return result
     info = np.iinfo(target.numpy)
@@ -222,7 +209,7 @@ def _uniform(node: Node, operands: tuple[Array, ...]) -> Array:
     high = (step >> 32).astype(jnp.uint32) if step.dtype == jnp.int64 else None
     seed = draws.seed_word(int(node.attribute("seed")))
     bits = draws.UNSIGNED.bits(place, step.astype(jnp.uint32), high, seed)
-    dtype = JAX_DTYPES[node.type.dtype]
+    dtype = node.type.dtype.numpy
     return bits.astype(dtype) * jnp.asarray(2.0**-draws.BITS, dtype)
 
 

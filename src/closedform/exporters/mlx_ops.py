@@ -24,13 +24,7 @@ Array = Any
 
 MLX_DTYPES: Mapping[DType, Any] = {
     DType.BOOL: mx.bool_,
-    DType.I8: mx.int8,
-    DType.I32: mx.int32,
-    DType.I64: mx.int64,
-    DType.F16: mx.float16,
-    DType.BF16: mx.bfloat16,
-    DType.F32: mx.float32,
-    DType.F64: mx.float64,
+    **{dtype: getattr(mx, dtype.row.name) for dtype in DType if dtype is not DType.BOOL},
 }
 
 # Beyond these the exponential is infinite or zero. The high part of log(2) has 9 bits: its products

@@ -24,10 +24,6 @@ from closedform.lowering.pair_arithmetic import Arithmetic, Number
 from closedform.lowering.safe_operand import SafeOperand
 from closedform.lowering.trigonometry import raised_cosine
 
-# Largest integer up to which every integer is exact in a float dtype.
-# Beyond, the spacing of the floats is 2.
-_EXACT = {DType.F64: 2**53, DType.F32: 2**24}
-
 
 def lower_integer(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     """Lowers an integer expression to a value of the integer dtype."""
@@ -40,7 +36,7 @@ def lower_integer(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
 
 def lower_integral(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     """Lowers an integer expression to an exact value of the scalar float dtype."""
-    if _is_exact_in_float(expr, domain, _EXACT[low.scalar]):
+    if _is_exact_in_float(expr, domain, 2**low.scalar.row.precision):
         return _arithmetic(low, expr, domain, low.scalar)
     return low.cast(lower_integer(low, expr, domain), low.scalar)
 

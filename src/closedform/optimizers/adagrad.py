@@ -21,8 +21,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper, Number
-from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import (
+from closedform.language.arguments import (
     choice,
     flag,
     hyperparameter,
@@ -31,6 +30,7 @@ from closedform.optimizers.arguments import (
     number,
     several,
 )
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,

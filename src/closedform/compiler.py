@@ -31,9 +31,6 @@ from closedform.options import ANY_STEPS, GraphOptions, ModelSpec
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-CLOCK = "t is the number of optimizer steps done; the first step runs with t = 0"
-"""The convention of the clock, written into every artefact."""
-
 DEFAULTS = GraphOptions()
 
 

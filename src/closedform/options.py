@@ -17,6 +17,9 @@ from closedform.language.groups import Assignment, Group, assign
 from closedform.language.update_rule import UpdateRule
 from closedform.magnitude import MOST_ELEMENTS, number_text
 
+CLOCK = "t is the number of optimizer steps done; the first step runs with t = 0"
+"""The convention of the clock, written into every artefact."""
+
 DEFAULT_OPSET = 21
 """The ONNX opset of exports."""
 

@@ -7,7 +7,7 @@ subnormal numbers to zero on some devices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,15 +17,13 @@ from jax import Array, lax
 
 from closedform.errors import ExportError
 from closedform.ir import draws
+from closedform.ir.array_ops import ArrayOp, array_ops
 from closedform.ir.graph import Graph, Node
 from closedform.ir.ops import Op
-from closedform.ir.types import COMPUTED_FLOATS, DType, sizes_for
+from closedform.ir.types import COMPUTED_FLOATS, DType
 
 # Without jax_enable_x64 JAX computes in 32 bits, with a warning at most.
 _WIDE = frozenset({DType.I64, DType.F64})
-
-Emitter = Callable[[Node, tuple[Array, ...]], Array]
-
 
 _ARITHMETIC = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV})
 
@@ -91,20 +89,6 @@ def _rounded_product(product: Array) -> Array:
 def is_x64() -> bool:
     """Returns whether JAX computes in 64 bits."""
     return bool(jax.config.jax_enable_x64)
-
-
-def _direct(function: Callable[..., Any]) -> Emitter:
-    """An op that is one function of the same operands."""
-
-    def emit(_: Node, operands: tuple[Array, ...]) -> Array:
-        result: Array = function(*operands)
-        return result
-
-    return emit
-
-
-def _identity(_: Node, operands: tuple[Array, ...]) -> Array:
-    return operands[0]
 
 
 def _const(node: Node, _: tuple[Array, ...]) -> Array:
@@ -174,27 +158,9 @@ def _reduce_sum(node: Node, operands: tuple[Array, ...]) -> Array:
     return jnp.sum(operand, axis=axes, keepdims=keepdims, dtype=operand.dtype)
 
 
-def _reduce_max(node: Node, operands: tuple[Array, ...]) -> Array:
-    axes = tuple(node.attribute("axes"))
-    return jnp.max(operands[0], axis=axes, keepdims=bool(node.attribute("keepdims")))
-
-
 def _matmul(_: Node, operands: tuple[Array, ...]) -> Array:
     """The product at full precision: the default of accelerators is bfloat16 or TF32."""
     return jnp.matmul(*operands, precision=lax.Precision.HIGHEST)
-
-
-def _transpose(node: Node, operands: tuple[Array, ...]) -> Array:
-    return jnp.transpose(operands[0], tuple(node.attribute("permutation")))
-
-
-def _reshape(node: Node, operands: tuple[Array, ...]) -> Array:
-    sizes = sizes_for(node.attribute("shape"), operands[0].size)
-    return jnp.reshape(operands[0], sizes)
-
-
-def _broadcast_to(node: Node, operands: tuple[Array, ...]) -> Array:
-    return jnp.broadcast_to(operands[0], tuple(node.attribute("shape")))
 
 
 def _lookup(_: Node, operands: tuple[Array, ...]) -> Array:
@@ -213,41 +179,13 @@ def _uniform(node: Node, operands: tuple[Array, ...]) -> Array:
     return bits.astype(dtype) * jnp.asarray(2.0**-draws.BITS, dtype)
 
 
-JAX_OPS: Mapping[Op, Emitter] = {
-    Op.INPUT: _identity,
+JAX_OPS: Mapping[Op, ArrayOp] = {
+    **array_ops(jnp),
     Op.CONST: _const,
-    Op.ADD: _direct(jnp.add),
-    Op.SUB: _direct(jnp.subtract),
-    Op.MUL: _direct(jnp.multiply),
-    Op.NEG: _direct(jnp.negative),
-    Op.ABS: _direct(jnp.abs),
-    Op.DIV: _direct(jnp.divide),
-    Op.FLOOR_DIV: _direct(jnp.floor_divide),
     Op.FLOOR_MOD: _floor_mod,
-    Op.MIN: _direct(jnp.minimum),
-    Op.MAX: _direct(jnp.maximum),
-    Op.FLOOR: _direct(jnp.floor),
-    Op.SQRT: _direct(jnp.sqrt),
-    Op.EXP: _direct(jnp.exp),
-    Op.LOG: _direct(jnp.log),
-    Op.COS: _direct(jnp.cos),
-    Op.SIN: _direct(jnp.sin),
-    Op.ATAN: _direct(jnp.arctan),
-    Op.POW: _direct(jnp.power),
-    Op.LT: _direct(jnp.less),
-    Op.LE: _direct(jnp.less_equal),
-    Op.EQ: _direct(jnp.equal),
-    Op.AND: _direct(jnp.logical_and),
-    Op.OR: _direct(jnp.logical_or),
-    Op.NOT: _direct(jnp.logical_not),
-    Op.WHERE: _direct(jnp.where),
     Op.CAST: _cast,
     Op.REDUCE_SUM: _reduce_sum,
-    Op.REDUCE_MAX: _reduce_max,
     Op.MATMUL: _matmul,
-    Op.TRANSPOSE: _transpose,
-    Op.RESHAPE: _reshape,
-    Op.BROADCAST_TO: _broadcast_to,
     Op.LOOKUP: _lookup,
     Op.UNIFORM: _uniform,
 }

@@ -234,11 +234,11 @@ COST = {
     "cosine_annealing": 147,
     "decay_096": 148,
     "decay_099999": 148,
-    "inverse_sqrt": 51,
-    "polynomial_09": 273,
+    "inverse_sqrt": 52,
+    "polynomial_09": 276,
     "wsd_sqrt": 109,
     "inverse_time": 50,
-    "step": 130,
+    "step": 131,
 }
 
 

@@ -198,7 +198,8 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "muon precision": (
         lambda: optimizers.muon(precision="f8"),
-        "precision must be one of 'parameter', 'bf16', 'bf16_fused', got 'f8' (muon)",
+        "precision must be one of parameter, bf16, bf16_fused, got 'f8' (muon): "
+        "known are bf16, bf16_fused, parameter",
     ),
     "adafactor threshold": (
         lambda: optimizers.adafactor(clip_threshold=0),
@@ -210,7 +211,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "adafactor floor": (
         lambda: optimizers.adafactor(floor="none"),
-        "floor must be one of 'added', 'clamped', got 'none' (adafactor)",
+        "floor must be one of added, clamped, got 'none' (adafactor): known are added, clamped",
     ),
     "adafactor of cerebras": (
         lambda: frameworks.optimizer("cerebras", "Adafactor", {"lr": 1, "warmup_init": True}),
@@ -234,7 +235,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "sm3 form": (
         lambda: optimizers.sm3(form="III"),
-        "form must be one of 'I', 'II', got 'III' (sm3)",
+        "form must be one of I, II, got 'III' (sm3): did you mean 'II'?",
     ),
     "sm3 first beta": (
         lambda: optimizers.sm3(betas=(1, 0.5)),

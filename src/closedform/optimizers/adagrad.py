@@ -21,9 +21,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper, Number
-from closedform.language.rule_functions import rule_function
-from closedform.language.settled import construct
-from closedform.optimizers.arguments import (
+from closedform.language.arguments import (
     choice,
     flag,
     hyperparameter,
@@ -32,6 +30,8 @@ from closedform.optimizers.arguments import (
     number,
     several,
 )
+from closedform.language.rule_functions import rule_function
+from closedform.language.settled import construct
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,

@@ -10,9 +10,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import GRAD, PARAM, Shared, State, UpdateRule, hyper, shared, state, t
 from closedform.language.aliases import Hyper
-from closedform.language.rule_functions import rule_function
-from closedform.language.settled import construct
-from closedform.optimizers.arguments import (
+from closedform.language.arguments import (
     decay_rates,
     flag,
     hyperparameter,
@@ -20,6 +18,8 @@ from closedform.optimizers.arguments import (
     is_zero,
     whole,
 )
+from closedform.language.rule_functions import rule_function
+from closedform.language.settled import construct
 from closedform.optimizers.formulas import rectification, rule_of, weighted_mean, with_penalty
 
 

@@ -24,8 +24,7 @@ from closedform.language import (
     transpose,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import (
+from closedform.language.arguments import (
     MOST_UNROLLED,
     flag,
     hyperparameter,
@@ -33,6 +32,7 @@ from closedform.optimizers.arguments import (
     is_zero,
     whole,
 )
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     decoupled_decay,

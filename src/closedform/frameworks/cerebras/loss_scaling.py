@@ -6,14 +6,9 @@ import sympy as sp
 
 from closedform.language import GRAD, Shared, UpdateRule, counter, shared
 from closedform.language.aliases import Number
+from closedform.language.arguments import bounded_number, step_count
 from closedform.transforms.precision import finite_gradients, skip_nonfinite
-from closedform.transforms.substitution import (
-    bounded_number,
-    check_rule,
-    step_count,
-    with_gradient,
-    with_shared,
-)
+from closedform.transforms.substitution import check_rule, with_gradient, with_shared
 
 
 def dynamic_loss_scaling(

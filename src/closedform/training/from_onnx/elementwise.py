@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from closedform.errors import TrainingExportError
 from closedform.training.from_onnx.values import (
-    TORCH_TYPES,
+    TORCH_BY_NUMBER,
     NodeCall,
     OperatorFunction,
     operands_of,
@@ -83,12 +83,12 @@ def _clip(call: NodeCall) -> Tensor:
 
 def _cast(call: NodeCall) -> Tensor:
     number = call.attributes["to"]
-    if number not in TORCH_TYPES:
+    if number not in TORCH_BY_NUMBER:
         raise TrainingExportError(
             f"its type {_type_name(number)} is not supported",
             hint="export the model with float32, float16 or int64 there",
         )
-    return call.tensor().to(TORCH_TYPES[number])
+    return call.tensor().to(TORCH_BY_NUMBER[number])
 
 
 def _type_name(number: int) -> str:

@@ -45,7 +45,7 @@ from closedform.training.from_onnx.scopes import distinct_names, graphs_within
 from closedform.training.from_onnx.values import (
     ANOTHER_SOURCE,
     INVALID_FILE,
-    TORCH_TYPES,
+    TORCH_BY_NUMBER,
     FixedSizeError,
     Items,
     Known,
@@ -626,13 +626,13 @@ def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
 def _check_bytes(tensors: Sequence[TensorProto], where: str) -> None:
     total = 0
     for tensor in tensors:
-        if tensor.data_type not in TORCH_TYPES or min(tensor.dims, default=0) < 0:
+        if tensor.data_type not in TORCH_BY_NUMBER or min(tensor.dims, default=0) < 0:
             raise TrainingExportError(
                 f"the weight {tensor.name!r} has a type that is not supported, or a negative size",
                 where=where,
                 hint="export the model with weights in float32, float16, bfloat16 or float64",
             )
-        total += math.prod(tensor.dims) * TORCH_TYPES[tensor.data_type].itemsize
+        total += math.prod(tensor.dims) * TORCH_BY_NUMBER[tensor.data_type].itemsize
     if total > MOST_BYTES:
         raise TrainingExportError(
             f"its weights have {total} bytes; at most {MOST_BYTES} are read",

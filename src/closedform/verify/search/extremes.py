@@ -58,8 +58,8 @@ def _bounding_extremum(search: Search, fact: int) -> int | None:
         if number * _SIGNS.get(op, 0) <= 0:
             continue
         extremum = forms.terms_of_atoms[atom]
-        others = {forms.terms_of_atoms[a] for m in literal.form for a, _ in m if m != monomial}
-        if extremum in terms.below(fact) and extremum not in terms.below(*others):
+        other_terms = {forms.terms_of_atoms[a] for m in literal.form for a, _ in m if m != monomial}
+        if extremum in terms.below(fact) and extremum not in terms.below(*other_terms):
             return extremum
     return None
 

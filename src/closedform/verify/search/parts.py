@@ -220,8 +220,8 @@ class _Parts:
         """
         terms = self.terms
         zero = terms.rational(0)
-        others = [f for f in self._below(state.goal) if f < floor and terms.nodes[f][0] == "floor"]
-        for base in (zero, *others):
+        floors = [f for f in self._below(state.goal) if terms.nodes[f][0] == "floor"]
+        for base in (zero, *(f for f in floors if f < floor)):
             difference = floor if base == zero else terms.subtract(floor, base)
             ends = points.range_of(difference)
             if ends is None or ends[1] - ends[0] > 1:
@@ -367,8 +367,8 @@ class _Parts:
                     and first in self._symbols_of(term)
                     and second not in self._symbols_of(term)
                 ]
-                others = self.terms.substitute(parts, {first: second})
-                for part, other in zip(parts, others, strict=True):
+                counterparts = self.terms.substitute(parts, {first: second})
+                for part, other in zip(parts, counterparts, strict=True):
                     if other in all_parts and part not in pairs.get(other, ()):
                         pairs.setdefault(max(part, other), [])
                         if min(part, other) not in pairs[max(part, other)]:
@@ -401,8 +401,8 @@ class _Parts:
             numbers_below = self._factors(term)
             for number in numbers_below:
                 if self.replay.entails(state.facts, self.terms.less_equal(number, bound)):
-                    others = [self.forms.of(other) for other in numbers_below if other != number]
-                    yield from _within(self.forms.of(bound), self.forms.of(number), others)
+                    factors = [self.forms.of(other) for other in numbers_below if other != number]
+                    yield from _within(self.forms.of(bound), self.forms.of(number), factors)
 
     def _bounded_products(self, state: _State) -> Iterator[tuple[int, int]]:
         """The bounds of products in the goal, with the products."""

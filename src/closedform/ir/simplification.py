@@ -69,10 +69,10 @@ class _Simplifier:
         self.builder = Builder(name)
 
     def add(self, node: Node, operands: tuple[Value, ...]) -> Value:
-        """Adds a node with these operands, of the types of its own, or what replaces it."""
+        """Adds a node with operands of the same types, or returns the value that replaces it."""
         if node.op in COMMUTATIVE:
             operands = tuple(sorted(operands, key=self._place))
-        # The types are those of the node's operands: it keeps its own without inference.
+        # The operands have the same types as before, so that its type needs no inference.
         node = Node(node.op, tuple(v.index for v in operands), node.attributes, node.type)
         for rewrite in (self._fold, self._remove_unit, self._join_casts):
             replacement = rewrite(node, operands)

@@ -66,7 +66,7 @@ ELEMENT_TYPES = (
     ElementType("F32", "float32", 1, "float", 24, -126),
     ElementType("F64", "float64", 11, "double", 53, -1022),
 )
-"""The element types that files and tensors of users have; those of graphs are ``DType``."""
+"""The element types of files and tensors of users; ``DType`` has the ones of graphs."""
 
 _ROWS = {row.label.lower(): row for row in ELEMENT_TYPES}
 

@@ -1,4 +1,4 @@
-"""Checks of arguments: those of schedules, optimizers, transforms and classes of frameworks.
+"""Checks of the arguments of schedules, optimizers, transforms and classes of frameworks.
 
     whole(2.5, "period", "sophia")
     →   DefinitionError: period must be an integer >= 1, got 2.5 (sophia)

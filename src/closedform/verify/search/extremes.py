@@ -14,7 +14,7 @@ from closedform.verify.checker.replay import Facts
 from closedform.verify.search.linear import Search
 from closedform.verify.search.steps import NoProofError, Place, Step
 
-# Those of which a number is at least 0 where one of its members would make it less.
+# The sign of an extremum in a number of at least 0 that stays so with each of its members.
 _SIGNS = {"max": -1, "min": 1}
 
 

@@ -29,7 +29,7 @@ from closedform.verify.search.steps import NoProofError, Place, Step
 # Bounds of what is attempts; beyond them the goal has no proof by parts.
 _QUICK_WORK = 6_000  # of the search for one fact in between without lemmas
 _PART_WORK = 40_000  # with lemmas
-_SQUARES_WORK = 120_000  # of the order of two squares
+_SQUARES_WORK = 120_000  # of the order of a quotient and a part, by their squares
 _CHOICE_WORK = 300_000  # of one with choices
 _MOST_FACTORS = 3
 _MOST_PRODUCTS = 12

@@ -187,7 +187,7 @@ class Products:
                     yield product_of((left, right, third))
 
     def _common_cofactors(self, left: Polynomial, right: Polynomial) -> set[Monomial]:
-        """The monomials whose products with all those of a product are known."""
+        """The monomials whose product with each monomial of a product is known."""
         common: set[Monomial] | None = None
         for a, b in itertools.product(left, right):
             cofactors = self._cofactors_of(times(a, b))

@@ -65,6 +65,7 @@ def work(rank: int, folder: str) -> None:
     for rule in (cf.optimizers.muon(lr=0.1, ns_steps=2), FACTORED):
         check_alike(rule, begin(rule, *shards, MATRICES), STEPS, BOUND)
     check_alike(LARS, begin(LARS, *shards, backend="onnxruntime"), STEPS, BOUND)
+    _check_late_weights()
     _check_states(*shards)
     _check_gradients(*shards)
     _check_points(*shards)
@@ -86,6 +87,42 @@ def _counted(do: Any) -> int:
     finally:
         dist.all_reduce = given
     return len(calls)
+
+
+def _check_late_weights() -> None:
+    """Weights that FSDP2 gets after the optimizer is made are trained, also from meta devices."""
+    from torch.distributed.fsdp import fully_shard
+
+    adamw = cf.optimizers.adamw(lr=0.01)
+    for rule in (
+        cf.optimizers.schedule_free_adamw(lr=0.01),
+        cf.transforms.lookahead(adamw, 1),
+        cf.transforms.weight_average(adamw, 0.9),
+        cf.optimizers.prodigy(),
+        cf.optimizers.dog(),
+    ):
+        weights = drawn(((5, 7), (5,)), 3)
+        results = []
+        for device, is_sharded in (("cpu", False), ("cpu", True), ("meta", True)):
+            model = nn.Linear(7, 5, device=device)
+            if is_sharded:
+                fully_shard(model)
+            optimizer = Optimizer(model.parameters(), rule)
+            model.to_empty(device="cpu")
+            for param, value in zip(model.parameters(), weights, strict=True):
+                given: Any = param.data
+                given.copy_(_like(value, given))
+            advance(optimizer, 0, STEPS)
+            results.append(params_of(optimizer))
+        for sharded in results[1:]:
+            assert difference(results[0], sharded) <= BOUND, rule.name
+        assert difference(results[0], weights) <= 0.1, rule.name
+
+
+def _like(value: Any, like: Any) -> Any:
+    """A tensor spread like another one."""
+    is_spread = hasattr(like, "placements")
+    return spread(value, like.device_mesh, like.placements) if is_spread else value
 
 
 def _check_states(mesh: Any, placements: Any) -> None:

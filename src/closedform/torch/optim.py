@@ -11,9 +11,10 @@ from closedform.torch.compat.optimizers import NamedOptimizer, optimizer_classes
 
 
 class _TorchOptimizer(NamedOptimizer):
-    """The base of all classes: states are made by the first step, as in torch."""
+    """The base of all classes: a parameter has states from its first step on, as in torch."""
 
-    _creates_states_in_advance = False
+    def _saves_first_states(self, index: int) -> bool:
+        return False
 
     def _check_arguments(self, values: Mapping[str, Any], where: str) -> None:
         super()._check_arguments(values, where)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -140,9 +140,6 @@ class Optimizer(TrainEvalOptimizer):
         (tensor([0.5000, 0.5000]), ['exp_avg', 'exp_avg_sq', 'step'])
     """
 
-    _creates_states_in_advance: ClassVar[bool | None] = None
-    """Whether states are made with the group, and not by the first step; None if by the rule."""
-
     def __init__(
         self,
         params: ParamsT,
@@ -253,35 +250,29 @@ class Optimizer(TrainEvalOptimizer):
         if "tags" in group and isinstance(group["tags"], set | frozenset | tuple):
             group["tags"] = sorted(group["tags"])
         self._group_sources[index].scheduled.update(scheduled_values)
-        if self._has_states_at_once(index):
-            self._make_states(index, self._numbered_params(index, where))
+        self._begin_states(index)
         is_tensor = any(isinstance(value, Tensor) for value in values.values())
         self._is_traced |= is_tensor  # the first step may be traced as a whole
         is_early = self._backend == "onnxruntime" or is_tensor
         if is_early and len(_initialized_params(group)) == len(group["params"]):
             self._compile(index)  # whether there is a session, and whether a tensor can be an input
 
-    def _has_states_at_once(self, index: int) -> bool:
-        """Whether the states of a group are there before its first step.
+    def _saves_first_states(self, index: int) -> bool:
+        """Whether a state dict has the states that the first step of a parameter would make.
 
-        So they are if the step by which torch.distributed.checkpoint makes states may move the
+        It has them if the step by which torch.distributed.checkpoint makes states may move the
         parameters.
         """
-        if self._creates_states_in_advance is not None:
-            return self._creates_states_in_advance
         return not rests_at_zero_rate(self._rule_of(index))
 
-    def _numbered_params(self, index: int, where: str) -> list[tuple[int, Tensor]]:
-        """The parameters of a group with their indices; all must be initialized."""
-        numbered_params = list(enumerate(self.param_groups[index]["params"]))
-        for number, param in numbered_params:
-            if is_lazy(param):
-                raise ArgumentError(
-                    f"parameter {number} is not initialized, and its states are made in advance",
-                    where=where,
-                    hint="run the model once before the optimizer is made",
-                )
-        return numbered_params
+    def _begin_states(self, index: int) -> None:
+        """Makes an empty entry for parameters without states, if state dicts have first ones.
+
+        torch.distributed.checkpoint makes no step if there are entries.
+        """
+        if self._saves_first_states(index):
+            for param in self.param_groups[index]["params"]:
+                self.state.setdefault(param, {})
 
     def _pack(self, params: Sequence[Tensor], states: Sequence[dict[str, Tensor]]) -> None:
         """Makes states contiguous in memory that are stepped at once."""
@@ -534,13 +525,11 @@ class Optimizer(TrainEvalOptimizer):
         self, compiled_group: CompiledGroup, numbered_params: Sequence[tuple[int, Tensor]]
     ) -> bool:
         """Whether a parameter is at its first step, its states were removed or its rule changed."""
-        for number, param in numbered_params:
-            states = self.state.get(param, {})
-            if STEP not in states:
-                return True
-            if not all(name in states for name in compiled_group.state_names[number]):
-                return True
-        return False
+        names = compiled_group.state_names
+        return any(
+            not self.state.get(param, {}).keys() >= {STEP, *names[number]}
+            for number, param in numbered_params
+        )
 
     @outside_traces  # tracing would trace SymPy
     def _make_states(self, index: int, numbered_params: Sequence[tuple[int, Tensor]]) -> None:
@@ -557,20 +546,26 @@ class Optimizer(TrainEvalOptimizer):
         may_be_packed = is_new and self._is_flat and not is_joint(rule)
         states_of_params = packed_zero_states(rule, params) if may_be_packed else None
         if states_of_params is None:
-            states_of_params = completed_states(
-                rule,
-                group,
-                index,
-                type(self).__name__,
-                {number: self.state.get(param, {}) for number, param in numbered_params},
-                may_restart=not self._group_sources[index].scheduled,
-            )
+            states_of_params = self._completed_states(index, numbered_params)
             states = {param: self.state.get(param, {}) for param in group["params"]}
             states |= zip(params, states_of_params, strict=True)
             if not is_joint(rule):
                 present = {param: states for param, states in states.items() if STEP in states}
                 self._pack(list(present), list(present.values()))
         self.state.update(zip(params, states_of_params, strict=True))
+
+    def _completed_states(
+        self, index: int, numbered_params: Sequence[tuple[int, Tensor]]
+    ) -> list[dict[str, Tensor]]:
+        """The states of parameters of a group, with first ones for those that they lack."""
+        return completed_states(
+            self._rule_of(index),
+            self.param_groups[index],
+            index,
+            type(self).__name__,
+            {number: self.state.get(param, {}) for number, param in numbered_params},
+            may_restart=not self._group_sources[index].scheduled,
+        )
 
     @outside_traces  # tracing would trace SymPy
     def _compile(self, index: int) -> CompiledGroup:
@@ -695,34 +690,42 @@ class Optimizer(TrainEvalOptimizer):
         finally:
             handle.remove()
         self.state.update(loaded_states)  # torch's loader would cast them to the parameter's dtype.
-        for index in range(len(self.param_groups)):
-            self._finish_loading(index)
-
-    def _finish_loading(self, index: int) -> None:
-        """Makes the states that a group must have, and packs those that were loaded."""
-        params = self.param_groups[index]["params"]
-        if self._has_states_at_once(index):
-            numbered_params = self._numbered_params(index, self._place(index))
-            lacking = [pair for pair in numbered_params if not self._has_states(pair[1])]
-            if lacking:
-                self._make_states(index, lacking)
-                return
-        if not is_joint(self._rule_of(index)):
-            present = list(filter(self._has_states, params))
-            self._pack(present, [self.state[param] for param in present])
+        for index, group in enumerate(self.param_groups):
+            self._begin_states(index)
+            if not is_joint(self._rule_of(index)):
+                present = list(filter(self._has_states, group["params"]))
+                self._pack(present, [self.state[param] for param in present])
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state dict, which torch's optimizer with the same states loads.
 
-        A parameter that has had no step has no states there, and ``step`` is a float32 tensor as
-        torch writes it; from 2**24 on, float64, which counts exactly.
+        A parameter that has had no step has no states there, or those that its first step would
+        make now, where a step at a rate of 0 may move it. ``step`` is a float32 tensor as torch
+        writes it; from 2**24 on, float64, which counts exactly.
         """
-        handle = self.register_state_dict_post_hook(_with_saved_states, prepend=True)
+        handle = self.register_state_dict_post_hook(
+            lambda _, state_dict: self._saved(state_dict), prepend=True
+        )
         # The hook is for this call only: it runs before the hooks of the user.
         try:
             return super().state_dict()
         finally:
             handle.remove()
+
+    def _saved(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        """A state dict of torch in the form that is saved."""
+        states = dict(state_dict["state"])
+        for index, group in enumerate(state_dict["param_groups"]):
+            if self._saves_first_states(index):
+                numbered_params = [
+                    (number, param)
+                    for number, param in enumerate(self.param_groups[index]["params"])
+                    if not (self._has_states(param) or is_lazy(param) or param.is_meta)
+                ]
+                keys = [group["params"][number] for number, _ in numbered_params]
+                completed = self._completed_states(index, numbered_params)
+                states |= zip(keys, completed, strict=True)
+        return saved_states({**state_dict, "state": states})
 
     def _groups_for_load(self) -> list[tuple[str, dict[str, Any], tuple[str, ...]]]:
         """The name, the group, and the entries that its saved group must have, of each group."""
@@ -784,10 +787,6 @@ def _has_hooks(args: Sequence[Any]) -> bool:
     if optimizer._global_optimizer_pre_hooks or optimizer._global_optimizer_post_hooks:
         return True
     return bool(args[0]._optimizer_step_pre_hooks or args[0]._optimizer_step_post_hooks)
-
-
-def _with_saved_states(_: torch.optim.Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
-    return saved_states(state_dict)
 
 
 def _is_scheduled(value: Any) -> bool:

@@ -6,7 +6,9 @@ Both processes are begun once for all checks: each imports torch anew.
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import onnxruntime
 import pytest
 import torch
 import torch.distributed as dist
@@ -66,6 +68,7 @@ def work(rank: int, folder: str) -> None:
         check_alike(rule, begin(rule, *shards, MATRICES), STEPS, BOUND)
     check_alike(LARS, begin(LARS, *shards, backend="onnxruntime"), STEPS, BOUND)
     _check_late_weights()
+    _check_back_ends(*shards)
     _check_states(*shards)
     _check_gradients(*shards)
     _check_points(*shards)
@@ -73,20 +76,33 @@ def work(rank: int, folder: str) -> None:
     _save(folder, *shards)
 
 
-def _counted(do: Any) -> int:
-    """How many times something calls all_reduce."""
-    given, calls = dist.all_reduce, []
+def _counted(do: Any, owner: Any = dist, name: str = "all_reduce") -> int:
+    """How many times something calls a function of a module, or a method."""
+    given, calls = getattr(owner, name), []
 
     def counting(*args: Any, **kwargs: Any) -> Any:
-        calls.append(args)
+        calls.append(name)
         return given(*args, **kwargs)
 
-    dist.all_reduce = counting
-    try:
+    with patch.object(owner, name, counting):
         do()
-    finally:
-        dist.all_reduce = given
     return len(calls)
+
+
+def _check_back_ends(mesh: Any, placements: Any) -> None:
+    """Each optimizer runs in its own back end, whichever ran a rule for equal shapes before."""
+    for rule, order in (
+        (cf.optimizers.lamb(), ("eager", "onnxruntime")),
+        (FACTORED, ("onnxruntime", "eager")),
+    ):
+        for backend in order:
+            optimizer = begin(rule, mesh, placements, MATRICES, backend=backend)
+            runs = _counted(
+                lambda optimizer=optimizer: advance(optimizer, 0, 1),
+                onnxruntime.InferenceSession,
+                "run_with_iobinding",
+            )
+            assert (runs > 0) == (backend == "onnxruntime"), (rule.name, backend, runs)
 
 
 def _check_late_weights() -> None:

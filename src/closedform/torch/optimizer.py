@@ -73,13 +73,7 @@ from closedform.torch.parameter_checks import (
     is_usual,
     with_gradients,
 )
-from closedform.torch.shards import (
-    gradient_of,
-    is_dtensor,
-    is_sharded,
-    local,
-    steps_by_shards,
-)
+from closedform.torch.shards import gradient_of, is_dtensor, is_sharded, local, steps_by_shards
 from closedform.torch.states import (
     STEP,
     adapted_states,
@@ -307,11 +301,8 @@ class Optimizer(TrainEvalOptimizer):
         return self._group_sources[index].rule(self.param_groups[index], self._place(index))
 
     def _values_of(self, index: int) -> dict[str, Any]:
-        source, group, where = (
-            self._group_sources[index],
-            self.param_groups[index],
-            self._place(index),
-        )
+        source, group = self._group_sources[index], self.param_groups[index]
+        where = self._place(index)
         source.check_unread(group, where)
         return source.values(group, where)
 
@@ -597,10 +588,11 @@ class Optimizer(TrainEvalOptimizer):
                 continue
             if any(map(is_sharded, params)) and (group.is_joint or not steps_by_shards(rule)):
                 make_runner = graph_runners(self._backend, self._providers)
-                rules = shard_rules(rule, params, specialization.kernels)
-                group.kernels += shard_kernels(
-                    rule.name, rules, params, make_runner, specialization.kernels
-                )
+                # Optimizers share specializations; the runner of a graph is that of a back end.
+                key = self._backend, str(self._providers), params[0].device
+                cache = specialization.kernels.setdefault(key, {})
+                rules = shard_rules(rule, params, cache)
+                group.kernels += shard_kernels(rule.name, rules, params, make_runner, cache)
                 continue
             group.kernels.append(self._kernel(group, index, numbers))
         self._compiled[index] = group
@@ -616,11 +608,9 @@ class Optimizer(TrainEvalOptimizer):
         tensors = {PARAM: param, GRAD: grad, **(self.state[param] if states is None else states)}
         if param.is_complex():
             return {name: real_view(value.detach()) for name, value in tensors.items()}
-        return (
-            {name: local(value) for name, value in tensors.items()}
-            if is_dtensor(param)
-            else tensors
-        )
+        if is_dtensor(param):
+            return {name: local(value) for name, value in tensors.items()}
+        return tensors
 
     def _shard_tensors(self, hypers: Mapping[str, Tensor], param: Tensor) -> ShardTensors:
         return ShardTensors(param.detach(), gradient_of(param), self.state[param], hypers)
@@ -720,7 +710,7 @@ class Optimizer(TrainEvalOptimizer):
                 numbered_params = [
                     (number, param)
                     for number, param in enumerate(self.param_groups[index]["params"])
-                    if not (self._has_states(param) or is_lazy(param) or param.is_meta)
+                    if not self._has_states(param) and _is_initialized(param)
                 ]
                 keys = [group["params"][number] for number, _ in numbered_params]
                 completed = self._completed_states(index, numbered_params)
@@ -767,9 +757,13 @@ class Optimizer(TrainEvalOptimizer):
             self._reset()
 
 
+def _is_initialized(param: Tensor) -> bool:
+    """Whether a parameter has its shape, and memory on a device."""
+    return not (is_lazy(param) or param.is_meta)
+
+
 def _initialized_params(group: Mapping[str, Any]) -> list[Tensor]:
-    """The parameters of a group that have a shape."""
-    return [param for param in group["params"] if not is_lazy(param)]
+    return list(filter(_is_initialized, group["params"]))
 
 
 def _layouts(group: Mapping[str, Any]) -> list[Layout | None]:

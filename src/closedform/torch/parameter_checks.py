@@ -16,12 +16,7 @@ from closedform.language import UpdateRule
 from closedform.torch.engine.kernels import COMPUTE_DTYPES, has_one_graph, real_view
 from closedform.torch.engine.ort import check_ort_support
 from closedform.torch.param_groups import place
-from closedform.torch.shards import (
-    check_gradient,
-    check_placement,
-    is_plain,
-    steps_by_shards,
-)
+from closedform.torch.shards import check_gradient, check_placement, is_plain, steps_by_shards
 
 _COMPLEX = (torch.complex64, torch.complex128)
 _ACCEPTED = f"dtypes are {', '.join(str(dtype) for dtype in (*COMPUTE_DTYPES, *_COMPLEX))}"
@@ -55,11 +50,7 @@ def check_stored(rule: UpdateRule, dtypes: Collection[torch.dtype], where: str) 
 
 
 def check_parameter(
-    parameter: Tensor,
-    first: Tensor,
-    backend: str,
-    providers: Sequence[str] | None,
-    where: str,
+    parameter: Tensor, first: Tensor, backend: str, providers: Sequence[str] | None, where: str
 ) -> None:
     """Raises ArgumentError for a parameter that the optimizer does not support.
 
@@ -89,7 +80,7 @@ def check_parameter(
             hint="make an optimizer for each device",
         )
     check_placement(parameter, where)
-    if backend == "onnxruntime":
+    if backend == "onnxruntime" and not parameter.is_meta:
         check_ort_support(real_view(parameter), providers, where)
 
 

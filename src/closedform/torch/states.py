@@ -25,11 +25,7 @@ from closedform.torch.engine.kernels import (
     state_names,
 )
 from closedform.torch.param_groups import is_training, locate_errors, place
-from closedform.torch.shards import (
-    is_dtensor,
-    is_redistributable,
-    redistributed_like,
-)
+from closedform.torch.shards import is_dtensor, is_redistributable, redistributed_like
 
 STEP = "step"
 """The state that counts the steps of a parameter."""
@@ -203,11 +199,7 @@ def packed_zero_states(
 
 
 def first_states(
-    rule: UpdateRule,
-    group: Mapping[str, Any],
-    index: int,
-    owner: str,
-    numbers: Sequence[int],
+    rule: UpdateRule, group: Mapping[str, Any], index: int, owner: str, numbers: Sequence[int]
 ) -> list[dict[str, Tensor]]:
     """Returns the states before the first step of some parameters of a group.
 

@@ -158,12 +158,13 @@ class NamedCerebrasOptimizer(NamedOptimizer, Optimizer):
     def _begin_states(self, index: int) -> None:
         params = enumerate(self.param_groups[index]["params"])
         lacking = [pair for pair in params if not self._has_states(pair[1])]
-        if any(is_lazy(param) for _, param in lacking):
-            raise ArgumentError(
-                "a parameter is not initialized, and its states are made in advance",
-                where=self._place(index),
-                hint="run the model once before the optimizer is made",
-            )
+        for number, param in lacking:
+            if is_lazy(param):
+                raise ArgumentError(
+                    f"parameter {number} is not initialized, and its states are made in advance",
+                    where=self._place(index),
+                    hint="run the model once before the optimizer is made",
+                )
         if lacking:
             self._make_states(index, lacking)
 

@@ -35,13 +35,7 @@ from closedform.torch.engine.kernels import (
 )
 from closedform.torch.engine.ort import graph_runner
 from closedform.torch.engine.programs import outside_traces, run_programs
-from closedform.torch.shards import (
-    ShardMesh,
-    full_tensor,
-    local,
-    local_part,
-    shard_mesh,
-)
+from closedform.torch.shards import ShardMesh, full_tensor, local, local_part, shard_mesh
 
 GraphRunner = Callable[[NamedArguments], None]
 """Runs a graph on tensors by name."""
@@ -270,10 +264,7 @@ def _owners(tensors: ShardTensors) -> dict[str, Tensor]:
 
 
 def _inputs(
-    kernel: ShardKernel,
-    tensors: ShardTensors,
-    graph: StageGraph,
-    totals: Mapping[str, Tensor],
+    kernel: ShardKernel, tensors: ShardTensors, graph: StageGraph, totals: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """The inputs of a graph: local parts, or full tensors if they are gathered.
 

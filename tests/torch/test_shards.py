@@ -3,6 +3,7 @@
 Both processes are begun once for all checks: each imports torch anew.
 """
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,8 @@ def work(rank: int, folder: str) -> None:
     _check_gradients(*shards)
     _check_points(*shards)
     _check_refusals(rank, *shards)
+    _check_guards(rank, *shards)
+    _check_flattened()
     _save(folder, *shards)
 
 
@@ -245,6 +248,43 @@ def _check_refusals(rank: int, mesh: Any, placements: Any) -> None:
     other = begin(LARS, mesh, placements)
     with pytest.raises(StateError, match=r"'momentum_buffer' .* on different device meshes"):
         other.load_state_dict(state)
+
+
+def _check_guards(rank: int, mesh: Any, placements: Any) -> None:
+    """No process steps, or waits, if they have other gradients or one of them raises an error."""
+    rules = (LARS, CLIPPED, cf.optimizers.muon(lr=0.1, ns_steps=2), FACTORED, cf.optimizers.dog())
+    for rule, is_late in itertools.product(rules, (False, True)):
+        for case in ("another one", "another number", "an error"):
+            optimizer = begin(rule, mesh, placements, MATRICES)
+            advance(optimizer, 0, is_late)
+            before = params_of(optimizer)
+            params = optimizer.param_groups[0]["params"]
+            for param, grad in zip(params, drawn(MATRICES, 5), strict=True):
+                param.grad = spread(grad, mesh, placements)
+            if case == "an error":
+                params[1].grad = drawn(MATRICES, 5)[1] if rank else params[1].grad
+            elif rank or case == "another one":
+                params[2 * rank].grad = None
+            with pytest.raises((ArgumentError, StateError)) as caught:
+                optimizer.step()
+            own = "must be a DTensor like its parameter" if rank else "or one has raised an error"
+            assert case != "an error" or own in str(caught.value), (rule.name, caught.value)
+            assert difference(before, params_of(optimizer)) == 0, (rule.name, case)
+            for param in params:
+                param.grad = torch.zeros_like(param)
+            optimizer.step()
+
+
+def _check_flattened() -> None:
+    """Parts of parameters, which FSDP1 makes plain tensors, are refused but element by element."""
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    cpu = torch.device("cpu")
+    model: Any = FullyShardedDataParallel(nn.Linear(7, 5), use_orig_params=True, device_id=cpu)
+    Optimizer(model.parameters(), MOMENTUM)
+    for rule in (LARS, CLIPPED, FACTORED, cf.optimizers.dog()):
+        with pytest.raises(ArgumentError, match=rf"{rule.name}.* has flattened .*parameter 0"):
+            Optimizer(model.parameters(), rule)
 
 
 def _save(folder: str, mesh: Any, placements: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -13,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim import optimizer
 from torch.optim.optimizer import ParamsT
 
-from closedform.errors import ArgumentError, StateError, nearest
+from closedform.errors import ArgumentError, ClosedFormError, StateError, nearest
 from closedform.ir.naming import GRAD, PARAM, SHARED
 from closedform.language import Schedule, UpdateRule
 from closedform.torch.distributed.partial_sums import shard_rules
@@ -70,6 +71,7 @@ from closedform.torch.parameter_checks import (
     check_complex,
     check_parameter,
     check_stored,
+    check_whole,
     is_usual,
     with_gradients,
 )
@@ -236,6 +238,7 @@ class Optimizer(TrainEvalOptimizer):
         if any(parameter.is_complex() for parameter in group["params"]):
             check_complex(rule, where)
         check_shapes(rule, group, index, type(self).__name__)
+        check_whole(rule, group, index, type(self).__name__)
         if self._is_fused(group):
             proved_kernel(rule, _initialized_params(group), where)
         for scheduled_key in scheduled_values:
@@ -388,15 +391,10 @@ class Optimizer(TrainEvalOptimizer):
     def _programs(self, work: Iterable[Work]) -> list[BoundProgram]:
         """Steps the parameters of other kernels, and returns the programs of torch kernels."""
         work_items = list(work)
-        shards = [
-            (kernel, self._shard_tensors(hypers, param))
-            for kernel, hypers, params in work_items
-            if isinstance(kernel, ShardKernel)
-            for param in params
-        ]
-        if shards:
-            run_shards(shards)
         # Parameters that are sharded step first, since their sums wait for other processes.
+        kernels = [kernel for group in self._compiled.values() for kernel in group.kernels]
+        if any(isinstance(kernel, ShardKernel) for kernel in kernels):
+            self._step_shards(work_items)
         programs = []
         for kernel, hypers, params in work_items:
             if isinstance(kernel, TorchKernel):
@@ -405,13 +403,44 @@ class Optimizer(TrainEvalOptimizer):
                 kernel.run(named_arguments(hypers, [self._tensors(param) for param in params]))
         return programs
 
+    @outside_traces  # collectives are not traced
+    def _step_shards(self, work: Sequence[Work], *, has_failed: bool = False) -> None:
+        """Steps sharded parameters, with all others of them in the sums over processes."""
+        hypers_of = {params[0]: hypers for _, hypers, params in work}
+
+        def tensors_of(param: Tensor) -> ShardTensors:
+            grad = gradient_of(param) if param in hypers_of else None
+            states, hypers = self.state.get(param, {}), hypers_of.get(param, {})
+            return ShardTensors(param.detach(), grad, states, hypers)
+
+        pairs = [
+            pair
+            for index, group in sorted(self._compiled.items())
+            for pair in zip(group.kernels, self.param_groups[index]["params"], strict=False)
+        ]
+        shards = [(kernel, tensors_of(p)) for kernel, p in pairs if isinstance(kernel, ShardKernel)]
+        if shards:
+            run_shards(shards, has_failed=has_failed)
+
     def _work(self) -> list[Work]:
         """The kernels of all parameters with a gradient; nothing is changed."""
         return [step for index in range(len(self.param_groups)) for step in self._work_of(index)]
 
+    def _tell_failure(self) -> None:
+        """Takes part in the first sum over processes, so that none waits for this one."""
+        with suppress(ClosedFormError):  # the error of this process is raised
+            for index in range(len(self.param_groups)):
+                if index not in self._compiled:
+                    self._compile(index)
+            self._step_shards([], has_failed=True)
+
     def _step_and_capture(self) -> CapturedStep | None:
         """Performs a step, and returns it for replay if possible."""
-        work = self._work()
+        try:
+            work = self._work()
+        except Exception:
+            self._tell_failure()
+            raise
         flat = self._flat_steps() if self._is_flat else {}
         flat_params = {param for steps in flat.values() for step in steps for param in step.params}
         programs = self._programs(item for item in work if item[2][0] not in flat_params)
@@ -611,9 +640,6 @@ class Optimizer(TrainEvalOptimizer):
         if is_dtensor(param):
             return {name: local(value) for name, value in tensors.items()}
         return tensors
-
-    def _shard_tensors(self, hypers: Mapping[str, Tensor], param: Tensor) -> ShardTensors:
-        return ShardTensors(param.detach(), gradient_of(param), self.state[param], hypers)
 
     def _kernel(
         self, group: CompiledGroup, index: int, numbers: Sequence[int]

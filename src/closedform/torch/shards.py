@@ -7,6 +7,7 @@ sharded along an axis of the tensor, or replicated. Shards may differ in size, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from closedform.errors import ArgumentError
+from closedform.errors import ArgumentError, StateError
 from closedform.language import UpdateRule
 
 
@@ -156,12 +157,43 @@ class ShardMesh:
     mesh: Any = None
     axes: tuple[int, ...] = ()
 
-    def all_reduce(self, partial_sums: Tensor) -> Tensor:
-        """Returns the sums over these processes: one all_reduce for each axis."""
+    def all_reduce(self, partial_sums: Sequence[Tensor], guard: Tensor | None) -> Sequence[Tensor]:
+        """Returns the sums over these processes: one all_reduce for each axis.
+
+        Args:
+            partial_sums: The sums of this process.
+            guard: Numbers that must be equal in all processes, sent beside the sums.
+
+        Raises:
+            StateError: They are not, or another process did not send its sums.
+        """
+        device = partial_sums[0].device if partial_sums else self.mesh.device_type
+        guards = [] if guard is None else list(guard.to(device))
+        totals = torch.stack([*guards, *partial_sums])
         for axis in self.axes:
             # Axes that replicate hold the same sums: with them the total would be a multiple.
-            torch.distributed.all_reduce(partial_sums, group=self.mesh.get_group(axis))
-        return partial_sums
+            try:
+                torch.distributed.all_reduce(totals, group=self.mesh.get_group(axis))
+            except RuntimeError as error:
+                raise StateError(
+                    f"the processes of mesh {self.mesh} did not step together: {error}",
+                    hint="has another process raised an error, or not called step()?",
+                ) from error
+        if guard is None:
+            return totals.unbind()
+        is_alike = (
+            totals[:3] == math.prod(map(self.mesh.size, self.axes)) * guard.to(device)
+        ).all()
+        totals = totals[3:]
+        if partial_sums and not totals.is_cpu:
+            # No step waits for a device: its numbers are NaN.
+            return torch.where(is_alike, totals, math.nan).unbind()
+        if not is_alike:
+            raise StateError(
+                "the processes have gradients of different parameters, or one has raised an error",
+                hint="give each process gradients of the same parameters, zeros for those unused",
+            )
+        return totals.unbind()
 
 
 def shard_mesh(param: Tensor) -> ShardMesh:

@@ -23,6 +23,12 @@ class _TorchOptimizer(NamedOptimizer):
             raise ArgumentError("foreach and fused cannot both be True", where=where, hint=hint)
 
 
+class _WithoutStep(_TorchOptimizer):
+    """The base of classes whose states torch keeps without a step."""
+
+    _saves_no_step = True
+
+
 class _WithScalars(_TorchOptimizer):
     """The base of classes whose scalar states torch keeps in its default dtype."""
 
@@ -37,7 +43,13 @@ class _WithFirstRate(_TorchOptimizer):
         return {"lr_at_first_step": True}
 
 
-_BASES = {"ASGD": _WithScalars, "NAdam": _WithScalars, "Rprop": _WithFirstRate}
+_BASES = {
+    "ASGD": _WithScalars,
+    "Muon": _WithoutStep,
+    "NAdam": _WithScalars,
+    "Rprop": _WithFirstRate,
+    "SGD": _WithoutStep,
+}
 
 OPTIMIZERS = {
     **optimizer_classes("torch", __name__, _TorchOptimizer),

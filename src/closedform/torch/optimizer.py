@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -84,6 +84,7 @@ from closedform.torch.states import (
     completed_states,
     first_states,
     in_order_of_names,
+    is_timeless,
     packed_zero_states,
     saved_states,
 )
@@ -135,6 +136,9 @@ class Optimizer(TrainEvalOptimizer):
         >>> weight.data, sorted(optimizer.state[weight])
         (tensor([0.5000, 0.5000]), ['exp_avg', 'exp_avg_sq', 'step'])
     """
+
+    _saves_no_step: ClassVar[bool] = False
+    """Whether state dicts have no ``step`` if all steps after the first are alike."""
 
     def __init__(
         self,
@@ -731,7 +735,10 @@ class Optimizer(TrainEvalOptimizer):
     def _saved(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         """A state dict of torch in the form that is saved."""
         states = dict(state_dict["state"])
+        timeless: set[Any] = set()
         for index, group in enumerate(state_dict["param_groups"]):
+            if self._saves_no_step and is_timeless(self._rule_of(index)):
+                timeless |= set(group["params"])
             if self._saves_first_states(index):
                 numbered_params = [
                     (number, param)
@@ -741,7 +748,7 @@ class Optimizer(TrainEvalOptimizer):
                 keys = [group["params"][number] for number, _ in numbered_params]
                 completed = self._completed_states(index, numbered_params)
                 states |= zip(keys, completed, strict=True)
-        return saved_states({**state_dict, "state": states})
+        return saved_states({**state_dict, "state": states}, timeless)
 
     def _groups_for_load(self) -> list[tuple[str, dict[str, Any], tuple[str, ...]]]:
         """The name, the group, and the entries that its saved group must have, of each group."""

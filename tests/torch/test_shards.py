@@ -71,6 +71,7 @@ def work(rank: int, folder: str) -> None:
     _check_late_weights()
     _check_back_ends(*shards)
     _check_states(*shards)
+    _check_codes(*shards)
     _check_gradients(*shards)
     _check_points(*shards)
     _check_refusals(rank, *shards)
@@ -175,6 +176,19 @@ def _check_states(mesh: Any, placements: Any) -> None:
     again: Any = next(iter(optimizer.state.values()))["exp_avg"]
     assert again.placements == moment.placements
     assert torch.equal(again.to_local(), moment.to_local())
+
+
+def _check_codes(mesh: Any, placements: Any) -> None:
+    """Codes of states are stored as in one process, and step alike."""
+    shapes = ((64, 64), (7, 5))
+    for transform in (cf.transforms.eight_bit_states, cf.transforms.four_bit_states):
+        rule = transform(cf.optimizers.adamw(lr=0.1))
+        optimizer, plain = begin(rule, mesh, placements, shapes), begin(rule, shapes=shapes)
+        for each in (optimizer, plain):
+            advance(each, 0, STEPS)
+        assert difference(params_of(optimizer), params_of(plain)) <= BOUND
+        for ours, theirs in zip(optimizer.state.values(), plain.state.values(), strict=True):
+            assert {n: v.dtype for n, v in ours.items()} == {n: v.dtype for n, v in theirs.items()}
 
 
 def _check_gradients(mesh: Any, placements: Any) -> None:

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from closedform.errors import ArgumentError, StateError
+from closedform.exporters.torch_ops import TORCH_DTYPES
+from closedform.ir.types import DType
 from closedform.language import UpdateRule
 
 
@@ -221,7 +223,8 @@ def full_states(rule: UpdateRule, param: Tensor, dtype: torch.dtype) -> Mapping[
     for name, spec in rule.states.items():
         if spec.shape != "param":
             shape = [int(size) for size in rule.state_shape(name, sizes)]
-            full = torch.full(shape, float(spec.initial), dtype=dtype, device=device)
+            stored = dtype if spec.stored is None else TORCH_DTYPES[DType(spec.stored)]
+            full = torch.full(shape, float(spec.initial), dtype=stored, device=device)
             states[name] = replicated_like(full, param)
     return states
 

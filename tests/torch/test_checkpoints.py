@@ -32,20 +32,20 @@ def begun(owner: Any, name: str, *, is_sharded: bool = False) -> tuple[nn.Module
 
 
 def save(folder: Path, model: nn.Module, optimizer: Any, **options: Any) -> None:
-    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint import state_dict_saver
     from torch.distributed.checkpoint.state_dict import get_state_dict
 
     parts, states = get_state_dict(model, optimizer)
-    checkpoint.save({"model": parts, "optimizer": states}, checkpoint_id=folder, **options)
+    state_dict_saver.save({"model": parts, "optimizer": states}, checkpoint_id=folder, **options)
 
 
 def load(folder: Path, model: nn.Module, optimizer: Any, **options: Any) -> None:
-    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint import state_dict_loader
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
     parts, states = get_state_dict(model, optimizer)
     content = {"model": parts, "optimizer": states}
-    checkpoint.load(content, checkpoint_id=folder, **options)
+    state_dict_loader.load(content, checkpoint_id=folder, **options)
     set_state_dict(model, optimizer, model_state_dict=parts, optim_state_dict=states)
 
 

@@ -18,7 +18,7 @@ from torch import nn
 import closedform as cf
 from closedform.errors import ArgumentError, StateError
 from closedform.language import UpdateRule
-from closedform.torch import Optimizer
+from closedform.torch import Optimizer, optim
 from tests.torch.processes import (
     ROUNDING,
     SIZES,
@@ -72,6 +72,7 @@ def work(rank: int, folder: str) -> None:
     _check_back_ends(*shards)
     _check_states(*shards)
     _check_codes(*shards)
+    _check_switches(*shards)
     _check_gradients(*shards)
     _check_points(*shards)
     _check_refusals(rank, *shards)
@@ -178,17 +179,29 @@ def _check_states(mesh: Any, placements: Any) -> None:
     assert torch.equal(again.to_local(), moment.to_local())
 
 
+def _check_switches(mesh: Any, placements: Any) -> None:
+    """Switches that training scripts pass for torch's kernels are taken, and change nothing."""
+    results = []
+    for options in ({}, {"fused": True}, {"foreach": True}):
+        values = [spread(value, mesh, placements) for value in drawn(MATRICES, 0)]
+        optimizer = optim.AdamW([nn.Parameter(value) for value in values], **options)
+        advance(optimizer, 0, STEPS)
+        optimizer.load_state_dict(optimizer.state_dict())
+        advance(optimizer, STEPS, STEPS + 1)
+        results.append(params_of(optimizer))
+    assert all(difference(results[0], other) == 0 for other in results)
+
+
 def _check_codes(mesh: Any, placements: Any) -> None:
     """Codes of states are stored as in one process, and step alike."""
     shapes = ((64, 64), (7, 5))
-    for transform in (cf.transforms.eight_bit_states, cf.transforms.four_bit_states):
-        rule = transform(cf.optimizers.adamw(lr=0.1))
-        optimizer, plain = begin(rule, mesh, placements, shapes), begin(rule, shapes=shapes)
-        for each in (optimizer, plain):
-            advance(each, 0, STEPS)
-        assert difference(params_of(optimizer), params_of(plain)) <= BOUND
-        for ours, theirs in zip(optimizer.state.values(), plain.state.values(), strict=True):
-            assert {n: v.dtype for n, v in ours.items()} == {n: v.dtype for n, v in theirs.items()}
+    rule = cf.transforms.eight_bit_states(cf.optimizers.adamw(lr=0.1))
+    optimizer, plain = begin(rule, mesh, placements, shapes), begin(rule, shapes=shapes)
+    for each in (optimizer, plain):
+        advance(each, 0, STEPS)
+    assert difference(params_of(optimizer), params_of(plain)) <= BOUND
+    for ours, theirs in zip(optimizer.state.values(), plain.state.values(), strict=True):
+        assert {n: v.dtype for n, v in ours.items()} == {n: v.dtype for n, v in theirs.items()}
 
 
 def _check_gradients(mesh: Any, placements: Any) -> None:

@@ -494,8 +494,9 @@ class Optimizer(TrainEvalOptimizer):
         return flat_steps
 
     def _is_fused(self, group: Mapping[str, Any]) -> bool:
-        is_on_cpu = all(param.is_cpu for param in group["params"])
-        return group.get("fused") is True and self._backend == "eager" and is_on_cpu
+        # torch's kernel is for plain tensors; DTensors are stepped as without the switch.
+        are_plain = all(param.is_cpu and not is_dtensor(param) for param in group["params"])
+        return group.get("fused") is True and self._backend == "eager" and are_plain
 
     def _fused_steps(self, compiled_group: CompiledGroup, index: int) -> list[GroupStep]:
         """The steps of a group by a fused kernel of torch, one for each dtype."""
@@ -776,13 +777,8 @@ class Optimizer(TrainEvalOptimizer):
         return self._group_sources[index].states_of_variants(saved_group, self._place(index))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            **super().__getstate__(),
-            "_source": self._source,
-            "_backend": self._backend,
-            "_providers": self._providers,
-            "_group_sources": self._group_sources,
-        }
+        names = ("_source", "_backend", "_providers", "_group_sources")
+        return super().__getstate__() | {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -71,11 +71,6 @@ def dtensor_like(part: Tensor, param: Tensor) -> Tensor:
     )
 
 
-def replicated_like(full: Tensor, param: Tensor) -> Tensor:
-    """Returns a tensor replicated on the mesh of a parameter; a scalar itself."""
-    return _replicate(full, param) if is_dtensor(param) and full.dim() else full
-
-
 def is_redistributable(value: Tensor, like: Tensor) -> bool:
     """Returns whether ``redistributed_like`` applies: two DTensors must be on the same mesh."""
     return not (is_dtensor(value) and is_dtensor(like)) or _mesh(value) == _mesh(like)
@@ -225,7 +220,7 @@ def full_states(rule: UpdateRule, param: Tensor, dtype: torch.dtype) -> Mapping[
             shape = [int(size) for size in rule.state_shape(name, sizes)]
             stored = dtype if spec.stored is None else TORCH_DTYPES[DType(spec.stored)]
             full = torch.full(shape, float(spec.initial), dtype=stored, device=device)
-            states[name] = replicated_like(full, param)
+            states[name] = _replicate(full, param) if shape else full
     return states
 
 

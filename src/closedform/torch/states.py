@@ -26,7 +26,7 @@ from closedform.torch.engine.kernels import (
     state_names,
 )
 from closedform.torch.param_groups import is_training, locate_errors, place
-from closedform.torch.shards import is_dtensor, is_redistributable, redistributed_like
+from closedform.torch.shards import is_redistributable, redistributed_like
 
 STEP = "step"
 """The state that counts the steps of a parameter."""
@@ -440,10 +440,7 @@ def _load_states(saved_states: Mapping[str, Any], first: dict[str, Tensor]) -> d
         if name != STEP and name in saved_states:
             # A copy in the layout of the initial state: the loaded dict is not shared.
             source = redistributed_like(saved_states[name].detach().to(start.device), start)
-            if is_dtensor(start):
-                value = source.to(start.dtype, copy=True)
-            else:
-                value = torch.empty_like(start).copy_(source)
+            value = torch.empty_like(start).copy_(source)
         tensors[name] = value
     return tensors
 

@@ -182,7 +182,8 @@ def _check_states(mesh: Any, placements: Any) -> None:
 def _check_switches(mesh: Any, placements: Any) -> None:
     """Switches that training scripts pass for torch's kernels are taken, and change nothing."""
     results = []
-    for options in ({}, {"fused": True}, {"foreach": True}):
+    switches: tuple[dict[str, Any], ...] = ({}, {"fused": True}, {"foreach": True})
+    for options in switches:
         values = [spread(value, mesh, placements) for value in drawn(MATRICES, 0)]
         optimizer = optim.AdamW([nn.Parameter(value) for value in values], **options)
         advance(optimizer, 0, STEPS)

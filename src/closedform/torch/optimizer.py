@@ -725,7 +725,7 @@ class Optimizer(TrainEvalOptimizer):
         writes it; from 2**24 on, float64, which counts exactly.
         """
         handle = self.register_state_dict_post_hook(
-            lambda _, state_dict: self._saved(state_dict), prepend=True
+            lambda _, state_dict: self._state_dict_to_save(state_dict), prepend=True
         )
         # The hook is for this call only: it runs before the hooks of the user.
         try:
@@ -733,7 +733,7 @@ class Optimizer(TrainEvalOptimizer):
         finally:
             handle.remove()
 
-    def _saved(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+    def _state_dict_to_save(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         """A state dict of torch in the form that is saved."""
         states = dict(state_dict["state"])
         timeless: set[Any] = set()
@@ -747,8 +747,8 @@ class Optimizer(TrainEvalOptimizer):
                     if not self._has_states(param) and _is_initialized(param)
                 ]
                 keys = [group["params"][number] for number, _ in numbered_params]
-                completed = self._completed_states(index, numbered_params)
-                states |= zip(keys, completed, strict=True)
+                states_of_params = self._completed_states(index, numbered_params)
+                states |= zip(keys, states_of_params, strict=True)
         return saved_states({**state_dict, "state": states}, timeless)
 
     def _groups_for_load(self) -> list[tuple[str, dict[str, Any], tuple[str, ...]]]:

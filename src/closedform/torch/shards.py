@@ -218,8 +218,8 @@ def full_states(rule: UpdateRule, param: Tensor, dtype: torch.dtype) -> Mapping[
     for name, spec in rule.states.items():
         if spec.shape != "param":
             shape = [int(size) for size in rule.state_shape(name, sizes)]
-            stored = dtype if spec.stored is None else TORCH_DTYPES[DType(spec.stored)]
-            full = torch.full(shape, float(spec.initial), dtype=stored, device=device)
+            storage_dtype = dtype if spec.stored is None else TORCH_DTYPES[DType(spec.stored)]
+            full = torch.full(shape, float(spec.initial), dtype=storage_dtype, device=device)
             states[name] = _replicate(full, param) if shape else full
     return states
 

@@ -200,9 +200,13 @@ def run_shards(work: ShardWork, *, has_failed: bool = False) -> None:
     numbers: dict[ShardMesh, list[int]] = {}
     for number, (kernel, tensors) in enumerate(work):
         if kernel.is_gathered or kernel.stages:
-            own = numbers.setdefault(shard_mesh(tensors.param), [])
-            own += [] if tensors.grad is None else [number]
-    guards = {mesh: _guard(own, has_failed) for mesh, own in numbers.items() if mesh.axes}
+            numbers_of_mesh = numbers.setdefault(shard_mesh(tensors.param), [])
+            numbers_of_mesh += [] if tensors.grad is None else [number]
+    guards = {
+        mesh: _guard(numbers_of_mesh, has_failed)
+        for mesh, numbers_of_mesh in numbers.items()
+        if mesh.axes
+    }
     for stage in range(max(1, *(len(kernel.stages) for kernel, _ in work))):
         sums = [
             _partial_sums(kernel, tensors, stage, totals_of_param)
@@ -215,7 +219,7 @@ def run_shards(work: ShardWork, *, has_failed: bool = False) -> None:
 
 
 def _guard(numbers: Sequence[int], has_failed: bool) -> Tensor:
-    """What all processes must send alike: a checksum of the parameters that step, and no failure.
+    """A checksum of the parameters that step, and no failure: all processes must send the same.
 
     The mean of numbers and of their squares is that of one of them only if all are equal.
     """

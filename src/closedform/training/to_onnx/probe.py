@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 import torch
 
-from closedform.training.to_onnx.forward import Forward
+from closedform.training.to_onnx.arrays import view_of
+from closedform.training.to_onnx.forward import Forward, trained_params
 from closedform.training.to_onnx.isolation import (
     ParameterWriteError,
     Writes,
     no_other_randomness,
+    restore_on_exit,
+    state_of,
 )
 from closedform.training.to_onnx.onnx_program import Tensors
 from closedform.training.to_onnx.random_operators import Distribution, Drawn, Sizes
@@ -100,6 +105,30 @@ class Pending:
         for name, leaf in rest.items():
             take(name, torch.zeros_like(leaf))
 
+    def digests(self, frozen: Collection[str]) -> dict[str, str]:
+        """Returns the bits of all results by name, as hashes: gradients are freed one by one.
+
+        Args:
+            frozen: Names of buffers that no run changes.
+        """
+        run = self.run
+        digests = {"the loss": _digest(run.loss)}
+        digests |= {f"the metric {name!r}": _digest(value) for name, value in run.metrics.items()}
+        for name, value in run.buffers.items():
+            if name not in frozen:
+                digests[f"the buffer {name!r}"] = _digest(value)
+
+        def take(name: str, gradient: torch.Tensor) -> None:
+            digests[f"the gradient of {name!r}"] = _digest(gradient)
+
+        self.gradients(take)
+        return digests
+
+
+def _digest(value: torch.Tensor) -> str:
+    flat = value.detach().resolve_conj().contiguous().reshape(-1)
+    return hashlib.sha1(view_of(flat.view(torch.uint8)).data, usedforsecurity=False).hexdigest()
+
 
 def run_eagerly(
     of: Forward,
@@ -123,12 +152,57 @@ def run_eagerly(
     return with_copies(of, lambda: _forward(of, params, buffers, tensors, draws))
 
 
+@contextlib.contextmanager
+def own_step(of: Forward, tensors: Tensors, draws: list[torch.Tensor]) -> Iterator[Pending]:
+    """Has the model itself do a step, with its own tensors, which are as before on exit.
+
+    Args:
+        of: The model and its loss, which a step of ``run_eagerly`` has not been refused.
+        tensors: The batch.
+        draws: The random numbers, in the order of the draws.
+    """
+    originals = of.originals()
+    params = trained_params(of.model, of.loss)
+    uncopied_tensors = of.uncopied_tensors(originals)
+    contents = {
+        name: value.clone() for name, value in originals.items() if name not in uncopied_tensors
+    }
+    grads = {name: param.grad for name, param in params.items()}
+    for param in params.values():
+        param.grad = None
+    recorded_draws = iter(draws)
+
+    def draw(_: Distribution, shape: Sizes, __: torch.dtype) -> torch.Tensor:
+        return next(recorded_draws).reshape(shape)
+
+    batch = {name: value.detach().clone() for name, value in tensors.items()}
+    try:
+        with restore_on_exit(*of.modules()):
+            with Drawn(draw, of.places, of.where):
+                outcome = of.own_outcome(batch)
+            buffers = {
+                name: value
+                for name, value in outcome.buffers.items()
+                if name not in params and not value.is_complex()
+            }
+            run = EagerRun(outcome.loss.detach(), outcome.metrics, buffers, draws)
+            yield Pending(run, outcome.loss, params)
+    finally:
+        with torch.no_grad():
+            for name, value in contents.items():
+                originals[name].copy_(value)
+        for name, param in params.items():
+            param.grad = grads[name]
+
+
 def with_copies(of: Forward, run: Callable[[], T]) -> T:
     """Returns the result of a run, repeated with copies of the parameters that it writes to."""
+    restore = state_of(*of.modules())
     while True:
         try:
             return run()
         except ParameterWriteError as write:
+            restore()
             of.written_params.add(write.name)
 
 

@@ -7,6 +7,7 @@ weights of torch, or is refused with a message; it never trains another loss.
 
 import functools
 import itertools
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -347,6 +348,22 @@ EXACT: dict[str, Callable[[], Case]] = {
         lambda m: m.b.register_full_backward_hook(lambda _, grads, __: grads),
         lambda m, x: m.plain(x),
     ),
+    "bounds of two kinds": _forward(lambda m, x: m.plain(x).clamp(0, 1.5) + m.scale.clamp(-1, 0.5)),
+    "clipped weight": _forward(
+        lambda m, x: (m.scale.data.clamp_(0, math.log(4)), torch.clip(m.plain(x), -1, 0.7))[1]
+    ),
+    "clamped labels": _with_loss(
+        lambda m: (
+            lambda o, y: (cross_entropy(o, (y - 1).clamp(min=0), reduction="none") * (y > 0)).mean()
+        )
+    ),
+    "clamped labels from both sides": _with_loss(
+        lambda m: lambda o, y: cross_entropy(o, (y * 3 - 2).clamp(0, 2))
+    ),
+    "relu of labels": _with_loss(lambda m: lambda o, y: cross_entropy(o, (y - 1).relu())),
+    "loss with an axis": _with_loss(
+        lambda m: lambda o, y: cross_entropy(o, y) * torch.ones(1) + m.scale[None]
+    ),
     "hook of a tensor": _forward(lambda m, x: m.b(_halved(m.a(x)).tanh())),
 }
 """Cases whose export has the step of torch."""
@@ -433,6 +450,12 @@ def _alias(build: Callable[[Layered], torch.Tensor]) -> Callable[[], Case]:
     return _given(stored)
 
 
+def _forked(size: int) -> torch.Tensor:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return torch.randn(size)
+
+
 def _post_hook() -> Case:
     model = Layered()
     model.a.weight.register_post_accumulate_grad_hook(lambda p: None)
@@ -509,6 +532,19 @@ REFUSED: dict[str, tuple[Callable[[], Case], str]] = {
     "iterator": (lambda: (Layered(), _iterator()), "differs from run to run, in the loss"),
     "schedule": (_with_loss(_scheduled), "differs from run to run, in the loss"),
     "state": (lambda: (Remembers(), cross_entropy), "run to run.*: it carries 'state'"),
+    "seed": (
+        _forward(lambda m, x: (torch.manual_seed(0), m.plain(x) + torch.randn(3))[1]),
+        "seeds torch's generator",
+    ),
+    "seed within": (_forward(lambda m, x: m.plain(x) + _forked(3)), "seeds torch's generator"),
+    "generator": (
+        _forward(
+            lambda m, x: (
+                m.plain(x) + torch.empty(3).normal_(generator=torch.Generator().manual_seed(0))
+            )
+        ),
+        "aten.normal_.default is not supported .* draw without generator=",
+    ),
     "first call": (lambda: (Starts(), cross_entropy), "run the model once before"),
 }
 """Cases that are refused, and the message."""
@@ -568,3 +604,27 @@ def test_another_step_is_refused(name: str, tmp_path: Path) -> None:
         export(model, loss, _batches()[0], optimizers.sgd(0.1), tmp_path / "out")
     assert all(torch.equal(before[n], value) for n, value in model.state_dict().items())
     assert not (tmp_path / "out").exists()
+
+
+class Cancels(nn.Linear):
+    """A buffer with the roundings of a large sum, and ordinary gradients."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 3)
+        self.register_buffer("difference", torch.zeros(()))
+        self.difference: torch.Tensor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            self.difference.copy_((x * 1e6).sum() - (x.flip(0) * 1e6).sum())
+        return super().forward(x)
+
+
+def test_roundings_of_a_buffer_alone_are_measured(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch.manual_seed(0)
+    batch = torch.randn(64, 6), torch.randint(0, 3, (64,))
+    with caplog.at_level("INFO", "closedform.training"):
+        export(Cancels(), cross_entropy, batch, optimizers.sgd(0.1), tmp_path)
+    assert "differs from torch in 'next.buffer.difference'" in caplog.text

@@ -288,6 +288,9 @@ class Forward:
             value, rest = result[0], result[1] if len(result) == 2 else list(result[1:])
         elif self.loss is not None and isinstance(result, Mapping) and "loss" in result:
             value, rest = result["loss"], {k: v for k, v in result.items() if k != "loss"}
+        # torch, too, computes the gradient of a tensor with axes of one entry.
+        if isinstance(value, torch.Tensor) and all(type(n) is int and n == 1 for n in value.shape):
+            value = value.reshape(())
         if not isinstance(value, torch.Tensor) or value.dim() != 0:
             got = list(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
             raise TrainingExportError(

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from closedform.errors import TrainingExportError
 from closedform.training.to_onnx.arrays import view_of
 from closedform.training.to_onnx.forward import Forward, trained_params
 from closedform.training.to_onnx.isolation import (
@@ -24,6 +25,9 @@ from closedform.training.to_onnx.onnx_program import Tensors
 from closedform.training.to_onnx.random_operators import Distribution, Drawn, Sizes
 
 T = TypeVar("T")
+
+_SEED = 0x5EED_C105
+"""The seed of torch's generator in a run, which a forward has no reason to set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,8 @@ class Pending:
         """
         rest = {name: self.leaves[name] for name in (self.leaves if names is None else names)}
         leaves = list(rest.values())
+        if not leaves:
+            return  # backward refuses an empty list
 
         def hand_over(name: str, leaf: torch.Tensor) -> None:
             # autograd calls the hook once the gradient is complete; taking it frees its memory.
@@ -217,7 +223,17 @@ def _forward(
     recorded_draws = iter(draws) if draws is not None else None
     new_draws: list[torch.Tensor] = []
 
+    def check_seed() -> None:
+        if torch.initial_seed() != _SEED:
+            raise TrainingExportError(
+                "the forward seeds torch's generator, so that it draws the same numbers in each "
+                "step",
+                where=of.where,
+                hint="leave torch.manual_seed out, or hold the numbers in a buffer",
+            )
+
     def draw(distribution: Distribution, shape: Sizes, dtype: torch.dtype) -> torch.Tensor:
+        check_seed()
         if recorded_draws is not None:
             return next(recorded_draws).reshape(shape)
         numbers = torch.empty(shape, dtype=dtype)
@@ -235,12 +251,15 @@ def _forward(
     caller_tensors = of.uncopied_tensors(params, buffers)
     batch = {name: value.detach().clone() for name, value in tensors.items()}
     copies = {name: leaf for name, leaf in leaves.items() if name not in caller_tensors}
+    torch.default_generator.manual_seed(_SEED)
     with (
         no_other_randomness(of.where),
         Writes(of.places, {**copies, **batch}, caller_tensors, of.where),
         Drawn(draw, of.places, of.where),
     ):
         outcome = of.outcome(leaves, buffers, batch)
+    if new_draws:
+        check_seed()
     return Pending(
         EagerRun(outcome.loss.detach(), outcome.metrics, outcome.buffers, new_draws),
         outcome.loss,

@@ -285,7 +285,8 @@ class Symbols:
             return  # by another condition, such as of maps that are joined
         text = re.sub(r"\w+", lambda word: self.names.get(word[0], word[0]), str(side))
         fixed_names = {self.names[str(symbol)] for symbol in condition.free_symbols}
-        raise self._fixed_size_error(fixed_names, f"the model fixes {text} to {numbers[0]}", where)
+        why = f"a size that the model computes from it must be {numbers[0]}: {text}"
+        raise self._fixed_size_error(fixed_names, why, where)
 
     def _fixed_size_error(self, names: set[str], why: str, where: str) -> TrainingExportError:
         """The error for sizes that a model fixes, with the sizes that are left to be free."""

@@ -566,6 +566,7 @@ def _built(case: Callable[[], Case]) -> Case:
     return case()
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", EXACT)
 def test_a_step_is_that_of_torch(name: str, tmp_path: Path) -> None:
     model, loss = _built(EXACT[name])

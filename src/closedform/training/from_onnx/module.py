@@ -163,7 +163,7 @@ class OnnxModule(torch.nn.Module):
             self.input_shapes.check_sizes(arguments, refusal)
             # The class of an error that users see is public.
             raise TrainingExportError(
-                refusal.what, where=refusal.where, hint=refusal.hint
+                refusal.what, where=refusal.where, hint=ANOTHER_SOURCE
             ) from refusal
         outputs = tuple(as_tensor(_present(values[name])) for name in self.output_names)
         return outputs if len(outputs) > 1 else outputs[0]

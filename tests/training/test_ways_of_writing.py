@@ -339,6 +339,7 @@ EXACT: dict[str, Callable[[], Case]] = {
     "hook: mask": _hooked(lambda grad: grad * torch.tensor([1.0, 0, 1, 0, 1])[:, None]),
     "hook: clamp": _hooked(lambda grad: grad.clamp(-0.01, 0.01), "a.weight", "b.weight"),
     "hook: norm": _hooked(lambda grad: grad / (grad.norm() + 1e-3)),
+    "hook: decay": lambda: _hook_that_reads(Layered()),
     "hook: nothing": _hooked(lambda grad: None),
     "hook: in place": _hooked(lambda grad: grad.mul_(0.5), "b.bias"),
     "hook of a module": _tied(
@@ -405,6 +406,17 @@ class Remembers(Layered):
             output = output + 0.5 * self.state
         self.state = output.detach().mean(0)
         return output
+
+
+class Averages(Layered):
+    """A state that two runs of one batch leave as it is."""
+
+    mean: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> Any:
+        mean = x.detach().mean()
+        self.mean = mean if self.mean is None else 0.5 * self.mean + 0.5 * mean
+        return self.plain(x) * self.mean
 
 
 class Starts(Layered):
@@ -517,7 +529,6 @@ REFUSED: dict[str, tuple[Callable[[], Case], str]] = {
         _with_loss(lambda m: (lambda c: lambda o, y: cross_entropy(o - c, y))(m.centre), _assigned),
         "assigns another tensor to the buffer 'centre', and reads the earlier one",
     ),
-    "hook that reads": (lambda: _hook_that_reads(Layered()), "memory of 'a.weight'"),
     "hook after": (_post_hook, "'a.weight' has a hook .*register_hook"),
     "two parameters": (_two_of_one_memory, "'a.weight' and 'c' are two tensors in the same memory"),
     "buffer of a weight": (_buffer_of_a_weight, "'shadow'.*in the same memory"),
@@ -545,6 +556,7 @@ REFUSED: dict[str, tuple[Callable[[], Case], str]] = {
         ),
         "aten.normal_.default is not supported .* draw without generator=",
     ),
+    "state of a batch": (lambda: (Averages(), cross_entropy), "run to run.*: it carries 'mean'"),
     "first call": (lambda: (Starts(), cross_entropy), "run the model once before"),
 }
 """Cases that are refused, and the message."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -199,11 +200,18 @@ class Forward:
     def leaves(self, params: Tensors) -> Tensors:
         """Returns parameters with gradients that a forward may write to."""
         leaves = {n: value.requires_grad_() for n, value in self.writable(params).items()}
+        originals = trained_params(self.model, self.loss)
+        substitutes = Substitutes({id(value): leaves[name] for name, value in originals.items()})
+
+        def call(hook: Callable[[torch.Tensor], Any], gradient: torch.Tensor) -> Any:
+            with substitutes:  # a hook may read weights
+                return hook(gradient)
+
         # Gradients in the forward pass the hooks of a parameter, too, so that each leaf has them.
-        for name, original in trained_params(self.model, self.loss).items():
+        for name, original in originals.items():
             hooks: Mapping[int, Callable[..., Any]] = original._backward_hooks or {}
             for hook in hooks.values():
-                leaves[name].register_hook(hook)
+                leaves[name].register_hook(partial(call, hook))
         return leaves
 
     def uncopied_tensors(self, *tensors: Tensors) -> Tensors:

@@ -35,7 +35,7 @@ CAPS = {
     "scaling": 555,
     "schedules": 1597,
     "torch": 6488,
-    "training": 12609,
+    "training": 12926,
     "transforms": 1011,
     "verify": 18110,
     "web": 575,

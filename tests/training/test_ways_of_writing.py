@@ -468,6 +468,15 @@ def _forked(size: int) -> torch.Tensor:
         return torch.randn(size)
 
 
+def _forward_with(layer: nn.Module) -> Callable[[], Case]:
+    def case() -> Case:
+        model = Layered(lambda m, x: m.plain(x) + m.c((x[:, 0] > 0).long()))
+        model.add_module("c", layer)
+        return model, cross_entropy
+
+    return case
+
+
 def _post_hook() -> Case:
     model = Layered()
     model.a.weight.register_post_accumulate_grad_hook(lambda p: None)
@@ -557,6 +566,10 @@ REFUSED: dict[str, tuple[Callable[[], Case], str]] = {
         "aten.normal_.default is not supported .* draw without generator=",
     ),
     "state of a batch": (lambda: (Averages(), cross_entropy), "run to run.*: it carries 'mean'"),
+    "sparse": (
+        _forward_with(nn.Embedding(3, 3, sparse=True)),
+        "the gradient of 'c.weight' is sparse: make its layer with sparse=False",
+    ),
     "first call": (lambda: (Starts(), cross_entropy), "run the model once before"),
 }
 """Cases that are refused, and the message."""

@@ -443,8 +443,7 @@ def explain_error(error: Exception, where: str, place: str) -> TrainingExportErr
         return TrainingExportError(
             f"sparse tensors are not supported, in {place}",
             where=where,
-            hint="compute with dense tensors, such as an embedding with sparse=False, whose step "
-            "of SGD is the same",
+            hint="compute with dense tensors",
         )
     if "not implemented for 'Long'" in text:
         return TrainingExportError(

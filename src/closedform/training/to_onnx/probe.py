@@ -125,6 +125,11 @@ class Pending:
                 digests[f"the buffer {name!r}"] = _digest(value)
 
         def take(name: str, gradient: torch.Tensor) -> None:
+            if gradient.is_sparse:
+                raise TrainingExportError(
+                    f"the gradient of {name!r} is sparse",
+                    hint="make its layer with sparse=False, whose step of SGD is the same",
+                )
             digests[f"the gradient of {name!r}"] = _digest(gradient)
 
         self.gradients(take)
@@ -186,12 +191,7 @@ def own_step(of: Forward, tensors: Tensors, draws: list[torch.Tensor]) -> Iterat
         with restore_on_exit(*of.modules()):
             with Drawn(draw, of.places, of.where):
                 outcome = of.own_outcome(batch)
-            buffers = {
-                name: value
-                for name, value in outcome.buffers.items()
-                if name not in params and not value.is_complex()
-            }
-            run = EagerRun(outcome.loss.detach(), outcome.metrics, buffers, draws)
+            run = EagerRun(outcome.loss.detach(), outcome.metrics, outcome.buffers, draws)
             yield Pending(run, outcome.loss, params)
     finally:
         with torch.no_grad():

@@ -206,7 +206,7 @@ def _checked_run(of: Forward, params: Tensors, buffers: Tensors) -> EagerRun:
     else:
         with own_step(of, of.batch.tensors, run.draws) as own:
             own_digests, following = own.digests(frozen), numbers.values()
-    different_names = [name for name, bits in own_digests.items() if bits != digests[name]]
+    different_names = [name for name, bits in digests.items() if own_digests.get(name) != bits]
     if different_names and (threads := torch.get_num_threads()) > 1:
         # Threads may add to one place in any order.
         torch.set_num_threads(1)

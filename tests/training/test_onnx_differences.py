@@ -59,6 +59,22 @@ VARIANTS: dict[str, tuple[NodeProto, Any, tuple[int, ...], tuple[int, ...]]] = {
         (1,),
     ),
     **{
+        f"Pad, {mode}, {pads}": (
+            helper.make_node("Pad", ["value", "index"], ["y"], mode=mode),
+            np.array(pads),
+            (1, 2, *(3, 4, 3)[: len(pads) // 2 - 2]),
+            (1,),
+        )
+        for mode in ("reflect", "edge")
+        for pads in (
+            [0, 0, 2, 0, 0, 1],
+            [0, 0, 0, 2, 0, 0, 0, 1],
+            [0, 0, 1, 2, 0, 0, 2, 0],
+            [0, 0, 0, 0, 2, 0, 0, 0, 0, 1],
+            [0, 0, 0, 2, 1, 0, 0, 0, 1, 0],
+        )
+    },
+    **{
         f"ReverseSequence, time {time}": (
             helper.make_node(
                 "ReverseSequence", ["value", "index"], ["y"], time_axis=time, batch_axis=1 - time

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from numbers import Number
 from os import PathLike
@@ -76,6 +76,7 @@ class Document:
         syntax: The syntax of the file.
         python: The syntax tree and the expressions of a Python file.
         program: The name of the Python script that a command line runs, without its ending.
+        keys_read: The entries that a reader has read so far, with their values.
     """
 
     content: dict[str, Any]
@@ -83,6 +84,7 @@ class Document:
     syntax: Syntax = Syntax.MAPPING
     python: PythonText | None = None
     program: str = ""
+    keys_read: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def place(self, path: str) -> str:
         """Returns a place in errors: the source, and the path within it."""

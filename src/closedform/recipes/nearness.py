@@ -10,11 +10,11 @@ import ast
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from closedform.errors import ConfigError
-from closedform.language.config_names import NAMES
+from closedform.errors import ClosedFormError, ConfigError, MissingFactsError
+from closedform.language.config_names import NAMES, plain
 from closedform.recipes.document import Document, join_path
 from closedform.recipes.documents.values import ConfigCall
 from closedform.recipes.framework import Framework
@@ -127,18 +127,15 @@ def near_frameworks(document: Document) -> list[Near]:
 def unrecognized_error(document: Document) -> ConfigError:
     """Returns the error of a config that no framework recognizes: its keys, and what to do."""
     keys = keys_of_schedule(document)
-    evidence = f"of a schedule it has {_enumerate(tuple(keys), _MOST_KEYS)}"
-    if not keys:
-        top = tuple(str(key) for key in document.content)
-        evidence = (
-            f"no key is of a schedule: it has {_enumerate(top, _MOST_KEYS) if top else 'none'}"
-        )
     near = near_frameworks(document)
-    ways = []
+    ways = ["framework='generic' reads the keys by their names"] if keys else []
     if near:
-        ways.append(f"near are {', '.join(map(str, near))}: framework={near[0].name!r} reads it so")
-    if keys:
-        ways.append("framework='generic' reads the keys by their names")
+        text = f"near are {', '.join(map(str, near))}"
+        reading = next((entry.name for entry in near if _reads(document, entry.name, keys)), None)
+        if reading is None:
+            ways.append(text)
+        else:
+            ways.insert(0, f"{text}: framework={reading!r} reads it so")
     functions = _functions(document)
     if functions:
         calls = ", ".join(f"{document.source}:{name}" for name in functions[:3])
@@ -147,10 +144,34 @@ def unrecognized_error(document: Document) -> ConfigError:
         readable = (name for name, entry in FRAMEWORKS.items() if entry.reader is not None)
         ways.append(f"name it, as in framework='cerebras'; there are {', '.join(readable)}")
     return ConfigError(
-        f"the framework of the config is not recognized; {evidence}",
+        f"the framework of the config is not recognized; {evidence(document)}",
         where=document.source,
         hint="; ".join(ways),
     )
+
+
+def evidence(document: Document) -> str:
+    """Returns the clause of an error with the keys of a config that are of a schedule."""
+    keys = tuple(keys_of_schedule(document))
+    if keys:
+        return f"of a schedule it has {_enumerate(keys, _MOST_KEYS)}"
+    top = tuple(str(key) for key in document.content)
+    return f"no key is of a schedule: it has {_enumerate(top, _MOST_KEYS) if top else 'none'}"
+
+
+def _reads(document: Document, framework: str, keys: Mapping[str, str]) -> bool:
+    """Whether a framework reads a config without an error, and at least half of its keys."""
+    from closedform.recipes.load import load_recipe
+
+    trial = replace(document, keys_read=set())
+    try:
+        load_recipe(trial, framework)
+    except MissingFactsError:
+        pass
+    except ClosedFormError:
+        return False
+    names = {*map(plain, keys.values())}
+    return 2 * len(names & {entry.partition(" = ")[0] for entry in trial.keys_read}) >= len(names)
 
 
 def _functions(document: Document) -> list[str]:

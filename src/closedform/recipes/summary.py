@@ -143,6 +143,10 @@ def summarize(recipe: Recipe) -> Summary:
     if recipe.accumulation is not None:
         options["accumulation"] = _quantity(recipe.accumulation, "micro-batch", "micro-batches")
     version = f" {recipe.version}" if recipe.version else ""
+    assumptions = [name for name, text in recipe.notes.items() if "assumed" in text]
+    if assumptions and not recipe.version:
+        version += f"; {_quantity(len(assumptions), 'assumption', 'assumptions')}: "
+        version += f"{', '.join(assumptions)}"
     if recipe.guessed_by:
         version += f", guessed by {', '.join(recipe.guessed_by[:_MOST_KEYS])}"
     return Summary(

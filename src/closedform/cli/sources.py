@@ -122,7 +122,12 @@ def load_log(name: str, options: LogOptions) -> Log | None:
     if not is_log(path) and not (has_pattern and path.suffix.lower() not in CONFIG_SUFFIXES):
         return None
     pattern = options.pattern if has_pattern else None
-    return read_log(path, options.offset, pattern=pattern, column=options.column)
+    log = read_log(path, options.offset, pattern=pattern, column=options.column)
+    if log.left_out:
+        count, line = len(log.left_out), log.left_out[0]
+        rows = "row has a rate that is" if count == 1 else "rows have rates that are"
+        note_line(f"{count} {rows} infinite or not a number, left out; the first in line {line}")
+    return log
 
 
 def _from_framework(

@@ -31,8 +31,10 @@ def in_terminal(text: str) -> str:
         >>> in_terminal("give facts={'total_updates': 9}")
         'give --facts total_updates=9'
     """
-    wording = text.replace(*_NUMBER)
-    wording = _ARGUMENT.sub(_option, _CALL.sub(r"\1", wording))
+    # Between backticks stands source code, or a command already.
+    parts = text.replace(*_NUMBER).split("`")
+    parts[::2] = [_ARGUMENT.sub(_option, _CALL.sub(r"\1", part)) for part in parts[::2]]
+    wording = "`".join(parts)
     missing = _MISSING.search(wording)
     if missing is not None and "--facts" not in wording:
         wording += f"; give --facts {missing[1]}=VALUE"

@@ -183,6 +183,36 @@ def document_of(text: str, suffix: str, name: str) -> Document:
     return Document(content, name, syntax, program=program)
 
 
+def document_by_content(text: str, name: str) -> Document:
+    r"""Returns a config whose ending says nothing: of JSON, TOML, YAML or a command line.
+
+    Raises:
+        ConfigError: The text is a mapping in none of these syntaxes.
+
+    Example:
+        >>> document_by_content("[net]\nlearning_rate=0.001", "yolo.cfg").content
+        {'net': {'learning_rate': 0.001}}
+    """
+    for suffix in (".json", ".toml", ".yaml", ".args"):
+        # A command line has options; any text has words.
+        if suffix == ".args" and "--" not in text:
+            break
+        try:
+            document = document_of(text, suffix, name)
+        except ConfigError:
+            continue
+        if document.content:
+            return document
+    if not text.strip():
+        raise ConfigError("the file is empty, expected a config", where=name)
+    raise ConfigError(
+        f"the text is not a config: neither JSON, TOML and YAML with keys nor a command line, "
+        f"got {text.strip()!r:.40}",
+        where=name,
+        hint=f"the ending of a config of Python or gin is its syntax: {', '.join(SUFFIXES)}",
+    )
+
+
 def text_of(path: Path, most: int = MAX_BYTES) -> str:
     """Returns the text of a file of at most ``most`` bytes.
 

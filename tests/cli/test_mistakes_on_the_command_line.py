@@ -91,6 +91,12 @@ def test_an_unknown_key_is_an_error(config: str) -> None:
     assert "has no schedule for 'foo'" in run(*words, "foo")[2]
 
 
+def test_missing_facts_are_given_by_one_option(tmp_path: Path) -> None:
+    path = tmp_path / "args.yaml"
+    path.write_text("lr0: 0.01\nlrf: 0.01\nepochs: 10\n")
+    assert "give --facts dataset_size=VALUE nc=VALUE" in run("show", str(path))[2]
+
+
 def test_quoted_source_is_not_rewritten(tmp_path: Path) -> None:
     path = tmp_path / "f.py"
     path.write_text("def lr(step, total=100):\n    return 1e-3 if step < total else None\n")

@@ -8,7 +8,7 @@ _VALUE = r"""('[^']*'|"[^"]*"|\{[^{}]*\}|[\w.…]+)"""
 _CALL = re.compile(rf"load_recipe\((?:…, )?(\w+={_VALUE})\)")
 _ARGUMENT = re.compile(rf"\b(framework|version|facts|files|base|paths|total)={_VALUE}")
 _NUMBER = ("give an int, a float, a Fraction or a SymPy number", "give one, such as 100 or 3e-4")
-_MISSING = re.compile(r"missing facts: (\w+)")
+_MISSING = re.compile(r"missing facts: (\w+(?:, \w+)*)")
 _ENTRY = re.compile(r"""['"]?([\w.\-]+)['"]?\s*:\s*['"]?([^'",{}]+)""")
 _OPTIONS = {
     "base": "--base-value",
@@ -37,7 +37,7 @@ def in_terminal(text: str) -> str:
     wording = "`".join(parts)
     missing = _MISSING.search(wording)
     if missing is not None and "--facts" not in wording:
-        wording += f"; give --facts {missing[1]}=VALUE"
+        wording += f"; give --facts {missing[1].replace(', ', '=VALUE ')}=VALUE"
     return wording
 
 

@@ -104,3 +104,8 @@ def test_missing_facts_are_asked_for_together() -> None:
         load_recipe({"lr0": 0.01, "epochs": 10}, "ultralytics")
     with pytest.raises(MissingFactsError, match="missing facts: dataset_size "):
         load_recipe({"lr0": 0.01, "epochs": 10, "nc": 2}, "ultralytics")
+
+
+def test_an_option_of_the_export_is_no_optimizer() -> None:
+    args = {"lr0": 0.01, "lrf": 0.01, "optimizer": "SGD", "epochs": 3, "optimize": False}
+    assert load_recipe(args, facts={"dataset_size": 640}).framework == "ultralytics"

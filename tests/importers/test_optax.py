@@ -67,7 +67,7 @@ class TestWithJax:
 
     def test_a_table_by_an_infinity_is_refused_with_its_reason(self) -> None:
         table = self.jnp.array([0, 100, 500]), self.jnp.array([0.0, 1.0, 0.1])
-        with pytest.raises(TraceError, match="compares a value that is no number"):
+        with pytest.raises(TraceError, match="compares a value that is not a number"):
             cf.from_optax(lambda step: self.jnp.interp(step, *table))
 
     def test_literals_are_the_numbers_that_they_were_written_as(self) -> None:

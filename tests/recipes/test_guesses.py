@@ -1,7 +1,7 @@
-"""Which framework a config is of: a wrong name is an error, and a guess has its reason.
+"""The framework of a config: a wrong name is an error, and a guess has its reason.
 
 Example: a config with ``TRAIN.BASE_LR`` is refused by ``--framework detectron2``, whose keys are in
-``SOLVER``: the framework's defaults are no reading of it.
+``SOLVER``: a reading would be the framework's defaults.
 """
 
 import random

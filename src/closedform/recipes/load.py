@@ -8,14 +8,19 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
-from closedform.errors import ArgumentError, ConfigError, MissingFactsError, UnknownNameError
+from closedform.errors import (
+    ArgumentError,
+    ClosedFormError,
+    ConfigError,
+    MissingFactsError,
+    UnknownNameError,
+)
 from closedform.language import Schedule, exact_number
-from closedform.language.config_names import plain
 from closedform.recipes.clock import CHECKED, Facts
 from closedform.recipes.document import Document, join_path, read_document
 from closedform.recipes.framework import Framework, Tier
 from closedform.recipes.inheritance import FileSource, merge_files
-from closedform.recipes.raw_section import entry_name
+from closedform.recipes.raw_section import RELATED, entry_name, key_name
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Recipe
 from closedform.recipes.registry import FRAMEWORKS, known_version, unknown_framework
@@ -207,7 +212,7 @@ def _reader(
     # Imported only here: a config that is recognized does not need it.
     from closedform.recipes.nearness import unrecognized_error
 
-    raise unrecognized_error(document)
+    raise unrecognized_error(document, lambda name: _reads_most(document, name))
 
 
 def _check_used(document: Document, framework: str | None) -> None:
@@ -215,18 +220,39 @@ def _check_used(document: Document, framework: str | None) -> None:
     # A reader of another package may read the document without sections.
     if framework in (None, GENERIC) or FRAMEWORKS[framework].tier is Tier.COMMUNITY:
         return
+    entries = {
+        entry_name(path.rpartition(".")[2], value): path
+        for path, value in _entries(document.content)
+    }
+    if any(RELATED.search(entries[name]) for name in document.keys_read & entries.keys()):
+        return
     from closedform.recipes.nearness import evidence, keys_of_schedule, leaves
 
     keys = keys_of_schedule(document)
     # A section that is the block of a class counts by its name: its class reads the arguments.
-    sections = {plain(name) for path in keys for name in re.split(r"\.|\[\d+\]", path)[:-1]}
-    entries = {entry_name(name, value) for _, name, value in leaves(document.content)}
-    if keys and document.keys_read.isdisjoint(sections | entries):
+    sections = {key_name(name) for path in keys for name in re.split(r"\.|\[\d+\]", path)[:-1]}
+    names = {entry_name(name, value) for _, name, value in leaves(document.content)}
+    if keys and document.keys_read.isdisjoint(sections | names):
         raise ConfigError(
             f"no key of the config is one that {framework} reads; {evidence(document)}",
             where=document.source,
             hint="name another framework; framework='generic' reads the keys by their names",
         )
+
+
+def _reads_most(document: Document, framework: str) -> bool:
+    """Whether a framework reads a config without an error, and at least half of its keys."""
+    from closedform.recipes.nearness import keys_of_schedule
+
+    trial = replace(document, keys_read=set())
+    try:
+        load_recipe(trial, framework)
+    except MissingFactsError:
+        pass
+    except ClosedFormError:
+        return False
+    names = {*map(key_name, keys_of_schedule(document).values())}
+    return 2 * len(names & {entry.partition(" = ")[0] for entry in trial.keys_read}) >= len(names)
 
 
 def deciding_keys(document: Document, matches: Callable[[Document], bool]) -> tuple[str, ...]:
@@ -240,28 +266,28 @@ def deciding_keys(document: Document, matches: Callable[[Document], bool]) -> tu
         ('optim.lr',)
     """
 
-    def needed(kept: list[str], others: list[str]) -> list[str]:
-        if matches(replace(document, content=part(document.content, {*kept}))):
+    def search(base: list[str], candidates: list[str]) -> list[str]:
+        if matches(replace(document, content=part(document.content, {*base}))):
             return []
-        if len(others) == 1:
-            return others
-        half = len(others) // 2
-        later = needed([*kept, *others[:half]], others[half:])
-        return needed([*kept, *later], others[:half]) + later
+        if len(candidates) == 1:
+            return candidates
+        half = len(candidates) // 2
+        second = search([*base, *candidates[:half]], candidates[half:])
+        return search([*base, *second], candidates[:half]) + second
 
-    paths = list(_paths(document.content))
+    paths = [path for path, _ in _entries(document.content)]
     text = document.program or "its text"
-    return tuple(needed([], paths)) or (text,) if paths else (text,)
+    return tuple(search([], paths)) or (text,) if paths else (text,)
 
 
-def _paths(content: Mapping[Any, Any], path: str = "") -> Iterator[str]:
-    """The paths of the innermost entries of mappings."""
+def _entries(content: Mapping[Any, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """The innermost entries of mappings, by their paths."""
     for key, value in content.items():
         place = join_path(path, key)
         if isinstance(value, Mapping) and value:
-            yield from _paths(value, place)
+            yield from _entries(value, place)
         else:
-            yield place
+            yield place, value
 
 
 def part(content: Mapping[Any, Any], paths: set[str], path: str = "") -> dict[Any, Any]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from closedform.errors import ClosedFormError, ConfigError, MissingFactsError
-from closedform.language.config_names import NAMES, plain
+from closedform.errors import ConfigError
+from closedform.language.config_names import NAMES
 from closedform.recipes.document import Document, join_path
 from closedform.recipes.documents.values import ConfigCall
 from closedform.recipes.framework import Framework
@@ -124,14 +124,19 @@ def near_frameworks(document: Document) -> list[Near]:
     ]
 
 
-def unrecognized_error(document: Document) -> ConfigError:
-    """Returns the error of a config that no framework recognizes: its keys, and what to do."""
+def unrecognized_error(document: Document, reads: Callable[[str], bool]) -> ConfigError:
+    """Returns the error of a config that no framework recognizes: its keys, and what to do.
+
+    Args:
+        document: The config.
+        reads: Whether a framework reads it without an error.
+    """
     keys = keys_of_schedule(document)
     near = near_frameworks(document)
     ways = ["framework='generic' reads the keys by their names"] if keys else []
     if near:
         text = f"near are {', '.join(map(str, near))}"
-        reading = next((entry.name for entry in near if _reads(document, entry.name, keys)), None)
+        reading = next((entry.name for entry in near if reads(entry.name)), None)
         if reading is None:
             ways.append(text)
         else:
@@ -157,21 +162,6 @@ def evidence(document: Document) -> str:
         return f"of a schedule it has {_enumerate(keys, _MOST_KEYS)}"
     top = tuple(str(key) for key in document.content)
     return f"no key is of a schedule: it has {_enumerate(top, _MOST_KEYS) if top else 'none'}"
-
-
-def _reads(document: Document, framework: str, keys: Mapping[str, str]) -> bool:
-    """Whether a framework reads a config without an error, and at least half of its keys."""
-    from closedform.recipes.load import load_recipe
-
-    trial = replace(document, keys_read=set())
-    try:
-        load_recipe(trial, framework)
-    except MissingFactsError:
-        pass
-    except ClosedFormError:
-        return False
-    names = {*map(plain, keys.values())}
-    return 2 * len(names & {entry.partition(" = ")[0] for entry in trial.keys_read}) >= len(names)
 
 
 def _functions(document: Document) -> list[str]:

@@ -15,7 +15,6 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import ClosedFormError, ConfigError, MissingFactsError, nearest
-from closedform.language.config_names import plain
 from closedform.magnitude import number_text
 from closedform.recipes.document import Document, join_path
 from closedform.recipes.documents.scalars import integer, real
@@ -280,7 +279,12 @@ class RawSection:
 def entry_name(key: str, value: object) -> str:
     """Returns the name of an entry, with its value: a reader's own defaults have other values."""
     scalar = "" if isinstance(value, Mapping | list | tuple | ConfigCall) else f" = {value!r:.40}"
-    return f"{plain(key)}{scalar}"
+    return f"{key_name(key)}{scalar}"
+
+
+def key_name(key: str) -> str:
+    """Returns the name of a key for comparisons: in lower case, with underscores."""
+    return key.strip("-").replace("-", "_").lower()
 
 
 def document_section(document: Document) -> RawSection:

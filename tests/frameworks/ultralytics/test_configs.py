@@ -106,6 +106,6 @@ def test_missing_facts_are_asked_for_together() -> None:
         load_recipe({"lr0": 0.01, "epochs": 10, "nc": 2}, "ultralytics")
 
 
-def test_an_option_of_the_export_is_no_optimizer() -> None:
+def test_an_option_of_the_export_is_read_over() -> None:
     args = {"lr0": 0.01, "lrf": 0.01, "optimizer": "SGD", "epochs": 3, "optimize": False}
     assert load_recipe(args, facts={"dataset_size": 640}).framework == "ultralytics"

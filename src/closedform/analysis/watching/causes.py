@@ -227,7 +227,7 @@ class _Search:
             yield from several
         if not early and not is_resumed:
             yield from self._resumptions()
-        yield from self._skipped()
+        yield from self._skips()
         yield from self._warmup()
         yield from self._horizon()
         yield from several
@@ -392,11 +392,11 @@ class _Search:
 
         begin = self.first
 
-        def resumed(warp: Warp) -> Warp:
+        def after_departure(warp: Warp) -> Warp:
             return lambda length, times: np.where(times >= begin, warp(length, times), times)
 
         warps: list[Warp] = [decay, whole, *([after_flat] if flat > w + 1 else [])]
-        later = [resumed(warp) for warp in warps if len(self.departing) > 2 and begin > 0]
+        later = [after_departure(warp) for warp in warps if len(self.departing) > 2 and begin > 0]
         for warp in (*warps, *later):
             matches = self._matching(lengths, warp)
             for length in self._best(matches, self._units(end)):
@@ -412,7 +412,7 @@ class _Search:
                 )
                 return
 
-    def _skipped(self) -> Iterator[Cause]:
+    def _skips(self) -> Iterator[Cause]:
         """Updates without a step of the scheduler: a whole lag that never falls.
 
         The least lag of each value, from the first on, is one of every series of lags that fits.

@@ -59,17 +59,15 @@ def watch_log(recipe: Recipe | Schedule, log: Log, numbers: RunNumbers | None = 
         numbers: What is known of the run, which decides between causes.
     """
     run_numbers = complete_numbers(numbers or RunNumbers(), recipe)
-    best: tuple[tuple[bool, int], LogReport] | None = None
+    reports: list[tuple[tuple[bool, int], LogReport]] = []
     for reading in readings(log, recipe):
         report = _report(recipe, reading.log, reading.name, run_numbers)
         if report.departure is None:
             return report
         # The reading that a cause explains, then the one that agrees longest, then the log's own.
         rank = bool(report.departure.causes), report.departure.update + reading.log.offset
-        if best is None or rank > best[0]:
-            best = rank, report
-    assert best is not None  # a log has at least one reading
-    return best[1]
+        reports.append((rank, report))
+    return max(reports, key=lambda entry: entry[0])[1]
 
 
 def _report(recipe: Recipe | Schedule, log: Log, reading: str, numbers: RunNumbers) -> LogReport:

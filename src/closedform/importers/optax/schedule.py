@@ -69,7 +69,7 @@ def _trace(jaxpr: ClosedJaxpr, prover: Prover, where: str, *, has_infinities: bo
         (result,) = run.run(jaxpr, [Value(t)])
     except TypeError as error:  # of SymPy, for a comparison of an infinity
         raise TraceError(
-            f"the schedule compares a value that is no number: {error}",
+            f"the schedule compares a value that is not a number: {error}",
             where=where,
             hint="select with jnp.where on the count",
         ) from error

@@ -273,11 +273,11 @@ class Book:
         Raises:
             ConfigError: There is one, which the user did not call unused.
         """
-        unused = [self._is_below(key) for key, choice in self.paths.items() if choice == UNUSED]
+        tests = [self._is_below(key) for key, choice in self.paths.items() if choice == UNUSED]
         # Options of a family with steps stand in many files whose family is another one.
         steps = self.candidates("step_size") + self.candidates("milestones")
         factors = self.candidates("gamma")
-        others = {entry.path for entry in steps + factors} if steps and factors else set()
+        other_keys = {entry.path for entry in steps + factors} if steps and factors else set()
         keys: dict[str, Any] = {}
         for path, value in self.values.items():
             outer = path.partition("[")[0]
@@ -290,8 +290,8 @@ class Book:
                 is_decay
                 and not (is_off or is_container or self.within_block(path))
                 and self.paths_read.isdisjoint((path, outer))
-                and not others & {path, outer}
-                and not any(is_below(path) for is_below in unused)
+                and not other_keys & {path, outer}
+                and not any(is_below(path) for is_below in tests)
             ):
                 keys.setdefault(outer, self.values.get(outer, value))
         if keys:

@@ -6,6 +6,7 @@ of `make compare`, which runs tests/importers/compare_optax.py as well.
 
 import importlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ class TestWithJax:
 
     def test_lax_compares_the_count_with_integers_of_python(self) -> None:
         lax, where = self.jax.lax, self.jnp.where
-        functions = (
+        functions: tuple[Callable[[Any], Any], ...] = (
             lambda s: where(lax.le(100, s), 0.5, 1.0),
             lambda s: where(lax.lt(s, 100), 0.5, 1.0),
             lambda s: 1.0 / lax.max(s, 1),

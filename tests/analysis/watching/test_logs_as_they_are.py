@@ -5,6 +5,7 @@ Example: a log whose rates lag by 2 updates from update 110 on has the cause ``u
 
 import math
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ RECIPE = cf.load_recipe(
 )
 
 
-def write(path: Path, rows: list[tuple[object, object]], header: str = "step,lr") -> Path:
+def write(path: Path, rows: Sequence[tuple[object, object]], header: str = "step,lr") -> Path:
     path.write_text("\n".join([header, *(f"{step},{value}" for step, value in rows)]))
     return path
 

@@ -29,7 +29,7 @@ CAPS = {
     "modules": 1231,
     "optimizers": 3580,
     "plotting": 734,
-    "recipes": 6858,
+    "recipes": 6859,
     "referee": 2659,
     "runtime": 2429,
     "scaling": 555,

@@ -514,3 +514,9 @@ def test_the_first_line_counts_the_assumptions() -> None:
     recipe = load_recipe({"lr": 0.1, "decay": "cosine", "num_steps": 100}, "generic")
     title = str(recipe).partition("\n")[0]
     assert title == "recipe (generic; 3 assumptions: unit, min_lr, decay-place)"
+
+
+def test_a_choice_answers_the_keys_of_its_concept() -> None:
+    config = {"lr": 0.1, "min_lr": 0.05, "decay": "linear", "num_steps": 100}
+    recipe = load_recipe(config, "generic", paths={"min_lr": "0"})
+    assert recipe.schedule().exact(50) == sp.Rational(1, 20)

@@ -292,6 +292,8 @@ class Book:
                 and self.paths_read.isdisjoint((path, outer))
                 and not other_keys & {path, outer}
                 and not any(is_below(path) for is_below in tests)
+                # A choice of the user answers the keys of its concept.
+                and not any(self.is_named(concept, path) for concept in self.paths)
             ):
                 keys.setdefault(outer, self.values.get(outer, value))
         if keys:

@@ -122,7 +122,7 @@ def test_show_an_optimizer_and_its_graph() -> None:
 
 def test_show_a_config() -> None:
     text = run("show", CONFIG)
-    assert text.startswith("gpt3_111m (cerebras)\n  optimizer  AdamW(")
+    assert text.startswith("gpt3_111m (cerebras, guessed by trainer.init.optimizer.AdamW.betas)\n")
     assert "\nlr: " in text
     assert "boundary" in text
     assert "\noptimizer: " in run("show", CONFIG, "--all")

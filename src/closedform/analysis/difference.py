@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ from closedform.errors import ArgumentError, DomainError, UnknownNameError, desc
 from closedform.ir.types import MAX_STEP, FloatArray, StepArray
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
-from closedform.recipes.logs import OFFSETS, Log, Logged
+from closedform.recipes.logs import OFFSETS, TOLERANCE, Log, Logged
 from closedform.recipes.recipe import ParamGroup, Recipe, Role
 from closedform.verify.terms.verdict import Status
 
@@ -693,25 +692,16 @@ def _pairs(left: ScheduleOrLog, right: ScheduleOrLog) -> list[_Pair]:
 def _beside_schedule(
     logged_values: list[tuple[int, Logged]], schedule: Schedule
 ) -> Iterator[_Pair]:
-    """Logged values and the values of a schedule, exactly where its float64 does not decide."""
+    """Logged values and the values of a schedule, within the digits and the rounding of a run."""
     if not logged_values:
         return
     steps = np.array([step for step, _ in logged_values])
     values = np.asarray(schedule(steps), dtype=np.float64)
-    rounding = _ROUNDING * float(np.max(np.abs(values)))
+    rounding = TOLERANCE * float(np.max(np.abs(values)))
     for (step, value), schedule_value in zip(logged_values, values.tolist(), strict=True):
-        gap = abs(float(value.value) - schedule_value)
-        within = float(value.precision)
-        # At the edge of the printed digits the rounding of float64 decides: exact values there.
-        if within < gap <= within + rounding:
-            schedule_value = to_float(schedule.exact(step))
-            gap = float(abs(value.value - Fraction(schedule_value)))
-        yield _Pair(
-            # An ulp: the logged number was itself a float64 before it was printed.
-            step,
-            (float(value.value), schedule_value),
-            gap > within + abs(schedule_value) / 2**52,
-        )
+        number = float(value.value)
+        is_apart = abs(number - schedule_value) > float(value.precision) + rounding
+        yield _Pair(step, (number, schedule_value), is_apart)
 
 
 def _logged_steps(curve: tuple[Log, str]) -> Iterator[tuple[int, Logged]]:

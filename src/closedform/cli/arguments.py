@@ -116,7 +116,7 @@ def source_bundle() -> Any:
         base_value=option("the optimizer's own value, for a class that scales it", type=float),
         as_implemented=flag("reproduce the defects of the framework"),
         framework=option("the framework of a config, also with @version"),
-        facts="facts of the run that a config leaves out: total_steps=1000; may be repeated",
+        facts="facts of the run that a config leaves out: total_steps=1000 dataset_size=50000",
     )
 
 
@@ -206,6 +206,8 @@ def parse_facts(words: Sequence[str] | None) -> dict[str, Any]:
         if not equals or not name:
             raise UsageError(f"expected name=value, got {word!r}")
         facts[name] = parse_literal(value)
+        if isinstance(facts[name], str) and "=" in value:
+            raise UsageError(f"expected name=value, got {word!r}", hint="put spaces between facts")
     return facts
 
 

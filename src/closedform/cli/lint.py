@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from closedform.cli.arguments import SourceOptions, json_flag, source_bundle
-from closedform.cli.output import heading, print_json, table
+from closedform.cli.output import error_line, heading, print_json, table
 from closedform.cli.parser import UsageError, argument, command, flag, option, positive
+from closedform.errors import ClosedFormError
 
 if TYPE_CHECKING:
-    pass
+    from closedform.analysis.linting import Finding
 
 FAULTY = 1
 """Exit code if a finding is as grave as ``--fail-on``."""
@@ -22,7 +23,7 @@ jumps, rates outside of the config's own limits, groups and numbers of the confi
 lengths in other units, known defects of the framework. --rules lists the rules.
 
 A comment `closedform: ignore RULE` in a config leaves a rule out there. The exit code is 1 if a
-finding is as grave as --fail-on.
+finding is as grave as --fail-on, 4 or 2 if a recipe cannot be read.
 
 example:
   closedform lint recipe.yaml --facts world_size=8
@@ -51,6 +52,7 @@ class Options:
 def run(options: Options) -> int:
     """Prints the findings."""
     from closedform.analysis.linting import RULES, Severity, lint
+    from closedform.cli.application import code_of
     from closedform.cli.sources import load_curves
 
     if options.rules:
@@ -58,22 +60,35 @@ def run(options: Options) -> int:
         return 0
     if not options.recipes:
         raise UsageError("give the recipes to check", hint="closedform lint recipe.yaml")
-    findings = {
-        recipe: lint(
-            load_curves(recipe, options.source_options),
-            updates=options.updates,
-            ignore=options.ignore or (),
-        )
-        for recipe in options.recipes
-    }
+    findings: dict[str, list[Finding]] = {}
+    errors: dict[str, Exception] = {}
+    for recipe in options.recipes:
+        try:
+            curves = load_curves(recipe, options.source_options)
+            findings[recipe] = lint(curves, updates=options.updates, ignore=options.ignore or ())
+        except (ClosedFormError, OSError) as error:
+            # One file that cannot be read does not hide the findings of the others.
+            if len(options.recipes) == 1:
+                raise
+            errors[recipe] = error
     if options.as_json:
         rows_of_all = [(recipe, row) for recipe, rows in findings.items() for row in rows]
-        print_json({"findings": [{"recipe": recipe, **row.data()} for recipe, row in rows_of_all]})
+        data = {"findings": [{"recipe": recipe, **row.data()} for recipe, row in rows_of_all]}
+        unread = [{"recipe": recipe, "error": str(error)} for recipe, error in errors.items()]
+        print_json(data | ({"errors": unread} if unread else {}))
     else:
         for recipe, rows in findings.items():
             if len(options.recipes) > 1:
                 heading(recipe)
             print("\n".join(map(str, rows)) or "no findings")
+    for reason in errors.values():
+        error_line(reason)
+    if len(options.recipes) > 1 and not options.as_json:
+        rows = [row for several in findings.values() for row in several]
+        counts = [f"{sum(row.severity is s for row in rows)} {s}s" for s in reversed(Severity)]
+        print(f"\nof {len(options.recipes)} recipes: {', '.join(counts)}; {len(errors)} not read")
+    if errors:
+        return max(map(code_of, errors.values()))
     least = Severity(options.fail_on).rank
     is_faulty = any(row.severity.rank >= least for rows in findings.values() for row in rows)
     return FAULTY if is_faulty else 0

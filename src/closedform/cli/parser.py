@@ -9,11 +9,15 @@ positional argument of argparse would take their values, and so they are set asi
 from __future__ import annotations
 
 import argparse
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar, dataclass_transform
 
 from closedform.errors import ClosedFormError, nearest
+
+_PAIR = re.compile(r"[A-Za-z_][\w.\-\[\]]*=")
+"""The beginning of a word that is a name and a value."""
 
 
 class UsageError(ClosedFormError):
@@ -193,6 +197,9 @@ class Parser(argparse.ArgumentParser):
                 own_words.append(word)
             elif word.startswith("--"):
                 own_words.append(f"{word}={queue.popleft()}")
+                # Pairs may follow each other: --facts world_size=8 dataset_size=50000.
+                while queue and "=" in str(action.metavar or "") and _PAIR.match(queue[0]):
+                    own_words.append(f"{word}={queue.popleft()}")
             else:
                 own_words += [f"{word}{queue.popleft()}"]
         return own_words, rest

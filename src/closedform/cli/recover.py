@@ -42,14 +42,10 @@ class Options:
 def run(options: Options) -> int:
     """Prints the schedule."""
     from closedform.analysis.recovery import recover
+    from closedform.cli.sources import load_log
     from closedform.recipes.logs import read_log
 
-    source = read_log(
-        options.log,
-        options.log_options.offset,
-        pattern=options.log_options.pattern,
-        column=options.log_options.column,
-    )
+    source = load_log(options.log, options.log_options) or read_log(options.log)
     with working(f"look for a schedule with the values of {Path(options.log).name}"):
         recovery = recover(source, digits=options.digits, key=options.key)
     print_result(recovery, as_json=options.as_json)

@@ -57,12 +57,15 @@ class Options:
 
 def run(options: Options) -> None:
     """Prints the summary of a config, the schedules and the rule."""
-    from closedform.cli.sources import load_source, rule_of, schedules_of
+    from closedform.cli.sources import load_source, rule_of, schedule_of, schedules_of
     from closedform.language import Schedule
 
     shapes = parse_shapes(options.params or ["w=4x3"])
     source = load_source(options.name, options.words, options.source_options)
     schedules = schedules_of(source)
+    key = options.source_options.key
+    if key != "lr" and not isinstance(source, Schedule):
+        schedules = {key: schedule_of(source, options.name, key)}
     until = options.until or getattr(source, "horizon", None)
     if options.as_json:
         data: dict[str, Any] = {

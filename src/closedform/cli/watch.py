@@ -78,12 +78,12 @@ def _watch(
     """The report on the log as it is now; None while it is not yet a log."""
     from closedform.analysis.watching import RunNumbers, watch_log
     from closedform.cli.sources import load_log
-    from closedform.errors import ConfigError
+    from closedform.errors import ArgumentError, ConfigError
     from closedform.recipes.clock import Facts
 
     try:
         read = load_log(options.log, options.log_options)
-    except ConfigError:
+    except (ArgumentError, ConfigError):
         if is_growing:
             return None
         raise

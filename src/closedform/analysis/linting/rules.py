@@ -425,8 +425,10 @@ def check_settings(subject: Subject) -> Iterator[Finding]:
 def check_defects(subject: Subject) -> Iterator[Finding]:
     """``defect``."""
     framework = FRAMEWORKS.get(subject.recipe.framework)
+    if framework is None:  # the notes of a config of no known framework say how it was read
+        return
     for name, text in subject.recipe.notes.items():
-        defect = None if framework is None else framework.defects.get(name)
+        defect = framework.defects.get(name)
         is_departure = defect is not None and defect.kind is DefectKind.DEPARTURE
         yield _finding(
             "defect",

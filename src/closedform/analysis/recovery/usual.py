@@ -282,8 +282,11 @@ def _hidden_rises(points: Points, *, is_logged: bool) -> Iterator[_Rise]:
     lengths = [n for n in (0, *round_integers(1, last)) if n > 0 or not is_logged]
     unit = Fraction(10) ** (math.floor(math.log10(value)) - 1)
     first = math.ceil((value - spread) / float(unit))
-    peaks = [n * unit for n in range(first, first + 20) if float(n * unit) <= _NEAR_PEAK * value]
-    pairs = [(peak, length) for peak in peaks for length in lengths]
+    peaks = [n * unit for n in range(first, 2 * first)]
+    # Without a warmup the decay has taken all the updates before the first value.
+    pairs = [(peak, 0) for peak in peaks]
+    near_peaks = [peak for peak in peaks if float(peak) <= _NEAR_PEAK * value]
+    pairs += [(peak, length) for peak in near_peaks for length in lengths if length > 0]
     pairs.sort(key=lambda pair: digits(pair[0]) + digits(Fraction(pair[1])))
     for peak, length in pairs:
         yield _Rise(length, peak, 0.0)

@@ -30,6 +30,9 @@ LAST_TIME = 1e12
 MOST_STEPS = 64
 """Steps of a scheduler in an update."""
 
+MOST_SKIPPED = 64
+"""Updates that a run may have skipped in all; a loss scaler begins with fewer than 20."""
+
 MOST_CHECKED = 200
 """Values of a cause that are compared with every update."""
 
@@ -52,6 +55,8 @@ class CauseKind(StrEnum):
     WARMUP = "warmup-in-other-units"
     HORIZON = "horizon-of-another-run"
     RATE = "another-base-rate"
+    SKIPPED = "updates-skipped"
+    OTHER_HORIZON = "resumed-with-another-horizon"
     UNKNOWN = "unknown"
 
 
@@ -222,6 +227,7 @@ class _Search:
             yield from several
         if not early and not is_resumed:
             yield from self._resumptions()
+        yield from self._skips()
         yield from self._warmup()
         yield from self._horizon()
         yield from several
@@ -384,17 +390,54 @@ class _Search:
             moved_times = times - (length - end)
             return np.where(moved_times >= flat, moved_times, np.minimum(times, flat))
 
-        for warp in (decay, whole, *([after_flat] if flat > w + 1 else [])):
+        begin = self.first
+
+        def after_departure(warp: Warp) -> Warp:
+            return lambda length, times: np.where(times >= begin, warp(length, times), times)
+
+        warps: list[Warp] = [decay, whole, *([after_flat] if flat > w + 1 else [])]
+        later = [after_departure(warp) for warp in warps if len(self.departing) > 2 and begin > 0]
+        for warp in (*warps, *later):
             matches = self._matching(lengths, warp)
             for length in self._best(matches, self._units(end)):
                 such_as = "such as " if len(matches) > 1 else ""
+                kind, start = CauseKind.HORIZON, "horizon of another run: the decay"
+                if warp in later:
+                    kind = CauseKind.OTHER_HORIZON
+                    start = f"resumed with another horizon: from update {begin:,} on the decay"
                 yield Cause(
-                    CauseKind.HORIZON,
-                    f"horizon of another run: the decay ends after {such_as}{length:,} updates "
-                    "instead of "
+                    kind,
+                    f"{start} ends after {such_as}{length:,} updates instead of "
                     f"{self.horizon:,}{self._ratio(length, self.horizon)}",
                 )
                 return
+
+    def _skips(self) -> Iterator[Cause]:
+        """Updates without a step of the scheduler: a whole lag that never falls.
+
+        The least lag of each value, from the first on, is one of every series of lags that fits.
+        """
+        u, values, errors = self.seen.updates, self.seen.values, self.seen.errors
+        lag, start, rises = 0, 0, list[int]()
+        while start < len(u) and lag <= MOST_SKIPPED:
+            expected = self.at(np.maximum(u[start:] - lag, 0))
+            apart = np.flatnonzero(~(np.abs(expected - values[start:]) <= errors[start:]))
+            if not apart.size:
+                break
+            place = start + int(apart[0])
+            if not rises or rises[-1] != place:
+                rises.append(place)
+            start, lag = place, lag + 1
+        # Each rise of the lag is a free number: the values must outnumber them.
+        if lag > MOST_SKIPPED or not rises or len(self.departing) < 3 * len(rises):
+            return
+        places = ", ".join(f"{int(u[place]):,}" for place in rises[:4])
+        yield Cause(
+            CauseKind.SKIPPED,
+            f"{lag} update{'s were' if lag > 1 else ' was'} skipped, as by the loss scaler of "
+            f"fp16, where the scheduler waits: seen at update {places}"
+            f"{', …' if len(rises) > 4 else ''}",
+        )
 
     def _rate(self) -> Iterator[Cause]:
         expected, values = self.at(self.seen.updates), self.seen.values

@@ -10,10 +10,10 @@ import numpy as np
 from closedform.analysis.difference import readings
 from closedform.analysis.result import Result
 from closedform.analysis.watching.causes import RunNumbers, Seen, likely_causes
-from closedform.analysis.watching.watch import TOLERANCE, Departure, complete_numbers
+from closedform.analysis.watching.watch import Departure, complete_numbers
 from closedform.language import Schedule
 from closedform.recipes import Recipe
-from closedform.recipes.logs import Log, Logged
+from closedform.recipes.logs import TOLERANCE, Log, Logged
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,15 @@ def watch_log(recipe: Recipe | Schedule, log: Log, numbers: RunNumbers | None = 
         numbers: What is known of the run, which decides between causes.
     """
     run_numbers = complete_numbers(numbers or RunNumbers(), recipe)
-    reports = []
+    reports: list[tuple[tuple[bool, int], LogReport]] = []
     for reading in readings(log, recipe):
         report = _report(recipe, reading.log, reading.name, run_numbers)
         if report.departure is None:
             return report
-        reports.append(report)
-    explain_error = [report for report in reports if report.departure and report.departure.causes]
-    return (explain_error or reports)[0]
+        # The reading that a cause explains, then the one that agrees longest, then the log's own.
+        rank = bool(report.departure.causes), report.departure.update + reading.log.offset
+        reports.append((rank, report))
+    return max(reports, key=lambda entry: entry[0])[1]
 
 
 def _report(recipe: Recipe | Schedule, log: Log, reading: str, numbers: RunNumbers) -> LogReport:

@@ -372,13 +372,8 @@ def test_what_is_not_a_scheduler_is_refused() -> None:
 
 # --- every period --------------------------------------------------------------------------------
 
-# Of these SymPy writes the cosine of one step as a root: the prover does not follow the recurrence.
-REFUSED_LENGTHS = [
-    pytest.param(length, marks=pytest.mark.xfail(raises=TraceError, strict=True))
-    for length in (6, 4)
-]
-# Then those whose cosines SymPy writes with nested roots or as powers of -1.
-LENGTHS = [*REFUSED_LENGTHS, 1, 2, 3, 5, 8, 10, 12, 15, 20, 24, 30, 60, *range(7, 201)]
+# First those whose cosine of one step SymPy writes as a number, as roots or as powers of -1.
+LENGTHS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 60, *range(7, 201)]
 
 
 @pytest.mark.sample(every=27)
@@ -397,7 +392,7 @@ def test_cosine_annealing_of_every_length_is_the_cosine(length: int) -> None:
 
 @pytest.mark.parametrize("least", [0.0, 0.01])
 @pytest.mark.parametrize("rate", [0.1, 0.3])
-@pytest.mark.parametrize("length", [1, 2, 3, 5])
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 6])
 def test_cosine_annealing_over_a_few_steps_is_followed(
     length: int, rate: float, least: float
 ) -> None:

@@ -18,6 +18,7 @@ from closedform.effort import Effort, OutOfEffort
 from closedform.verify.checker.replay import Facts, begin, check
 from closedform.verify.checker.terms import RejectedProofError
 from closedform.verify.search.boxes import Boxes
+from closedform.verify.search.corners import refute_at_corners
 from closedform.verify.search.extremes import separate_extremes
 from closedform.verify.search.integers import Integers
 from closedform.verify.search.linear import Search
@@ -74,6 +75,9 @@ class Refutation(Search):
     def refute_whole(self, facts: Facts, goal: Facts) -> Step:
         """Returns a step that refutes the facts: at once, else by what is shown of the parts."""
         self.spend()
+        step = refute_at_corners(self, self.order, facts, goal)
+        if step is not None:
+            return step
         steps, new_facts = separate_extremes(self, facts)
         if steps:
             parts = tuple(fact for fact in new_facts if fact not in facts or fact in goal)

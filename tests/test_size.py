@@ -35,7 +35,7 @@ CAPS = {
     "scaling": 555,
     "schedules": 1597,
     "torch": 6535,
-    "training": 12609,
+    "training": 12925,
     "transforms": 1011,
     "verify": 18245,
     "web": 575,

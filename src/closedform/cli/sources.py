@@ -18,8 +18,6 @@ from closedform.cli.arguments import LogOptions, SourceOptions, free_arguments, 
 from closedform.cli.output import note_line
 from closedform.cli.parser import UsageError
 from closedform.errors import ArgumentError, UnknownNameError, nearest
-from closedform.recipes.document import document_by_content, text_of
-from closedform.recipes.documents.limits import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +58,7 @@ def load_source(
     """
     options = options or SourceOptions()
     if name == "-":
-        return _load_config(document_by_content(_piped_text(), "standard input"), options)
+        return _load_text(None, "standard input", options)
     if name.startswith("-"):
         raise UsageError(f"the name must precede its options, got {name!r}")
     arguments = free_arguments(words)
@@ -85,19 +83,24 @@ def load_source(
     if Path(name).is_dir() and not is_in_library:
         raise UsageError(f"{name} is a folder", hint="name a config in it")
     if Path(name).exists() and not is_in_library:
-        text = _piped_text() if name == "/dev/stdin" else text_of(Path(name))
-        return _load_config(document_by_content(text, name), options)
+        return _load_text(None if name == "/dev/stdin" else Path(name), name, options)
     if not colon:
         return _in_updates(_from_library(name, arguments), options.facts)
     return _from_framework(kind, own_name, arguments, options)
 
 
-def _piped_text() -> str:
-    """The text of the standard input, one byte more than a config may have at most."""
+def _load_text(path: Path | None, label: str, options: SourceOptions) -> Recipe:
+    """The recipe of a file by its content, whatever its ending; None is the standard input."""
+    from closedform.recipes.document import document_by_content, text_of
+    from closedform.recipes.documents.limits import MAX_BYTES
+
+    if path is not None:
+        return _load_config(document_by_content(text_of(path), label), options)
     try:
-        return sys.stdin.buffer.read(MAX_BYTES + 1).decode("utf-8-sig")
+        text = sys.stdin.buffer.read(MAX_BYTES + 1).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"the standard input is not UTF-8: {error}") from None
+    return _load_config(document_by_content(text, label), options)
 
 
 def load_curves(text: str, options: SourceOptions) -> Schedule | Recipe:

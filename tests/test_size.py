@@ -37,7 +37,7 @@ CAPS = {
     "torch": 6488,
     "training": 12609,
     "transforms": 1011,
-    "verify": 18245,
+    "verify": 18265,
     "web": 575,
 }
 """The most code lines of each package; "modules" are the files in no package."""

@@ -37,7 +37,7 @@ CAPS = {
     "torch": 6535,
     "training": 12925,
     "transforms": 1011,
-    "verify": 18245,
+    "verify": 18265,
     "web": 575,
 }
 """The most code lines of each package; "modules" are the files in no package."""

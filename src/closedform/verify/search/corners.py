@@ -90,9 +90,10 @@ class _Corners:
         """A step by the corners of the shares that are known to be bounded, or None."""
         (fact,) = state.goal
         shares = [*_shares(self.search, fact)] if most_shares else []
-        # A factor that is bounded by itself has the shorter proof: min(1, x) in min(1, x) / 2**n.
-        factors = [(item,) for share in shares if len(share) > 1 for item in share]
-        ends_of: dict[Monomial, list[Monomial]] = {factor: [UNIT] for factor in factors}
+        # Factors that are all bounded by themselves have the shorter proofs, one after the other.
+        ends_of: dict[Monomial, list[Monomial]] = {
+            factor: [UNIT] for share in shares for factor in self._bounded_factors(share)
+        }
         for share in shares:
             ends_of[share] = [UNIT, *(other for other in shares if other != share)]
         for share, upper_ends in ends_of.items():
@@ -101,6 +102,18 @@ class _Corners:
             if step is not None:
                 return step
         return None
+
+    def _bounded_factors(self, share: Monomial) -> list[Monomial]:
+        """The factors of a share that are, as the product of the others, at most 1 at all points.
+
+        They are min(1, x) and 1 / 2**n in the product of both, and none in ``min(n, t) / n``.
+        """
+        factors: list[Monomial] = []
+        for item in share:
+            others = tuple(other for other in share if other != item)
+            if others and all(self._ends(part, [UNIT]) for part in ((item,), others)):
+                factors.append((item,))
+        return factors
 
     def _ends(
         self, share: Monomial, upper_ends: list[Monomial]

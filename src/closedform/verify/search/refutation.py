@@ -35,8 +35,8 @@ from closedform.verify.search.steps import (
 )
 from closedform.verify.terms.limits import LIMITS
 
-_SHARE_AT_ONCE = 0.6  # of the work, before the goal is proved by its parts
-_LEAST_FOR_PARTS = 1_000_000
+_SHARE_AT_ONCE = 0.6  # of the work, for the corners and for all facts at once, before the parts
+_LEAST_FOR_PARTS = 1_000_000  # work: with less there are no corners and parts
 _MOST_DEPTH = 60
 
 
@@ -75,7 +75,7 @@ class Refutation(Search):
     def refute_whole(self, facts: Facts, goal: Facts) -> Step:
         """Returns a step that refutes the facts: at once, else by what is shown of the parts."""
         self.spend()
-        step = refute_at_corners(self, self.order, facts, goal)
+        step = self._refute_at_corners(facts, goal)
         if step is not None:
             return step
         steps, new_facts = separate_extremes(self, facts)
@@ -92,6 +92,20 @@ class Refutation(Search):
             self.effort = effort
             self.charge()
             return refute_by_parts(self, self.order, facts, goal)
+
+    def _refute_at_corners(self, facts: Facts, goal: Facts) -> Step | None:
+        """A step at the corners of shares; None where there is none, or little work is left."""
+        effort = self.effort
+        if effort.left < _LEAST_FOR_PARTS:
+            return None
+        self.effort = effort.portion(effort.left * _SHARE_AT_ONCE)
+        try:
+            return refute_at_corners(self, self.order, facts, goal)
+        except OutOfEffort:
+            return None
+        finally:
+            self.effort = effort
+            self.charge()
 
     def _refute_conjuncts(self, facts: Facts, goal: Facts) -> Step:
         """A step that refutes all facts together, or each part of a conjunction or an equation."""

@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "closedform"
 CAPS = {
     "analysis": 6829,
     "api": 756,
-    "cli": 2910,
+    "cli": 2912,
     "exporters": 3713,
     "frameworks": 20475,
     "importers": 15111,

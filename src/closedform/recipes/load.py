@@ -226,7 +226,7 @@ def _check_used(document: Document, framework: str | None) -> None:
     }
     if any(RELATED.search(entries[name]) for name in document.keys_read & entries.keys()):
         return
-    from closedform.recipes.nearness import evidence, keys_of_schedule, leaves
+    from closedform.recipes.nearness import describe_keys, keys_of_schedule, leaves
 
     keys = keys_of_schedule(document)
     # A section that is the block of a class counts by its name: its class reads the arguments.
@@ -234,7 +234,7 @@ def _check_used(document: Document, framework: str | None) -> None:
     names = {entry_name(name, value) for _, name, value in leaves(document.content)}
     if keys and document.keys_read.isdisjoint(sections | names):
         raise ConfigError(
-            f"no key of the config is one that {framework} reads; {evidence(document)}",
+            f"no key of the config is one that {framework} reads; {describe_keys(document)}",
             where=document.source,
             hint="name another framework; framework='generic' reads the keys by their names",
         )
@@ -276,8 +276,8 @@ def deciding_keys(document: Document, matches: Callable[[Document], bool]) -> tu
         return search([*base, *second], candidates[:half]) + second
 
     paths = [path for path, _ in _entries(document.content)]
-    text = document.program or "its text"
-    return tuple(search([], paths)) or (text,) if paths else (text,)
+    sufficient_paths = search([], paths) if paths else []
+    return tuple(sufficient_paths) or (document.program or "its text",)
 
 
 def _entries(content: Mapping[Any, Any], path: str = "") -> Iterator[tuple[str, Any]]:

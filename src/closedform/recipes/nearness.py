@@ -149,13 +149,13 @@ def unrecognized_error(document: Document, reads: Callable[[str], bool]) -> Conf
         readable = (name for name, entry in FRAMEWORKS.items() if entry.reader is not None)
         ways.append(f"name it, as in framework='cerebras'; there are {', '.join(readable)}")
     return ConfigError(
-        f"the framework of the config is not recognized; {evidence(document)}",
+        f"the framework of the config is not recognized; {describe_keys(document)}",
         where=document.source,
         hint="; ".join(ways),
     )
 
 
-def evidence(document: Document) -> str:
+def describe_keys(document: Document) -> str:
     """Returns the clause of an error with the keys of a config that are of a schedule."""
     keys = tuple(keys_of_schedule(document))
     if keys:

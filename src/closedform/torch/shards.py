@@ -159,7 +159,7 @@ class ShardMesh:
 
         Args:
             partial_sums: The sums of this process.
-            guard: Numbers that must be equal in all processes, sent beside the sums.
+            guard: Numbers that must be equal in all processes, sent with the sums.
 
         Raises:
             StateError: They are not, or another process did not send its sums.
@@ -178,10 +178,9 @@ class ShardMesh:
                 ) from error
         if guard is None:
             return totals.unbind()
-        is_alike = (
-            totals[:3] == math.prod(map(self.mesh.size, self.axes)) * guard.to(device)
-        ).all()
-        totals = totals[3:]
+        count = math.prod(map(self.mesh.size, self.axes))
+        is_alike = (totals[: len(guards)] == count * guard.to(device)).all()
+        totals = totals[len(guards) :]
         if partial_sums and not totals.is_cpu:
             # No step waits for a device: its numbers are NaN.
             return torch.where(is_alike, totals, math.nan).unbind()

@@ -221,7 +221,7 @@ def run_shards(work: ShardWork, *, has_failed: bool = False) -> None:
 def _guard(numbers: Sequence[int], has_failed: bool) -> Tensor:
     """A checksum of the parameters that step, and no failure: all processes must send the same.
 
-    The mean of numbers and of their squares is that of one of them only if all are equal.
+    Numbers are equal exactly if the mean of their squares is the square of their mean.
     """
     checksum = hash(tuple(numbers)) % 2**20  # squares of 8,000 processes are exact in float64
     return torch.tensor([checksum, checksum**2, has_failed], dtype=torch.float64)

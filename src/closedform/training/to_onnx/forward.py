@@ -230,7 +230,7 @@ class Forward:
         return frozenset(_name_in_step(name) for name, _ in joint_module.named_parameters())
 
     def _with(self, params: Tensors, buffers: Tensors, run: Callable[[], Any]) -> Any:
-        """The result of a run in which these tensors stand for those of the model and its loss.
+        """The result of a run with other parameters and buffers of the model and its loss.
 
         They do as attributes of modules, and as operands of functions, whatever holds the original.
         """

@@ -39,7 +39,7 @@ class _InputPart:
     def values_of_input(self, value: int) -> tuple[int, ...] | None:
         """Returns the values of the input that lead to a value, one or none; None for several."""
         low, high = preimage((value, value), self.steps)
-        # Bounds that are infinite and equal are those of a value that a clamp takes out.
+        # A value that a clamp takes out has equal, infinite bounds.
         if low > high or (low == high and math.isinf(low)):
             return ()
         return (int(low),) if low == high else None

@@ -488,11 +488,11 @@ def check_shared_memory(params: Tensors, buffers: Tensors, where: str) -> None:
     ranges = sorted(
         (*_memory(value), name) for name, value in (params | buffers).items() if value.numel()
     )
-    end_of, (end, owner) = params | buffers, (0, "")
+    tensors, (end, owner) = params | buffers, (0, "")
     for low, high, name in ranges:
         is_trained = name in params or owner in params
         # Parts of the columns of one matrix have memory between that of each other.
-        is_apart = owner and not (end_of[owner].is_contiguous() or end_of[name].is_contiguous())
+        is_apart = owner and not (tensors[owner].is_contiguous() or tensors[name].is_contiguous())
         if low < end and is_trained and not is_apart:
             raise TrainingExportError(
                 f"{owner!r} and {name!r} are two tensors in the same memory, which a step would "

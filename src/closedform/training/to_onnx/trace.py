@@ -181,7 +181,7 @@ def trace(
 
 
 def _checked_run(of: Forward, params: Tensors, buffers: Tensors) -> EagerRun:
-    """Returns a step in torch, whose results are those of the model itself and of each repetition.
+    """Returns a step in torch, with the results of the model itself and of each repetition.
 
     Raises:
         ExportError: The forward differs from run to run, counts in Python and computes with the

@@ -36,7 +36,7 @@ _BOUND_WORK = 500_000  # of the search for one end of a share, which holds at al
 
 
 def refute_at_corners(search: Search, order: Order, facts: Facts, goal: Facts) -> Step | None:
-    """Returns a step that refutes facts, those of the negated goal among them, or None.
+    """Returns a step that refutes facts, of which some are the negated goal, or None.
 
     The goal bounds a number by an extremum or a constant.
     """
@@ -95,7 +95,7 @@ class _Corners:
             factor: [UNIT] for share in shares for factor in self._bounded_factors(share)
         }
         for share in shares:
-            ends_of[share] = [UNIT, *(other for other in shares if other != share)]
+            ends_of[share] = [UNIT, *(end for end in shares if end != share)]
         for share, upper_ends in ends_of.items():
             ends = self._ends(share, upper_ends)
             step = None if ends is None else self._between(state, share, ends, most_shares)
@@ -110,8 +110,8 @@ class _Corners:
         """
         factors: list[Monomial] = []
         for item in share:
-            others = tuple(other for other in share if other != item)
-            if others and all(self._ends(part, [UNIT]) for part in ((item,), others)):
+            cofactor = tuple(factor for factor in share if factor != item)
+            if cofactor and all(self._ends(part, [UNIT]) for part in ((item,), cofactor)):
                 factors.append((item,))
         return factors
 
@@ -157,8 +157,7 @@ class _Corners:
             if self.parts.replay.entails(state.facts, truth):
                 continue
             if truth in corners:
-                step = self._at_corner(state, truth, most_shares)
-                step = step or self.parts.proof(state, truth)
+                step = self._at_corner(state, truth, most_shares) or self.parts.proof(state, truth)
             else:
                 # Shown by itself: facts about a share, as its other bound, cost work.
                 case = replace(state, goal=(*state.goal, *bounds))

@@ -26,7 +26,7 @@ from closedform.verify.search.linear import Search
 from closedform.verify.search.order import Order
 from closedform.verify.search.steps import NoProofError, Place, Step
 
-# Bounds of what is attempts; beyond them the goal has no proof by parts.
+# Limits of the search; beyond them a goal has no proof by parts.
 _QUICK_WORK = 6_000  # of the search for one fact in between without lemmas
 _PART_WORK = 40_000  # with lemmas
 _SQUARES_WORK = 120_000  # of the order of a quotient and a part, by their squares

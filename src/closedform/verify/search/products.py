@@ -75,16 +75,17 @@ class Products:
         self._relations = list(by_form.values())
         self.bases = bases
         self._monomials = {m for literal in self._relations for m in literal.form} | {UNIT}
-        relation_forms = [literal.form for literal in self._relations]
-        groups = [
-            *map(_Factors.of, factors),
-            *_factors_of_terms(replay, truths),
-            *_factors_of_forms(relation_forms),
+        self._groups = [
+            group
+            for group in (
+                *map(_Factors.of, factors),
+                *_factors_of_terms(replay, truths),
+                *_factors_of_forms(literal.form for literal in self._relations),
+                *_conjugates(replay, (literal.form for literal in self._relations)),
+                *_differences(replay, self._monomials),
+            )
+            if len(group.form) <= _MOST_MONOMIALS
         ]
-        factor_forms = [number for group in groups for number in group.numbers]
-        groups += _conjugates(replay, (*relation_forms, *factor_forms))
-        groups += _differences(replay, self._monomials)
-        self._groups = [group for group in groups if len(group.form) <= _MOST_MONOMIALS]
         self._cofactors: dict[Monomial, set[Monomial]] = {}
         self._known_products: set[tuple[str, int, Monomial | int]] = set()
         self._candidates = [*self._closed_products()]

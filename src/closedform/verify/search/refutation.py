@@ -36,7 +36,7 @@ from closedform.verify.search.steps import (
 from closedform.verify.terms.limits import LIMITS
 
 _SHARE_AT_ONCE = 0.6  # of the work, for the corners and for all facts at once, before the parts
-_LEAST_FOR_PARTS = 1_000_000  # work: with less there are no corners and parts
+_LEAST_FOR_PARTS = 1_000_000  # work: with less, corners and parts are not tried
 _MOST_DEPTH = 60
 
 

@@ -190,8 +190,8 @@ def test_a_loop_over_other_memory_is_refused() -> None:
     graph = step_graph(cf.optimizers.sgd(lr=0.5, momentum=0.9), (ANY_SHAPE,), torch.float32)
     kernel = compiled.compiled_kernel(graph, "p0")
     assert kernel is not None
-    assert isinstance(kernel.single.program, compiled.CompiledProgram)
-    program = kernel.single.program
+    program = kernel.single
+    assert isinstance(program, compiled.CompiledProgram)
     right = [torch.ones(8 if "p0" in name else ()) for name in program.input_names]
     program.step(right.copy())
     for wrong in (

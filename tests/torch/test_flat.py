@@ -139,13 +139,18 @@ def test_states_are_parts_of_one_vector_and_may_be_replaced() -> None:
 
 def test_large_parameters_are_tiled(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    run = TensorProgram.run
+    run, step = TensorProgram.run, TensorProgram.step
 
     def watched(self: TensorProgram, start: Any, given: Sequence[Tensor | None]) -> list[Tensor]:
         sizes.append(max(one.numel() for one in given if one is not None))
         return run(self, start, given)
 
+    def watched_step(self: TensorProgram, given: list[Tensor]) -> None:
+        sizes.append(max(one.numel() for one in given))
+        step(self, given)
+
     monkeypatch.setattr(TensorProgram, "run", watched)
+    monkeypatch.setattr(TensorProgram, "step", watched_step)
     params = parameters([(3,), (4,), (2, flat.TILE // 2 + 1), (flat.TILE,)])
     steps(optim.SGD(params, lr=0.1, momentum=0.9, foreach=False), params, 1)
     half = flat.TILE // 2 + 1

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -38,9 +38,6 @@ JOINED = 2**16
 TILE = 2**17
 """The most elements of a large parameter that are stepped at once."""
 
-# More elements than any parameter has.
-_NO_TILES = 2**62
-
 ParamStates = Mapping[str, Tensor]
 Item = TypeVar("Item")
 
@@ -52,7 +49,7 @@ class ProgramFactory:
     Attributes:
         numbers: Makes the program of a graph of scalars, some of which rarely change.
         vectors: Makes the program of a graph of vectors and numbers; None if it is not elementwise.
-        is_in_one_pass: Whether a program reads and writes its vectors once.
+        is_in_one_pass: Whether a program reads and writes its vectors once, and needs no tiles.
     """
 
     numbers: Callable[[Graph, Sequence[str]], NumberProgram]
@@ -71,7 +68,10 @@ class Hypers(Protocol):
 
 
 class VectorProgram(Protocol):
-    """Computes the next parameter and states from vectors and numbers."""
+    """Computes the next parameter and states from vectors and numbers.
+
+    ``step`` needs an input for each output.
+    """
 
     input_names: tuple[str, ...]
     input_dtypes: tuple[torch.dtype, ...]
@@ -83,13 +83,8 @@ class VectorProgram(Protocol):
     def run(self, start: NodeValues, inputs: Sequence[Tensor | None]) -> list[Tensor]:
         """Returns the outputs; one that was computed in place is the input itself."""
 
-
-@runtime_checkable
-class InPlaceProgram(VectorProgram, Protocol):
-    """A program that writes next states over those before, and may do nothing else."""
-
     def step(self, inputs: list[Any]) -> None:
-        """Writes the outputs over the inputs, which are given in order; each must have one."""
+        """Writes the outputs over the inputs, which are given in order."""
 
 
 class NumberProgram(VectorProgram, Protocol):
@@ -107,14 +102,14 @@ class FlatKernel:
         batch: Steps several parameters as one vector.
         single: Steps one parameter.
         names: The name of each label among the tensors of a parameter.
-        tile: The most elements of one parameter that are stepped at once.
+        tile: The most elements of one parameter that are stepped at once; None for all.
     """
 
     scalars: NumberProgram | None
     batch: VectorStep
-    single: VectorStep
+    single: VectorProgram
     names: Mapping[str, str]
-    tile: int
+    tile: int | None
 
 
 class VectorStep(NamedTuple):
@@ -151,24 +146,27 @@ def build_kernel(graph: Graph, label: str, factory: ProgramFactory) -> FlatKerne
     first, second = hoist(graph)
     if not second.outputs or any(node.type.shape for node in first.nodes):
         return None
+    single = factory.vectors(second)
+    if single is None or not _writes_over_inputs(single):
+        return None
     prefix = f"state.{label}."
     input_labels = {node.attribute("name") for node in graph.inputs}
     names = {str(name): _name(str(name), prefix) for name in input_labels}
     rest_and_move = separate(second, f"{PARAM}{label}")
     rest, move = (second, None) if rest_and_move is None else rest_and_move
-    program = None if rest is None else factory.vectors(rest)
-    if program is None and rest is not None:
-        return None
+    program = single if rest is second else None if rest is None else factory.vectors(rest)
     scalars = None
     if first.outputs:
         hypers = [str(node.attribute("name")) for node in graph.inputs]
         rare = [name for name in hypers if name not in ("step",) and not name.startswith("state.")]
         scalars = factory.numbers(first, rare)
-    batch_step = VectorStep(program, move)
-    if not factory.is_in_one_pass:
-        return FlatKernel(scalars, batch_step, batch_step, names, TILE)
-    single = batch_step if move is None else VectorStep(factory.vectors(second), None)
-    return FlatKernel(scalars, batch_step, single, names, _NO_TILES)
+    tile = None if factory.is_in_one_pass else TILE
+    return FlatKernel(scalars, VectorStep(program, move), single, names, tile)
+
+
+def _writes_over_inputs(program: VectorProgram) -> bool:
+    """Whether each output is the next value of an input."""
+    return {name.removeprefix(NEXT) for name in program.output_names} <= {*program.input_names}
 
 
 def _called_vectors(graph: Graph) -> TensorProgram | None:
@@ -403,17 +401,22 @@ class FlatStep:
                 None if name.startswith(NUMBER) else labels.index(name.removeprefix(NEXT))
                 for name in kernel.scalars.output_names
             ]
-        self._segments = [
-            _Segment(kernel, run, [params[i] for i in run], [states[i] for i in run])
-            for run in segments([param.numel() for param in params])
+        runs = segments([param.numel() for param in params])
+        self._segments: list[_Batch | _Single] = []
+        batches = [
+            _Batch(kernel, run, [params[i] for i in run], [states[i] for i in run])
+            for run in runs
+            if len(run) > 1
         ]
-        batches = [segment for segment in self._segments if segment.is_joined]
         # One vector serves all runs of parameters, which are stepped one after the other.
         space = torch.empty(
             max((segment.total for segment in batches), default=0), dtype=params[0].dtype
         )
         for segment in batches:
             segment.write_through(space)
+        rows = [run.start for run in runs if len(run) == 1]
+        singles = [_Single(kernel, row, params[row], states[row]) for row in rows]
+        self._segments += [*batches, *singles]
 
     def run(self) -> None:
         """Performs the step."""
@@ -483,8 +486,8 @@ def _select(items: list[Item], mask: Tensor | None) -> list[Item]:
     return items if mask is None else list(compress(items, mask.tolist()))
 
 
-class _Segment:
-    """Parameters that are stepped as one vector, or a large one that is stepped in tiles."""
+class _Batch:
+    """Parameters that are stepped as one vector."""
 
     def __init__(
         self,
@@ -493,9 +496,8 @@ class _Segment:
         params: Sequence[Tensor],
         states: Sequence[ParamStates],
     ) -> None:
-        self.is_joined = len(run) > 1
-        program, self._move = kernel.batch if self.is_joined else kernel.single
-        self._program, self._tile = program, kernel.tile
+        program, self._move = kernel.batch
+        self._program = program
         self._start = [] if program is None else program.start({})
         self._params, self._part = list(params), slice(run.start, run.stop)
         self._sizes = [param.numel() for param in params]
@@ -518,11 +520,6 @@ class _Segment:
         self._are_rows = _are_rows(params)
         self._parts: list[Tensor] = []
         self._space = self._rows = torch.empty(0)
-        # Without this, a compiled step of 16 tensors of 64k elements takes 8 to 12 % longer.
-        self._bound: _BoundSingle | None = None
-        if not self.is_joined and isinstance(program, InPlaceProgram):
-            vectors = {label: column.vector for label, column in self._columns.items()}
-            self._bound = _BoundSingle(program, params[0], self._own, vectors)
 
     def write_through(self, space: Tensor) -> None:
         """Takes a vector through which the parameters are read and written."""
@@ -552,12 +549,9 @@ class _Segment:
                 name: x[self._part] if x.numel() > 1 else x for name, x in numbers.items()
             }
             factors = factors[self._part] if len(factors) > 1 else factors
-        if not self.is_joined and own_grads[0] is not None:
-            self._run_single(own_grads[0], own_numbers, factors)
-        else:
-            self._run_batch(own_grads, own_mask, own_numbers, factors)
+        self._step(own_grads, own_mask, own_numbers, factors)
 
-    def _run_batch(
+    def _step(
         self,
         grads: Sequence[Any],
         mask: Tensor | None,
@@ -641,101 +635,79 @@ class _Segment:
         for param, part, factor in zip(params, parts, _select(factors, mask), strict=True):
             param.add_(part, alpha=factor)
 
-    def _run_single(
-        self, grad: Tensor, numbers: Mapping[str, Tensor], factors: list[float]
-    ) -> None:
-        """Steps one parameter, in tiles if it is larger than one."""
-        (param,) = self._params
-        if self._bound is not None and self._bound.run(grad, numbers):
-            return
-        flat = param.reshape(-1)
-        flat_tensors = {PARAM: flat, GRAD: grad.reshape(-1)}
-        vectors = {label: column.load() for label, column in self._columns.items()}
-        vectors |= {label: flat_tensors[name] for name, label in self._own.items()}
-        count = -(-self.total // self._tile)
-        if count <= 1:
-            self._run_tile(vectors, flat, flat_tensors[GRAD], numbers, factors)
-        else:
-            tiles = {label: vector.chunk(count) for label, vector in vectors.items()}
-            params, grads = flat.chunk(count), flat_tensors[GRAD].chunk(count)
-            for index in range(count):
-                parts = {label: tile[index] for label, tile in tiles.items()}
-                self._run_tile(parts, params[index], grads[index], numbers, factors)
-        for label, column in self._columns.items():
-            column.store(vectors[label])
-        if flat.data_ptr() != param.data_ptr():
-            param.copy_(flat.view(param.shape))
 
-    def _run_tile(
-        self,
-        vectors: Mapping[str, Tensor],
-        param: Tensor,
-        grad: Tensor,
-        numbers: Mapping[str, Tensor],
-        factors: list[float],
-    ) -> None:
-        """Steps a tile of a parameter, in place."""
-        inputs = dict(numbers)
-        for label, vector in vectors.items():
-            inputs[label] = in_dtype(vector, self._dtypes[label])
-        results = self._results(inputs)
-        for name, result in zip(self._labels, results, strict=True):
-            if name in vectors and result is not vectors[name]:
-                vectors[name].copy_(result)
-        if self._move is not None:
-            (factor,) = factors
-            param.add_(self._moved_by(self._move, grad, results), alpha=factor)
-
-
-class _BoundSingle:
-    """One parameter with the vectors that are stepped with it, found once.
+class _Single:
+    """A large parameter, which is stepped in tiles of its memory.
 
     A step of large parameters leaves nothing else in the caches of the processor, so that each line
-    of Python takes microseconds.
-
-    Args:
-        program: Steps it.
-        param: The parameter.
-        labels: The labels of the parameter and of its gradient.
-        vectors: The memory of its states, by label; None if they must be copied.
+    of Python takes microseconds: the tiles are made once.
     """
 
-    def __init__(
-        self,
-        program: InPlaceProgram,
-        param: Tensor,
-        labels: Mapping[str, str],
-        vectors: Mapping[str, Tensor | None],
-    ) -> None:
-        self._program, self._param = program, param
+    def __init__(self, kernel: FlatKernel, row: int, param: Tensor, states: ParamStates) -> None:
+        program = self._program = kernel.single
+        self._row, self._param = row, param
+        self._count = 1 if kernel.tile is None else max(1, -(-param.numel() // kernel.tile))
+        names = [kernel.names.get(label) for label in program.input_names]
+        self._own = names.index(PARAM)
+        self._grad = names.index(GRAD) if GRAD in names else None
+        self._dtype = program.input_dtypes[self._own]
+        self._columns: dict[int, StateColumn] = {}
+        self._numbers: list[tuple[int, str]] = []
+        for place, (name, dtype) in enumerate(zip(names, program.input_dtypes, strict=True)):
+            if name is None:
+                self._numbers.append((place, program.input_names[place]))
+            elif name not in (PARAM, GRAD):
+                self._columns[place] = StateColumn([states[name]], dtype)
+        self._tiles: list[list[Any]] = []
+        self._copies: dict[int, Tensor] = {}
         self._pointer = -1
-        dtypes = dict(zip(program.input_names, program.input_dtypes, strict=True))
-        places = {name: place for place, name in enumerate(program.input_names)}
-        self._given = [vectors.get(name) for name in program.input_names]
-        self._places = [places[labels[name]] for name in (PARAM, GRAD) if name in labels]
-        output_names = {name.removeprefix(NEXT) for name in program.output_names}
-        has_all = len(self._places) == 2 and output_names <= places.keys()
-        self._in_place = has_all and None not in vectors.values()
-        self._dtype = dtypes.get(labels.get(PARAM, ""))
-        vector_names = {*labels.values(), *vectors}
-        self._numbers = [
-            (place, name) for name, place in places.items() if name not in vector_names
-        ]
 
-    def run(self, grad: Tensor, numbers: Mapping[str, Tensor]) -> bool:
-        """Steps the parameter, and returns whether it could."""
-        param = self._param
-        if not self._in_place or not param.is_contiguous():
-            return False
-        if param.dtype is not self._dtype or grad.dtype is not self._dtype:
-            return False
-        param_place, grad_place = self._places
-        if param.data_ptr() != self._pointer:
-            self._pointer = param.data_ptr()
-            self._given[param_place] = param.detach().view(-1)
-        inputs = self._given.copy()
-        inputs[grad_place] = grad.reshape(-1)
-        for place, name in self._numbers:
-            inputs[place] = numbers[name]
-        self._program.step(inputs)
-        return True
+    def run(
+        self,
+        grads: Sequence[Tensor | None],
+        _: Tensor | None,
+        numbers: Mapping[str, Tensor],
+        __: list[float],
+    ) -> None:
+        """Steps the parameter if it has a gradient."""
+        grad, row = grads[self._row], self._row
+        if grad is None:
+            return
+        is_moved = self._param.data_ptr() != self._pointer or not self._param.is_contiguous()
+        if is_moved or self._copies:
+            self._bind()
+        gradient = grad.reshape(-1)
+        parts = (gradient,) if self._count == 1 else gradient.chunk(self._count)
+        for tile, part in zip(self._tiles, parts, strict=True):
+            inputs = tile.copy()
+            for place, name in self._numbers:
+                number = numbers[name]
+                inputs[place] = number if number.numel() == 1 else number[row : row + 1]
+            if self._grad is not None:
+                inputs[self._grad] = in_dtype(part, self._dtype)
+            param = inputs[self._own] = in_dtype(tile[self._own], self._dtype)
+            self._program.step(inputs)
+            if param is not tile[self._own]:
+                tile[self._own].copy_(param)
+        for place, vector in self._copies.items():
+            if place in self._columns:
+                self._columns[place].store(vector)
+            else:
+                self._param.copy_(vector.view(self._param.shape))
+
+    def _bind(self) -> None:
+        """Makes the tiles of the parameter and of its states, which are views where possible."""
+        self._pointer = self._param.data_ptr()
+        vectors = {self._own: self._param.detach().reshape(-1)}
+        is_view = vectors[self._own].data_ptr() == self._pointer
+        self._copies = {} if is_view else dict(vectors)
+        for place, column in self._columns.items():
+            vectors[place] = column.load()
+            if vectors[place] is not column.vector:
+                self._copies[place] = vectors[place]
+        parts = {place: vector.chunk(self._count) for place, vector in vectors.items()}
+        places = range(len(self._program.input_names))
+        self._tiles = [
+            [parts[place][number] if place in parts else None for place in places]
+            for number in range(self._count)
+        ]

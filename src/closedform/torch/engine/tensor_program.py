@@ -1,22 +1,23 @@
 """A torch program on single tensors of the CPU: constants made once, ops in place.
 
 Constants, and what depends on inputs that rarely change, are computed before a run and reused; the
-other ops are called one after the other. A sum or difference of a tensor and a number times a
-tensor is one op, which rounds once where the processor has a fused multiply-add.
+other ops are called one after the other. A sum with a scaled tensor is one op
+(``engine/scaled_sums.py``).
 ``InplaceProgram`` says which ops may write their result over an operand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
 
 from closedform.exporters.torch_module import TYPE, FxProgram, GraphProgram
-from closedform.ir.types import Shape
+from closedform.ir.naming import NEXT
+from closedform.torch.engine.scaled_sums import ScaledSum, match_scaled_sum
 
 
 class ForeachOp(NamedTuple):
@@ -203,24 +204,22 @@ class TensorProgram:
         self._calls: list[_Call] = []
         constant_indices: set[int] = set()
         rare_indices = {index for index, name in enumerate(self.input_names) if name in rare}
-        scaled_sums = {
-            node: scaled_sum
-            for node in source.ops
-            if (scaled_sum := _match_scaled_sum(node)) is not None
-        }
-        # The product has no op any more: it is a part of the sum.
-        products = {scaled_sum.product for scaled_sum in scaled_sums.values()}
+        scaled_sums: dict[fx.Node, ScaledSum] = {}
+        absorbed: set[fx.Node] = set()
+        for node in reversed(source.ops):
+            scaled_sum = match_scaled_sum(node, source.overwritten)
+            if scaled_sum is not None and node not in absorbed:
+                scaled_sums[node] = scaled_sum
+                absorbed |= scaled_sum.absorbed
         for node in source.ops:
             index = self._index[node]
-            if node in products:
+            operands = {self._index[operand] for operand in node.all_input_nodes}
+            if node in absorbed:
                 continue
             if node in scaled_sums:
-                self._calls.append(
-                    self._fused_call(node, scaled_sums[node], constant_indices | rare_indices)
-                )
-                continue
-            operands = {self._index[operand] for operand in node.all_input_nodes}
-            if node.target is getattr:
+                reusable = constant_indices | rare_indices
+                self._calls.append(self._sum_call(node, scaled_sums[node], reusable))
+            elif node.target is getattr:
                 self._constants[index] = _CPU
                 constant_indices.add(index)
             elif operands <= constant_indices:
@@ -233,6 +232,7 @@ class TensorProgram:
             else:
                 self._calls.append(self._call(node, constant_indices | rare_indices))
         self._outputs = [self._index[result] for result in source.results]
+        self._free_values(constant_indices | rare_indices)
         pairs = zip(self.output_names, self._outputs, strict=True)
         self.varying = tuple(
             name for name, index in pairs if index not in constant_indices | rare_indices
@@ -259,11 +259,27 @@ class TensorProgram:
         for index, value in enumerate(inputs):
             if value is not None:
                 values[index] = value
+        return self._results(values)
+
+    def step(self, inputs: list[Any]) -> None:
+        """Writes the outputs over the inputs, which are given in order; each must have one."""
+        results = self._results(inputs + self._constants[len(inputs) :])
+        for place, result in zip(self._written, results, strict=True):
+            if result is not inputs[place]:
+                inputs[place].copy_(result)
+
+    def _results(self, values: NodeValues) -> list[Tensor]:
+        """Runs the calls on the values of inputs and constants."""
         for result, function, arguments, frees in self._calls:
             values[result] = function(*[values[index] for index in arguments])
             for dead in frees:
                 values[dead] = None
         return [values[index] for index in self._outputs]
+
+    @cached_property
+    def _written(self) -> list[int]:
+        """The input that each output is written over by a step."""
+        return [self.input_names.index(name.removeprefix(NEXT)) for name in self.output_names]
 
     def _arguments_of(self, call: _Call, values: NodeValues) -> list[Any]:
         return [values[index] for index in call.arguments]
@@ -279,44 +295,27 @@ class TensorProgram:
         target_position = self._source.overwritten.get(node)
         if target_position is not None and arguments[target_position] not in reusable:
             function = _written_over(function, target_position)
-        dead = (self._index[operand] for operand in self._source.frees(node))
-        frees = tuple(index for index in dead if index not in reusable)
-        return _Call(self._index[node], function, arguments, frees)
+        return _Call(self._index[node], function, arguments, ())
 
-    def _fused_call(
-        self, node: fx.Node, scaled_sum: _ScaledSum, reusable: Collection[int]
-    ) -> _Call:
-        """The call of a sum or difference with a number times a tensor."""
-        operands = (scaled_sum.addend, scaled_sum.tensor, scaled_sum.number)
-        arguments = tuple(map(self._place, operands))
-        target = self._overwritten_by(node, scaled_sum)
-        sign = -1 if node.target is torch.sub else 1
-        position = None if target is None else operands.index(target)
-        if position is not None and arguments[position] in reusable:
-            position = None
-        # The operands of the product live until the sum.
-        dead_nodes = [*self._source.frees(node), *self._source.frees(scaled_sum.product)]
-        dead = {
-            self._index[dead_node]
-            for dead_node in dead_nodes
-            if dead_node is not scaled_sum.product
-        }
-        frees = tuple(index for index in dead if index not in reusable)
-        return _Call(self._index[node], _add_scaled(sign, position), arguments, frees)
+    def _sum_call(self, node: fx.Node, scaled_sum: ScaledSum, reusable: Collection[int]) -> _Call:
+        """The call of a sum that absorbs the ops of its scaled term."""
+        arguments = tuple(self._index[operand] for operand in scaled_sum.arguments)
+        target: Any = node
+        while target is node or target in scaled_sum.absorbed:
+            position = self._source.overwritten.get(target)
+            target = None if position is None else target.args[position]
+        place = self._index.get(target)
+        is_writable = place in arguments and place not in reusable
+        position = arguments.index(place) if is_writable else None
+        return _Call(self._index[node], scaled_sum.call(position), arguments, ())
 
-    def _overwritten_by(self, node: fx.Node, scaled_sum: _ScaledSum) -> Any:
-        """The tensor in whose memory the result is, if any."""
-        over = self._source.overwritten
-        if node not in over:
-            return None
-        target = node.args[over[node]]
-        if target is not scaled_sum.product:
-            return target
-        return (
-            scaled_sum.product.args[over[scaled_sum.product]]
-            if scaled_sum.product in over
-            else None
-        )
+    def _free_values(self, reusable: Collection[int]) -> None:
+        """Lets each call free the values that no later one and no output needs."""
+        needed = {*self._outputs, *reusable, *range(len(self._index), len(self._constants))}
+        for number, call in reversed(list(enumerate(self._calls))):
+            frees = tuple(set(call.arguments) - needed)
+            needed |= set(frees)
+            self._calls[number] = call._replace(frees=frees)
 
     def _place(self, operand: Any) -> int:
         """The index of an operand; a constant is appended to the values."""
@@ -324,71 +323,6 @@ class TensorProgram:
             return self._index[operand]
         self._constants.append(operand)
         return len(self._constants) - 1
-
-
-class _ScaledSum(NamedTuple):
-    """A number times a tensor that is added to, or subtracted from, another tensor."""
-
-    addend: Any
-    tensor: fx.Node
-    number: fx.Node
-    product: fx.Node
-
-
-def _match_scaled_sum(node: fx.Node) -> _ScaledSum | None:
-    """The parts of such a sum or difference, if a node is one."""
-    if node.target not in (torch.add, torch.sub) or not all(map(_is_float, node.args)):
-        return None
-    # torch.add and torch.sub scale their second operand: ``n·a - b`` has no such form.
-    for position in (1, 0) if node.target is torch.add else (1,):
-        addend: Any = node.args[1 - position]
-        product: Any = node.args[position]
-        # p + p and a product with a second user need the product itself.
-        if product.target is not torch.mul or len(product.users) > 1 or addend is product:
-            continue
-        if not all(map(_is_float, product.args)):
-            continue
-        first, second = product.args
-        for number, tensor in ((first, second), (second, first)):
-            # A product of another shape would be broadcast by the sum.
-            is_scaled = not _shape(number) and _shape(tensor) == _shape(node)
-            if is_scaled and not _is_used_between(product, node):
-                return _ScaledSum(addend, tensor, number, product)
-    return None
-
-
-def _is_used_between(product: fx.Node, node: fx.Node) -> bool:
-    """Whether an op between the two uses an operand of the product: it may overwrite it."""
-    return any(
-        product < user < node for operand in product.all_input_nodes for user in operand.users
-    )
-
-
-def _is_float(operand: Any) -> bool:
-    """Whether an operand is a tensor of floating-point numbers."""
-    return (
-        isinstance(operand, fx.Node) and TYPE in operand.meta and operand.meta[TYPE].dtype.is_float
-    )
-
-
-def _shape(node: fx.Node) -> Shape:
-    shape: Shape = node.meta[TYPE].shape
-    return shape
-
-
-def _add_scaled(sign: int, position: int | None) -> Callable[..., Any]:
-    """Returns the function a + sign·number·b of a, b and number, written over an argument."""
-
-    def run(*args: Any) -> Any:
-        addend, tensor, number = args
-        out = None if position is None else args[position]
-        # alpha is a number of Python; item() of a CPU tensor waits for nothing.
-        if number.numel() == 1:
-            return torch.add(addend, tensor, alpha=sign * number.item(), out=out)
-        # A number for each element, such as the bias corrections of several parameters.
-        return torch.addcmul(addend, number, tensor, value=sign, out=out)
-
-    return run
 
 
 def _written_over(function: Callable[..., Any], position: int) -> Callable[..., Any]:

@@ -88,7 +88,6 @@ def main() -> None:
     for name, make in (
         ("in torch operations", lambda params: Momentum(params, lr=0.1)),
         ("as a rule", lambda params: Optimizer(params, MOMENTUM)),
-        ("in onnxruntime", lambda params: Optimizer(params, MOMENTUM, backend="onnxruntime")),
     ):
         print(name)
         print("weights", [round(float(weight), 4) for weight in train(make)])

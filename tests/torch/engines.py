@@ -1,4 +1,4 @@
-"""One rule in the three backends of the Optimizer, on all shapes."""
+"""One rule in the backends of the Optimizer and in onnxruntime, on all shapes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,8 +33,22 @@ def shapes_of(rule: UpdateRule) -> list[tuple[int, ...]]:
 
 
 def trained(rule: UpdateRule, backend: str, count: int) -> list[Tensor]:
-    """The parameters after so many steps."""
+    """The parameters after so many steps in a backend, or in onnxruntime."""
     params = parameters(shapes_of(rule))
+    if backend == "onnxruntime":
+        named = {f"p{number}": param.detach().numpy() for number, param in enumerate(params)}
+        session = cf.OptimizerSession(rule, named)
+        generator = torch.Generator().manual_seed(1)  # the gradients of ``steps``
+        for _ in range(count):
+            session.step(
+                {
+                    name: torch.randn(value.shape, generator=generator, dtype=torch.float64)
+                    .float()
+                    .numpy()
+                    for name, value in named.items()
+                }
+            )
+        return [torch.tensor(session.params[name]) for name in named]
     optimizer = Optimizer(params, rule, backend=backend)
     steps(optimizer, params, count)
     return values(params)

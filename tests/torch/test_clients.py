@@ -86,7 +86,7 @@ def train(run: Run, first: int, last: int) -> list[float]:
 MAKERS: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
     "torch": lambda built: torch.optim.AdamW(built.parameters(), foreach=False),
     "eager": lambda built: Optimizer(built.named_parameters(), cf.optimizers.adamw()),
-    "onnxruntime": lambda built: cerebras.AdamW(built.parameters(), backend="onnxruntime"),
+    "cerebras": lambda built: cerebras.AdamW(built.parameters()),
     "tensor": lambda built: cerebras.Lion(built.parameters(), lr=torch.tensor(0.1)),
 }
 

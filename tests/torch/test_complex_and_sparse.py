@@ -40,12 +40,11 @@ def _close(got: list[nn.Parameter], wanted: list[nn.Parameter]) -> None:
 
 
 @pytest.mark.sample(every=3)
-@pytest.mark.parametrize("backend", ["eager", "onnxruntime"])
 @pytest.mark.parametrize("name", CLASSES)
-def test_complex_parameters_are_stepped_as_torch_does(name: str, backend: str) -> None:
+def test_complex_parameters_are_stepped_as_torch_does(name: str) -> None:
     got, wanted = _parameters(), _parameters()
     kwargs: dict[str, Any] = {"momentum": 0.9} if name == "SGD" else {}
-    ours: Any = optim.OPTIMIZERS[name](got, backend=backend, **kwargs)
+    ours: Any = optim.OPTIMIZERS[name](got, **kwargs)
     theirs: Any = getattr(torch.optim, name)(wanted, **kwargs)
     _steps(ours, got, 3, seed=1)
     _steps(theirs, wanted, 3, seed=1)
@@ -53,7 +52,7 @@ def test_complex_parameters_are_stepped_as_torch_does(name: str, backend: str) -
     saved, foreign = copy.deepcopy(ours.state_dict()), copy.deepcopy(theirs.state_dict())
     back: Any = getattr(torch.optim, name)(wanted, **kwargs)
     back.load_state_dict(pickle.loads(pickle.dumps(saved)))
-    other: Any = optim.OPTIMIZERS[name](got, backend=backend, **kwargs)
+    other: Any = optim.OPTIMIZERS[name](got, **kwargs)
     other.load_state_dict(foreign)
     _steps(other, got, 3, seed=2)
     _steps(back, wanted, 3, seed=2)

@@ -76,14 +76,3 @@ def check_late_weights(rule: UpdateRule) -> None:
         for param, weights in zip(params, early, strict=True):
             for state, value in optimizers[0].state[weights].items():
                 assert torch.equal(optimizer.state[param][state], value), state
-
-
-def test_a_session_is_made_once_the_parameter_has_memory() -> None:
-    (weights,) = parameters([(3, 4)])
-    param = nn.Parameter(torch.empty(3, 4, device="meta"))
-    optimizer = Optimizer([param], ADAMW, backend="onnxruntime")
-    torch.utils.swap_tensors(param, nn.Parameter(weights.detach().clone()))
-    other = Optimizer([weights], ADAMW, backend="onnxruntime")
-    for each, own in ((optimizer, param), (other, weights)):
-        steps(each, [own], 2)
-    assert torch.equal(param, weights)

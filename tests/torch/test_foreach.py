@@ -31,7 +31,7 @@ def one_by_one(programs: Sequence[BoundProgram]) -> list[BatchedStep]:
 def plain(params: Any, rule: UpdateRule) -> Optimizer:
     """An optimizer that steps its parameters one by one."""
     optimizer = Optimizer(params, rule)
-    optimizer._batch, optimizer._is_flat = one_by_one, False
+    optimizer._batch, optimizer._flat_steps = one_by_one, dict  # type: ignore[method-assign]
     return optimizer
 
 

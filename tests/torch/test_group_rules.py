@@ -17,10 +17,6 @@ from closedform.language import UpdateRule
 from closedform.torch import Optimizer, ParamScheduler, cerebras, optim
 from tests.torch.training import COMPILING, largest_difference, parameters, steps, values
 
-ENGINES: dict[str, dict[str, Any]] = {
-    "eager": {},
-    "onnxruntime": {"backend": "onnxruntime"},
-}
 RULES: dict[str, Callable[..., UpdateRule]] = {
     "sgd": lambda: cf.optimizers.sgd(lr=0.5),
     "momentum": lambda: cf.optimizers.sgd(lr=0.05, momentum=0.9, dampening=0.5),
@@ -33,10 +29,10 @@ RULES: dict[str, Callable[..., UpdateRule]] = {
 SHAPES = ((3, 4), (5,), (2, 2))
 
 
-def apart(rules: list[UpdateRule], engine: dict[str, Any]) -> list[torch.Tensor]:
+def apart(rules: list[UpdateRule]) -> list[torch.Tensor]:
     """Each parameter in an optimizer by itself, with its rule."""
     params = parameters(SHAPES)
-    optimizers = [Optimizer([p], rule, **engine) for p, rule in zip(params, rules, strict=True)]
+    optimizers = [Optimizer([p], rule) for p, rule in zip(params, rules, strict=True)]
 
     def step_all() -> None:
         for optimizer in optimizers[1:]:
@@ -47,20 +43,19 @@ def apart(rules: list[UpdateRule], engine: dict[str, Any]) -> list[torch.Tensor]
 
 
 @pytest.mark.sample(every=2)
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(6))
-def test_each_group_is_stepped_by_its_rule(engine: str, seed: int) -> None:
+def test_each_group_is_stepped_by_its_rule(seed: int) -> None:
     draw = random.Random(seed)
     names = draw.sample(list(RULES), 3)
     rules = [RULES[name]() for name in names]
-    wanted = apart(rules, ENGINES[engine])
+    wanted = apart(rules)
     params = parameters(SHAPES)
     groups: list[dict[str, Any]] = [{"params": [param]} for param in params]
     if draw.random() < 0.5:
-        optimizer = Optimizer(groups, rules, **ENGINES[engine])
+        optimizer = Optimizer(groups, rules)
     else:
         own = [{**group, "rule": rule} for group, rule in zip(groups, rules, strict=True)]
-        optimizer = Optimizer([groups[0], own[1]], rules[0], **ENGINES[engine])
+        optimizer = Optimizer([groups[0], own[1]], rules[0])
         optimizer.add_param_group(own[2])
     assert all("rule" not in group for group in optimizer.param_groups)
     for group, rule in zip(optimizer.param_groups, rules, strict=True):
@@ -77,7 +72,7 @@ def test_each_group_is_stepped_by_its_rule(engine: str, seed: int) -> None:
         torch.save(optimizer.state_dict(), file)
         file.seek(0)
         others = [nn.Parameter(param.detach().clone()) for param in params]
-        other = Optimizer([{"params": [p]} for p in others], rules, **ENGINES[engine])
+        other = Optimizer([{"params": [p]} for p in others], rules)
         other.load_state_dict(torch.load(file, weights_only=True))
     listed = [param for group in other.param_groups for param in group["params"]]
     generator = torch.Generator().manual_seed(1)
@@ -88,18 +83,6 @@ def test_each_group_is_stepped_by_its_rule(engine: str, seed: int) -> None:
             other.step()
     # The same programs, on one vector or on another: float32 numbers of about 1.
     assert largest_difference(listed, wanted) <= 4 * 4 * 6e-8
-
-
-def test_fused_groups_have_rules_of_their_own() -> None:
-    ours, theirs = parameters(SHAPES), parameters(SHAPES)
-    rules = [cf.optimizers.adamw(0.01), cf.optimizers.sgd(0.1, momentum=0.9, dampening=0.5)]
-    groups = [{"params": ours[:2], "fused": True}, {"params": ours[2:], "fused": True}]
-    optimizer = Optimizer(groups, rules)
-    first = torch.optim.AdamW(theirs[:2], lr=0.01, fused=True)
-    second = torch.optim.SGD(theirs[2:], lr=0.1, momentum=0.9, dampening=0.5, fused=True)
-    steps(optimizer, ours, 4)
-    steps(first, theirs, 4, after=second.step)
-    assert largest_difference(ours, theirs) == 0
 
 
 @pytest.mark.filterwarnings(COMPILING)
@@ -294,11 +277,10 @@ def test_a_schedule_in_an_entry_that_is_not_read_is_refused() -> None:
         Optimizer([group], cf.optimizers.sgd(0.1))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("before", [0, 1, 3])
-def test_a_rule_that_is_set_after_the_group_was_added_is_refused(engine: str, before: int) -> None:
+def test_a_rule_that_is_set_after_the_group_was_added_is_refused(before: int) -> None:
     params = parameters(((2,),))
-    optimizer = Optimizer(params, cf.optimizers.sgd(0.1), **ENGINES[engine])
+    optimizer = Optimizer(params, cf.optimizers.sgd(0.1))
     steps(optimizer, params, before)
     before_step = values(params)
     optimizer.param_groups[0]["rule"] = cf.optimizers.sgd(0.5)
@@ -371,10 +353,9 @@ def shape_it(net: nn.Module) -> None:
 
 @pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", ["AdamW", "SGD", "Adagrad", "Adafactor", "RMSprop", "Muon"])
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("make", [lazy_net, reshaped_net])
 def test_parameters_take_their_shape_before_their_first_step(
-    name: str, engine: str, make: Callable[[], nn.Module]
+    name: str, make: Callable[[], nn.Module]
 ) -> None:
     results = []
     for classes in (optim, torch.optim):
@@ -387,7 +368,6 @@ def test_parameters_take_their_shape_before_their_first_step(
         params: list[Any] = [p for p in net.parameters() if name != "Muon"]
         params = params or [layer.weight for layer in (net[0], net[2])]  # type: ignore[index]
         options = {"momentum": 0.9} if name == "SGD" else {}
-        options |= ENGINES[engine] if classes is optim else {}
         optimizer = getattr(classes, name)(params, lr=0.05, **options)
         shape_it(net)
         for _ in range(3):
@@ -418,16 +398,14 @@ def test_a_frozen_parameter_may_change_its_shape_until_its_first_step() -> None:
         torch.testing.assert_close(one, other, rtol=2e-6, atol=2e-6)  # four steps of float32
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_model_may_take_another_dtype_before_the_first_step(engine: str) -> None:
+def test_a_model_may_take_another_dtype_before_the_first_step() -> None:
     results = []
     for classes in (optim, torch.optim):
         net = nn.Linear(3, 2)
         torch.manual_seed(0)
         nn.init.normal_(net.weight)
         nn.init.normal_(net.bias)
-        options = ENGINES[engine] if classes is optim else {}
-        optimizer: Any = classes.AdamW(net.parameters(), lr=0.05, **options)
+        optimizer: Any = classes.AdamW(net.parameters(), lr=0.05)
         net.double()
         for _ in range(3):
             optimizer.zero_grad()

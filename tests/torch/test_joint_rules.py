@@ -12,13 +12,11 @@ from closedform.torch import Optimizer
 from tests.torch.training import COMPILING, largest_difference, parameters, steps
 
 CLIPPED = cf.transforms.clip_by_global_norm(cf.optimizers.adamw(lr=1e-2), 0.5)
-BACKENDS = ("eager", "onnxruntime")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_clipping_by_the_global_norm_is_torchs(backend: str) -> None:
+def test_clipping_by_the_global_norm_is_torchs() -> None:
     ours, theirs = parameters(), parameters()
-    mine = Optimizer(ours, CLIPPED, backend=backend)
+    mine = Optimizer(ours, CLIPPED)
     other = torch.optim.AdamW(theirs, lr=1e-2, foreach=False)
     generator = torch.Generator().manual_seed(1)
     for _ in range(10):
@@ -32,14 +30,13 @@ def test_clipping_by_the_global_norm_is_torchs(backend: str) -> None:
     assert largest_difference(ours, theirs) <= 10 * 4 * 6e-8
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_states_of_the_model_are_saved_and_loaded(backend: str) -> None:
+def test_states_of_the_model_are_saved_and_loaded() -> None:
     rule = cf.optimizers.prodigy()
     params = parameters()
-    optimizer = Optimizer(params, rule, backend=backend)
+    optimizer = Optimizer(params, rule)
     steps(optimizer, params, 4)
     others = [nn.Parameter(param.detach().clone()) for param in params]
-    other = Optimizer(others, rule, backend=backend)
+    other = Optimizer(others, rule)
     other.load_state_dict(optimizer.state_dict())
     for states in other.state.values():
         assert torch.equal(states["shared.d"], optimizer.state[params[0]]["shared.d"])

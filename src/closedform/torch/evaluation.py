@@ -35,7 +35,6 @@ class TrainEvalOptimizer(torch.optim.Optimizer):
     """An optimizer whose parameters move between the points of training and of evaluation."""
 
     _backend: str
-    _providers: list[str] | None
 
     _evaluations: dict[int, tuple[UpdateRule, dict[Any, Any]]]
     """For each group, the rule of its point of evaluation, and its compiled form."""
@@ -110,7 +109,7 @@ class TrainEvalOptimizer(torch.optim.Optimizer):
         if index not in self._evaluations or self._evaluations[index][0] != current:
             self._evaluations[index] = current, {}
         cache = self._evaluations[index][1]
-        make_runner = graph_runners(self._backend, self._providers)
+        make_runner = graph_runners(self._backend)
         work = []
         for param, shard_rule in zip(params, shard_rules(rule, params, cache), strict=True):
             shape = shard_rule.shape if shard_rule.is_gathered else tuple(local(param).shape)

@@ -1,4 +1,4 @@
-"""Optimizer: an update rule as a torch optimizer, run by torch, torch.compile or onnxruntime."""
+"""Optimizer: an update rule as a torch optimizer, run by torch or torch.compile."""
 
 from __future__ import annotations
 
@@ -29,26 +29,22 @@ from closedform.torch.engine.batching import pack_scalars
 from closedform.torch.engine.compiled import compiling_batcher
 from closedform.torch.engine.flat import FlatKernel, FlatStep, is_flat, pack_states
 from closedform.torch.engine.foreach import foreach
-from closedform.torch.engine.fused import FusedStep, proved_kernel
 from closedform.torch.engine.kernels import (
     BACKENDS,
     COMPUTE_DTYPES,
     ParamTensors,
     TorchKernel,
     is_joint,
-    named_arguments,
     real_view,
     state_names,
-    step_graph,
 )
-from closedform.torch.engine.ort import OrtKernel, ort_kernel
 from closedform.torch.engine.programs import (
     BoundProgram,
     at_trace_time,
     outside_traces,
     run_in_trace,
 )
-from closedform.torch.engine.replay import CapturedStep, GroupStep, capture
+from closedform.torch.engine.replay import CapturedStep, capture
 from closedform.torch.engine.specialize import (
     CompiledGroup,
     HyperSource,
@@ -82,7 +78,6 @@ from closedform.torch.states import (
     check_shapes,
     check_state_shapes,
     completed_states,
-    first_states,
     in_order_of_names,
     is_timeless,
     packed_zero_states,
@@ -115,14 +110,11 @@ class Optimizer(TrainEvalOptimizer):
     Args:
         params: Parameters, named parameters, or param groups; all on one device.
         rule: The update rule; or one for each group, as ``closedform.from_torch`` returns them.
-        backend: ``"eager"`` for torch, ``"compile"`` for torch.compile, ``"onnxruntime"``.
-        providers: The execution providers of onnxruntime in order of preference; by default, the
-            provider of the parameters' device.
+        backend: ``"eager"`` for torch, ``"compile"`` for torch.compile.
 
     Raises:
         ArgumentError: ``rule`` is not an UpdateRule, the backend is unknown, or a parameter is
-            not of a floating-point or complex dtype, on another device than the first one, or not
-            supported by onnxruntime.
+            not of a floating-point or complex dtype, or on another device than the first one.
         DefinitionError: A hyperparameter is out of its range.
         UnknownNameError: A group has no value for a hyperparameter that needs one, or an entry
             that is a misspelled hyperparameter.
@@ -145,13 +137,12 @@ class Optimizer(TrainEvalOptimizer):
         params: ParamsT,
         rule: UpdateRule | Sequence[UpdateRule],
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
     ) -> None:
         if isinstance(rule, Sequence) and not isinstance(rule, str):
-            self._begin(with_rules(params, rule), None, {}, backend, providers)
+            self._begin(with_rules(params, rule), None, {}, backend)
             return
         check_rule_type(rule)
-        self._begin(params, HyperSource(rule), defaults_of(rule), backend, providers)
+        self._begin(params, HyperSource(rule), defaults_of(rule), backend)
 
     def _begin(
         self,
@@ -159,17 +150,15 @@ class Optimizer(TrainEvalOptimizer):
         source: RuleSource | None,
         defaults: dict[str, Any],
         backend: str,
-        providers: Sequence[str] | None,
     ) -> None:
         if backend not in BACKENDS:
             raise ArgumentError(
                 f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}",
                 where=type(self).__name__ if source is None else source.name,
-                hint=nearest(str(backend), BACKENDS),
+                hint=f"{nearest(str(backend), BACKENDS)}; OptimizerSession steps in onnxruntime",
             )
         self._source = source
         self._backend = backend
-        self._providers = None if providers is None else list(providers)
         self._group_sources: list[GroupSource] = []
         self._reset()
         super().__init__(params, defaults)
@@ -177,8 +166,6 @@ class Optimizer(TrainEvalOptimizer):
     def _reset(self) -> None:
         """Drops everything compiled; the next step compiles it again."""
         self._compiled: dict[int, CompiledGroup] = {}
-        self._kernels: dict[Any, Any] = {}
-        self._is_flat = self._backend in ("eager", "compile")
         self._evaluations = {}
         self._captured: CapturedStep | None = None
         self._is_traced = False  # whether a torch.compile of the user traces the step
@@ -220,9 +207,9 @@ class Optimizer(TrainEvalOptimizer):
             (param for group_before in self.param_groups for param in group_before["params"]), None
         )
         for number, parameter in enumerate(group["params"]):
-            if first is not None and not is_usual(parameter, first, self._backend):
+            if first is not None and not is_usual(parameter, first):
                 spot = f"{type(self).__name__}, {place(group, index, number)}"
-                check_parameter(parameter, first, self._backend, self._providers, spot)
+                check_parameter(parameter, first, spot)
         where = self._place(index)
         if group.get("differentiable"):
             raise ArgumentError(
@@ -243,8 +230,6 @@ class Optimizer(TrainEvalOptimizer):
             check_complex(rule, where)
         check_shapes(rule, group, index, type(self).__name__)
         check_whole(rule, group, index, type(self).__name__)
-        if self._is_fused(group):
-            proved_kernel(rule, _initialized_params(group), where)
         for scheduled_key in scheduled_values:
             del group[scheduled_key]
         # Tags are saved in state dicts, where a set has no order.
@@ -254,9 +239,8 @@ class Optimizer(TrainEvalOptimizer):
         self._begin_states(index)
         is_tensor = any(isinstance(value, Tensor) for value in values.values())
         self._is_traced |= is_tensor  # the first step may be traced as a whole
-        is_early = self._backend == "onnxruntime" or is_tensor
-        if is_early and len(_initialized_params(group)) == len(group["params"]):
-            self._compile(index)  # whether there is a session, and whether a tensor can be an input
+        if is_tensor and len(_initialized_params(group)) == len(group["params"]):
+            self._compile(index)  # whether a tensor can be an input
 
     def _saves_first_states(self, index: int) -> bool:
         """Whether a state dict has the states that the first step of a parameter would make.
@@ -274,12 +258,6 @@ class Optimizer(TrainEvalOptimizer):
         if self._saves_first_states(index):
             for param in self.param_groups[index]["params"]:
                 self.state.setdefault(param, {})
-
-    def _pack(self, params: Sequence[Tensor], states: Sequence[dict[str, Tensor]]) -> None:
-        """Makes states contiguous in memory that are stepped at once."""
-        pack_scalars(states)
-        if self._is_flat:
-            pack_states(params, states)
 
     def _check_rule(self, rule: UpdateRule, group: Mapping[str, Any], where: str) -> None:
         if rule.inputs:
@@ -403,8 +381,6 @@ class Optimizer(TrainEvalOptimizer):
         for kernel, hypers, params in work_items:
             if isinstance(kernel, TorchKernel):
                 programs.append(kernel.bind(hypers, [self._tensors(param) for param in params]))
-            elif isinstance(kernel, OrtKernel):
-                kernel.run(named_arguments(hypers, [self._tensors(param) for param in params]))
         return programs
 
     @outside_traces  # collectives are not traced
@@ -445,7 +421,7 @@ class Optimizer(TrainEvalOptimizer):
         except Exception:
             self._tell_failure()
             raise
-        flat = self._flat_steps() if self._is_flat else {}
+        flat = self._flat_steps()
         flat_params = {param for steps in flat.values() for step in steps for param in step.params}
         programs = self._programs(item for item in work if item[2][0] not in flat_params)
         batched_steps = self._batch(programs) if programs else []
@@ -460,18 +436,15 @@ class Optimizer(TrainEvalOptimizer):
         ]
         return capture(sources, self.param_groups, self.state, batched_steps, flat)
 
-    def _flat_steps(self) -> dict[int, list[GroupStep]]:
+    def _flat_steps(self) -> dict[int, list[FlatStep]]:
         """The steps of parameters as vectors, by group."""
-        flat_steps: dict[int, list[GroupStep]] = {}
+        flat_steps: dict[int, list[FlatStep]] = {}
         for index, group in enumerate(self.param_groups):
             compiled_group = self._compiled.get(index)
             if compiled_group is None or compiled_group.is_joint:
                 continue
             if not compiled_group.specialization.rule.is_in_one_dtype:
                 # A rule that stores states in other dtypes is not one vector.
-                continue
-            if self._is_fused(group):
-                flat_steps[index] = self._fused_steps(compiled_group, index)
                 continue
             rows: dict[int, tuple[FlatKernel, list[Tensor]]] = {}
             for kernel, param in zip(compiled_group.kernels, group["params"], strict=True):
@@ -492,24 +465,6 @@ class Optimizer(TrainEvalOptimizer):
                     None if param.grad is None else gradient_of(param) for param in step.params
                 ]
         return flat_steps
-
-    def _is_fused(self, group: Mapping[str, Any]) -> bool:
-        # torch's kernel is for plain tensors; DTensors are stepped as without the switch.
-        are_plain = all(param.is_cpu and not is_dtensor(param) for param in group["params"])
-        return group.get("fused") is True and self._backend == "eager" and are_plain
-
-    def _fused_steps(self, compiled_group: CompiledGroup, index: int) -> list[GroupStep]:
-        """The steps of a group by a fused kernel of torch, one for each dtype."""
-        rule = self._rule_of(index)
-        params = list(filter(self._has_states, self.param_groups[index]["params"]))
-        kernel = proved_kernel(rule, params, self._place(index))
-        columns: dict[torch.dtype, list[Tensor]] = {}
-        for param in params:
-            columns.setdefault(param.dtype, []).append(param)
-        return [
-            FusedStep(kernel, rule, compiled_group, column, [self.state[param] for param in column])
-            for column in columns.values()
-        ]
 
     def _work_of(self, index: int) -> list[Work]:
         """The kernel of each parameter of a group with a gradient, or one for all parameters."""
@@ -568,7 +523,7 @@ class Optimizer(TrainEvalOptimizer):
         group, rule = self.param_groups[index], self._rule_of(index)
         params = [param for _, param in numbered_params]
         is_new = not any(self.state.get(param) for param in group["params"])
-        may_be_packed = is_new and self._is_flat and not is_joint(rule)
+        may_be_packed = is_new and not is_joint(rule)
         states_of_params = packed_zero_states(rule, params) if may_be_packed else None
         if states_of_params is None:
             states_of_params = self._completed_states(index, numbered_params)
@@ -576,7 +531,8 @@ class Optimizer(TrainEvalOptimizer):
             states |= zip(params, states_of_params, strict=True)
             if not is_joint(rule):
                 present = {param: states for param, states in states.items() if STEP in states}
-                self._pack(list(present), list(present.values()))
+                pack_scalars(present.values())
+                pack_states(list(present), list(present.values()))
         self.state.update(zip(params, states_of_params, strict=True))
 
     def _completed_states(
@@ -621,9 +577,9 @@ class Optimizer(TrainEvalOptimizer):
                 group.kernels.append(None)
                 continue
             if any(map(is_sharded, params)) and (group.is_joint or not steps_by_shards(rule)):
-                make_runner = graph_runners(self._backend, self._providers)
+                make_runner = graph_runners(self._backend)
                 # Optimizers share specializations; the runner of a graph is that of a back end.
-                key = self._backend, str(self._providers), params[0].device
+                key = self._backend, params[0].device
                 cache = specialization.kernels.setdefault(key, {})
                 rules = shard_rules(rule, params, cache)
                 group.kernels += shard_kernels(rule.name, rules, params, make_runner, cache)
@@ -634,46 +590,25 @@ class Optimizer(TrainEvalOptimizer):
             self._make_programs()
         return group
 
-    def _tensors(self, param: Tensor, states: ParamTensors | None = None) -> ParamTensors:
+    def _tensors(self, param: Tensor) -> ParamTensors:
         """The local tensors of a parameter; a step calls this for each parameter."""
         grad = param.grad
         if is_dtensor(param) or grad is None or grad.requires_grad or grad.is_sparse:
             grad = gradient_of(param)
-        tensors = {PARAM: param, GRAD: grad, **(self.state[param] if states is None else states)}
+        tensors = {PARAM: param, GRAD: grad, **self.state[param]}
         if param.is_complex():
             return {name: real_view(value.detach()) for name, value in tensors.items()}
         if is_dtensor(param):
             return {name: local(value) for name, value in tensors.items()}
         return tensors
 
-    def _kernel(
-        self, group: CompiledGroup, index: int, numbers: Sequence[int]
-    ) -> OrtKernel | TorchKernel:
+    def _kernel(self, group: CompiledGroup, index: int, numbers: Sequence[int]) -> TorchKernel:
         """The kernel of a parameter, or of several; all optimizers share torch's kernels."""
         params = [self.param_groups[index]["params"][number] for number in numbers]
         parts = [real_view(local(param.detach())) for param in params]
-        rule, dtype = group.specialization.rule, parts[0].dtype
         shapes = tuple(tuple(part.shape) for part in parts)
-        if self._backend == "onnxruntime":
-            key = id(group.specialization), shapes, dtype
-            if key not in self._kernels:
-                tensors = self._tensors_to_be(rule, index, numbers)
-                graph = step_graph(rule, shapes, dtype)
-                arguments = named_arguments(group.inputs, tensors)
-                self._kernels[key] = ort_kernel(graph, rule.name, arguments, self._providers)
-            kernel: OrtKernel = self._kernels[key]
-            return kernel
         names = [(PARAM, GRAD, STEP, *group.state_names[number]) for number in numbers]
-        return group.specialization.torch_kernel(shapes, COMPUTE_DTYPES[dtype], names)
-
-    def _tensors_to_be(
-        self, rule: UpdateRule, index: int, numbers: Sequence[int]
-    ) -> list[ParamTensors]:
-        """Tensors as parameters have them at their first step, whether or not they have states."""
-        group = self.param_groups[index]
-        states = first_states(rule, group, index, type(self).__name__, numbers)
-        pairs = zip(numbers, states, strict=True)
-        return [self._tensors(group["params"][number], first) for number, first in pairs]
+        return group.specialization.torch_kernel(shapes, COMPUTE_DTYPES[parts[0].dtype], names)
 
     # --- saving and copying --------------------------------------------------------------------
 
@@ -715,7 +650,9 @@ class Optimizer(TrainEvalOptimizer):
             self._begin_states(index)
             if not is_joint(self._rule_of(index)):
                 present = list(filter(self._has_states, group["params"]))
-                self._pack(present, [self.state[param] for param in present])
+                states = [self.state[param] for param in present]
+                pack_scalars(states)
+                pack_states(present, states)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state dict, which torch's optimizer with the same states loads.
@@ -777,7 +714,7 @@ class Optimizer(TrainEvalOptimizer):
         return self._group_sources[index].states_of_variants(saved_group, self._place(index))
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("_source", "_backend", "_providers", "_group_sources")
+        names = ("_source", "_backend", "_group_sources")
         return super().__getstate__() | {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -13,8 +13,7 @@ from closedform.errors import ArgumentError
 from closedform.exporters.torch_ops import TORCH_DTYPES
 from closedform.ir.types import DType
 from closedform.language import UpdateRule
-from closedform.torch.engine.kernels import COMPUTE_DTYPES, has_one_graph, is_joint, real_view
-from closedform.torch.engine.ort import check_ort_support
+from closedform.torch.engine.kernels import COMPUTE_DTYPES, has_one_graph, is_joint
 from closedform.torch.param_groups import place
 from closedform.torch.shards import check_gradient, check_placement, is_plain, steps_by_shards
 
@@ -22,11 +21,10 @@ _COMPLEX = (torch.complex64, torch.complex128)
 _ACCEPTED = f"dtypes are {', '.join(str(dtype) for dtype in (*COMPUTE_DTYPES, *_COMPLEX))}"
 
 
-def is_usual(parameter: Tensor, first: Tensor, backend: str) -> bool:
+def is_usual(parameter: Tensor, first: Tensor) -> bool:
     """Returns whether a parameter passes ``check_parameter`` without a closer look."""
     is_dense = type(parameter) is Parameter and is_plain(parameter)
-    is_beside = parameter.device == first.device and backend != "onnxruntime"
-    return is_dense and is_beside and parameter.dtype in COMPUTE_DTYPES
+    return is_dense and parameter.device == first.device and parameter.dtype in COMPUTE_DTYPES
 
 
 def check_stored(rule: UpdateRule, dtypes: Collection[torch.dtype], where: str) -> None:
@@ -49,16 +47,12 @@ def check_stored(rule: UpdateRule, dtypes: Collection[torch.dtype], where: str) 
             )
 
 
-def check_parameter(
-    parameter: Tensor, first: Tensor, backend: str, providers: Sequence[str] | None, where: str
-) -> None:
+def check_parameter(parameter: Tensor, first: Tensor, where: str) -> None:
     """Raises ArgumentError for a parameter that the optimizer does not support.
 
     Args:
         parameter: The parameter.
         first: The first parameter of its optimizer.
-        backend: One of ``BACKENDS``.
-        providers: The execution providers of onnxruntime.
         where: The parameter's place, for errors.
     """
     if parameter.dtype not in (*COMPUTE_DTYPES, *_COMPLEX):
@@ -80,8 +74,6 @@ def check_parameter(
             hint="make an optimizer for each device",
         )
     check_placement(parameter, where)
-    if backend == "onnxruntime" and not parameter.is_meta:
-        check_ort_support(real_view(parameter), providers, where)
 
 
 def check_complex(rule: UpdateRule, where: str) -> None:

@@ -98,8 +98,7 @@ class ASGD(NamedCerebrasOptimizer):
         t0: Update from which on parameters are averaged.
         weight_decay: Weight decay.
         maximize: Whether to maximize the objective.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -114,7 +113,6 @@ class ASGD(NamedCerebrasOptimizer):
         maximize: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -130,8 +128,7 @@ class Adadelta(NamedCerebrasOptimizer):
         eps: Term that keeps quotients finite.
         weight_decay: Weight decay.
         maximize: Whether to maximize the objective.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -145,7 +142,6 @@ class Adadelta(NamedCerebrasOptimizer):
         maximize: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -165,8 +161,7 @@ class Adafactor(NamedCerebrasOptimizer):
         scale_parameter: Whether to multiply the rate by the root mean square of the parameter.
         relative_step: Whether to compute the learning rate from the number of updates.
         warmup_init: Whether relative steps begin with a warmup.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -184,7 +179,6 @@ class Adafactor(NamedCerebrasOptimizer):
         warmup_init: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -201,8 +195,7 @@ class Adagrad(NamedCerebrasOptimizer):
         initial_accumulator_value: First value of the accumulator.
         eps: Term that keeps quotients finite.
         maximize: Whether to maximize the objective.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -217,7 +210,6 @@ class Adagrad(NamedCerebrasOptimizer):
         maximize: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -233,8 +225,7 @@ class Adam(NamedCerebrasOptimizer):
         eps: Term that keeps quotients finite.
         weight_decay: Weight decay.
         amsgrad: Whether to use the largest second moment so far.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -248,7 +239,6 @@ class Adam(NamedCerebrasOptimizer):
         amsgrad: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -265,8 +255,7 @@ class AdamW(NamedCerebrasOptimizer):
         weight_decay: Weight decay.
         correct_bias: Whether to correct the bias of the moments.
         amsgrad: Whether to use the largest second moment so far.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -281,7 +270,6 @@ class AdamW(NamedCerebrasOptimizer):
         amsgrad: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -297,8 +285,7 @@ class Adamax(NamedCerebrasOptimizer):
         eps: Term that keeps quotients finite.
         weight_decay: Weight decay.
         maximize: Whether to maximize the objective.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -312,7 +299,6 @@ class Adamax(NamedCerebrasOptimizer):
         maximize: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -1033,8 +1019,7 @@ class Lamb(NamedCerebrasOptimizer):
         eps: Term that keeps quotients finite.
         weight_decay: Weight decay.
         adam: Whether to take the step of Adam.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -1048,7 +1033,6 @@ class Lamb(NamedCerebrasOptimizer):
         adam: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -1212,8 +1196,7 @@ class Lion(NamedCerebrasOptimizer):
         lr: Learning rate.
         betas: Coefficients of the first and second moment.
         weight_decay: Weight decay.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -1225,7 +1208,6 @@ class Lion(NamedCerebrasOptimizer):
         weight_decay: float = 0,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -1385,8 +1367,7 @@ class Muon(NamedCerebrasOptimizer):
         momentum: Momentum.
         nesterov: Whether to use Nesterov's momentum.
         ns_steps: Steps of Newton-Schulz.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -1400,7 +1381,6 @@ class Muon(NamedCerebrasOptimizer):
         ns_steps: int = 5,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -1416,8 +1396,7 @@ class NAdam(NamedCerebrasOptimizer):
         eps: Term that keeps quotients finite.
         weight_decay: Weight decay.
         momentum_decay: Decay of the momentum.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -1431,7 +1410,6 @@ class NAdam(NamedCerebrasOptimizer):
         momentum_decay: float = 0.004,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -1701,8 +1679,7 @@ class RAdam(NamedCerebrasOptimizer):
         betas: Coefficients of the first and second moment.
         eps: Term that keeps quotients finite.
         weight_decay: Weight decay.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -1715,7 +1692,6 @@ class RAdam(NamedCerebrasOptimizer):
         weight_decay: float = 0,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -1732,8 +1708,7 @@ class RMSprop(NamedCerebrasOptimizer):
         weight_decay: Weight decay.
         momentum: Momentum.
         centered: Whether to subtract the square of the average gradient.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -1748,7 +1723,6 @@ class RMSprop(NamedCerebrasOptimizer):
         centered: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -1762,8 +1736,7 @@ class Rprop(NamedCerebrasOptimizer):
         lr: Learning rate.
         etas: Factors of a step that shrinks and of one that grows.
         step_sizes: Smallest and largest step.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -1775,7 +1748,6 @@ class Rprop(NamedCerebrasOptimizer):
         step_sizes: tuple[float, float] = (1e-06, 50),
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -1792,8 +1764,7 @@ class SGD(NamedCerebrasOptimizer):
         weight_decay: Weight decay.
         nesterov: Whether to use Nesterov's momentum.
         maximize: Whether to maximize the objective.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -1808,7 +1779,6 @@ class SGD(NamedCerebrasOptimizer):
         maximize: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 

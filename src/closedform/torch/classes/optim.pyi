@@ -1,7 +1,6 @@
 # Written by `make stubs` from the tables of closedform.recipes.
 
 from closedform.torch.compat.optimizers import NamedOptimizer
-from collections.abc import Sequence
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
@@ -37,8 +36,7 @@ class ASGD(NamedOptimizer):
         foreach: Of torch: without effect here.
         differentiable: Of torch: must be False.
         capturable: Of torch: without effect here.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -56,7 +54,6 @@ class ASGD(NamedOptimizer):
         capturable: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -75,8 +72,7 @@ class Adadelta(NamedOptimizer):
         foreach: Of torch: without effect here.
         differentiable: Of torch: must be False.
         capturable: Of torch: without effect here.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -93,7 +89,6 @@ class Adadelta(NamedOptimizer):
         capturable: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -111,8 +106,7 @@ class Adafactor(NamedOptimizer):
         weight_decay: Weight decay.
         foreach: Of torch: without effect here.
         maximize: Whether to maximize the objective.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -128,7 +122,6 @@ class Adafactor(NamedOptimizer):
         maximize: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -148,8 +141,7 @@ class Adagrad(NamedOptimizer):
         foreach: Of torch: without effect here.
         differentiable: Of torch: must be False.
         fused: Of torch: without effect here.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -167,7 +159,6 @@ class Adagrad(NamedOptimizer):
         fused: bool | None = None,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -189,8 +180,7 @@ class Adam(NamedOptimizer):
         fused: Of torch: without effect here.
         capturable: Of torch: without effect here.
         decoupled_weight_decay: Whether weight decay is independent of the moments.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -210,7 +200,6 @@ class Adam(NamedOptimizer):
         decoupled_weight_decay: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -231,8 +220,7 @@ class AdamW(NamedOptimizer):
         differentiable: Of torch: must be False.
         fused: Of torch: without effect here.
         capturable: Of torch: without effect here.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -251,7 +239,6 @@ class AdamW(NamedOptimizer):
         capturable: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -270,8 +257,7 @@ class Adamax(NamedOptimizer):
         foreach: Of torch: without effect here.
         differentiable: Of torch: must be False.
         capturable: Of torch: without effect here.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -288,7 +274,6 @@ class Adamax(NamedOptimizer):
         capturable: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -307,8 +292,7 @@ class Muon(NamedOptimizer):
         eps: Term that keeps quotients finite.
         ns_steps: Steps of Newton-Schulz.
         adjust_lr_fn: "original" or "match_rms_adamw"; None for the first of them.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -325,7 +309,6 @@ class Muon(NamedOptimizer):
         adjust_lr_fn: str | None = None,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -346,8 +329,7 @@ class NAdam(NamedOptimizer):
         foreach: Of torch: without effect here.
         differentiable: Of torch: must be False.
         capturable: Of torch: without effect here.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -366,7 +348,6 @@ class NAdam(NamedOptimizer):
         capturable: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -386,8 +367,7 @@ class RAdam(NamedOptimizer):
         foreach: Of torch: without effect here.
         differentiable: Of torch: must be False.
         capturable: Of torch: without effect here.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -405,7 +385,6 @@ class RAdam(NamedOptimizer):
         capturable: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -426,8 +405,7 @@ class RMSprop(NamedOptimizer):
         maximize: Whether to maximize the objective.
         foreach: Of torch: without effect here.
         differentiable: Of torch: must be False.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -446,7 +424,6 @@ class RMSprop(NamedOptimizer):
         differentiable: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -464,8 +441,7 @@ class Rprop(NamedOptimizer):
         maximize: Whether to maximize the objective.
         foreach: Of torch: without effect here.
         differentiable: Of torch: must be False.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -481,7 +457,6 @@ class Rprop(NamedOptimizer):
         differentiable: bool = False,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...
 
@@ -501,8 +476,7 @@ class SGD(NamedOptimizer):
         foreach: Of torch: without effect here.
         differentiable: Of torch: must be False.
         fused: Of torch: without effect here.
-        backend: "eager", "compile" or "onnxruntime".
-        providers: Execution providers of onnxruntime.
+        backend: "eager" or "compile".
         as_implemented: Whether to reproduce the defects of the library.
     """
 
@@ -520,6 +494,5 @@ class SGD(NamedOptimizer):
         fused: bool | None = None,
         *,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
     ) -> None: ...

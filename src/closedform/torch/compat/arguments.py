@@ -225,8 +225,7 @@ ARGUMENTS: Mapping[str, ArgumentText] = {
     **_rows("SubScheduler", scheduler="The scheduler whose value is scaled."),
     **_rows("Sequence[SubScheduler]", schedulers="The schedulers, in order."),
     **_rows(_TAGS, param_group_tags="The tags of the groups that are driven, None for all."),
-    **_rows("str", backend='"eager", "compile" or "onnxruntime".'),
-    **_rows("Sequence[str] | None", providers="Execution providers of onnxruntime."),
+    **_rows("str", backend='"eager" or "compile".'),
 }
 """The arguments by name."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -80,8 +80,8 @@ class FrameworkRule:
 class NamedOptimizer(Optimizer):
     """An optimizer class of another library; its groups hold its arguments, as they do there.
 
-    ``backend`` and ``providers`` are as in ``Optimizer``; ``as_implemented=True`` reproduces
-    the defects of the library.
+    ``backend`` is as in ``Optimizer``; ``as_implemented=True`` reproduces the defects of the
+    library.
     """
 
     system: ClassVar[str]
@@ -92,7 +92,6 @@ class NamedOptimizer(Optimizer):
         params: ParamsT,
         *args: Argument,
         backend: str = "eager",
-        providers: Sequence[str] | None = None,
         as_implemented: bool = False,
         **kwargs: Argument,
     ) -> None:
@@ -103,7 +102,7 @@ class NamedOptimizer(Optimizer):
         del arguments["params"]
         defaults = fill(self.entry.parameters, arguments, source.name)
         self._check_arguments(defaults, source.name)
-        self._begin(params, source, {**defaults, **self.entry.group_entries}, backend, providers)
+        self._begin(params, source, {**defaults, **self.entry.group_entries}, backend)
 
     def _choices(self) -> dict[str, Any]:
         """The arguments of the library's rule that the class does not take."""
@@ -140,11 +139,7 @@ def _optimizer_class(
 ) -> type[NamedOptimizer]:
     """The class of an entry, with its signature in the library."""
     parameters = (Parameter("params"), *entry.parameters)
-    engine_options: dict[str, object] = {
-        "backend": "eager",
-        "providers": None,
-        "as_implemented": False,
-    }
+    engine_options: dict[str, object] = {"backend": "eager", "as_implemented": False}
     arguments_text = describe_arguments(
         (*parameters, *(Parameter(name) for name in engine_options))
     )

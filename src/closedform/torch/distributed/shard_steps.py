@@ -33,7 +33,6 @@ from closedform.torch.engine.kernels import (
     NamedArguments,
     state_label,
 )
-from closedform.torch.engine.ort import graph_runner
 from closedform.torch.engine.programs import outside_traces, run_programs
 from closedform.torch.shards import ShardMesh, full_tensor, local, local_part, shard_mesh
 
@@ -98,12 +97,11 @@ class ShardTensors:
     hypers: Mapping[str, Tensor]
 
 
-def graph_runners(backend: str, providers: Sequence[str] | None) -> Callable[[Graph], GraphRunner]:
+def graph_runners(backend: str) -> Callable[[Graph], GraphRunner]:
     """Returns what makes the runner of a graph in a backend.
 
     Args:
         backend: One of ``BACKENDS``.
-        providers: The execution providers of onnxruntime.
     """
 
     def in_torch(graph: Graph) -> GraphRunner:
@@ -118,8 +116,6 @@ def graph_runners(backend: str, providers: Sequence[str] | None) -> Callable[[Gr
 
         return run
 
-    if backend == "onnxruntime":
-        return lambda graph: graph_runner(graph, providers)
     return in_torch
 
 

@@ -1,1 +1,1 @@
-"""How a step runs: specialization, then foreach, a compiled function or onnxruntime, and replay."""
+"""How a step runs: specialization, vectors, lists of tensors or compiled functions, and replay."""

@@ -1,8 +1,7 @@
 """Kernels: the step of one parameter, or of several that step together, for fixed shapes.
 
 A kernel is made for a rule, shapes and a dtype. It reads the parameter, its gradient and its states
-in place, and writes the results into the same tensors. ``engine/ort.py`` has the kernels of
-onnxruntime.
+in place, and writes the results into the same tensors.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from closedform.torch.engine.flat import FlatKernel, flat_kernel
 from closedform.torch.engine.programs import BoundProgram
 from closedform.torch.shards import dtensor_like, full_states, is_dtensor, local
 
-BACKENDS = ("eager", "compile", "onnxruntime")
+BACKENDS = ("eager", "compile")
 
 LABEL = "p"
 """The name of a parameter in the graph of a kernel, before its number."""
@@ -92,20 +91,6 @@ def is_joint(rule: UpdateRule) -> bool:
     """Returns whether all parameters step together: by sums over them, or states of the model."""
     has_sums = any(expr.atoms(GlobalSum) for expr in rule.all_expressions())
     return has_sums or bool(rule.shared) or rule.advances != sp.true
-
-
-def named_arguments(hypers: Mapping[str, Tensor], params: Sequence[ParamTensors]) -> NamedArguments:
-    """Returns the arguments of one parameter, or of several that step together."""
-    reads = dict(hypers)
-    writes: dict[str, tuple[Tensor, ...]] = {}
-    for number, tensors in enumerate(params):
-        for name, value in tensors.items():
-            label = _label(name, number)
-            # setdefault: of the copies of a model-wide state, which are equal, the first is read.
-            reads.setdefault(label, value)
-            if name != GRAD:
-                writes[f"{NEXT}{label}"] = (*writes.get(f"{NEXT}{label}", ()), value)
-    return NamedArguments(reads, writes)
 
 
 def _label(name: str, number: int) -> str:

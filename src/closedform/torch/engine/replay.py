@@ -12,14 +12,10 @@ import torch
 from torch import Tensor
 
 from closedform.torch.engine.flat import FlatStep
-from closedform.torch.engine.fused import FusedStep
 from closedform.torch.engine.programs import BatchedStep
 from closedform.torch.engine.specialize import CompiledGroup
 
 ParamGroup = Mapping[str, Any]
-
-GroupStep = FlatStep | FusedStep
-"""A step of parameters of one group, some of which may have no gradient."""
 
 StatesByParam = Mapping[Tensor, dict[str, Tensor]]
 """The states of each parameter."""
@@ -127,7 +123,7 @@ class CapturedStep:
         captured_groups: Sequence[CapturedGroup],
         groups: Sequence[ParamGroup],
         states: StatesByParam,
-        steps: Sequence[BatchedStep | GroupStep],
+        steps: Sequence[BatchedStep | FlatStep],
     ) -> None:
         self._groups = captured_groups
         self._steps = steps
@@ -169,7 +165,7 @@ def capture(
     groups: Sequence[ParamGroup],
     states: StatesByParam,
     batched_steps: Sequence[BatchedStep],
-    flat: Mapping[int, Sequence[GroupStep]],
+    flat: Mapping[int, Sequence[FlatStep]],
 ) -> CapturedStep | None:
     """Returns a step that was just performed, for replay; None if it cannot be replayed.
 

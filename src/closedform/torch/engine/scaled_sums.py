@@ -54,7 +54,7 @@ class ScaledSum:
         function, constant, count = self.function, self.constant, len(self.operands)
         numbers = slice(1 + count, 1 + count + len(self.numbers))
         divisors = slice(numbers.stop, None)
-        scaled = {torch.add: "alpha", torch.lerp: "weight"}.get(function, "value")
+        keyword = {torch.add: "alpha", torch.lerp: "weight"}.get(function, "value")
 
         def run(*args: Tensor) -> Tensor:
             out = None if position is None else args[position]
@@ -68,7 +68,7 @@ class ScaledSum:
                 if number.numel() > 1:
                     return on_vectors(args, out)
                 scale /= number.item()
-            return function(*args[: 1 + count], **{scaled: scale}, out=out)
+            return function(*args[: 1 + count], **{keyword: scale}, out=out)
 
         def on_vectors(args: Sequence[Tensor], out: Tensor | None) -> Tensor:
             scale: Any = constant
@@ -122,7 +122,7 @@ class _Match:
 
     def of(self, addend: fx.Node, term: Any) -> ScaledSum | None:
         """The sum; None if the term has no number and is one tensor."""
-        term = self._unscaled(term)
+        term = self._strip_numbers(term)
         if not self._is_vector(term):
             return None
         function: Callable[..., Tensor] = torch.add
@@ -132,16 +132,19 @@ class _Match:
             if term.target is torch.sub and second is addend and self._absorbed:
                 function, operands = torch.lerp, (first,)
             elif term.target is torch.mul:
-                function, operands = torch.addcmul, (self._unscaled(first), self._unscaled(second))
+                function, operands = (
+                    torch.addcmul,
+                    (self._strip_numbers(first), self._strip_numbers(second)),
+                )
             elif term.target is torch.true_divide:
-                function, operands = torch.addcdiv, (self._unscaled(first), second)
+                function, operands = torch.addcdiv, (self._strip_numbers(first), second)
         if function is not torch.add:
             self._absorbed.append(term)
         if not self._absorbed:
             return None
         numbers, divisors = tuple(self._numbers), tuple(self._divisors)
-        absorbed = frozenset(self._absorbed)
-        return ScaledSum(addend, function, self._constant, operands, numbers, divisors, absorbed)
+        nodes = frozenset(self._absorbed)
+        return ScaledSum(addend, function, self._constant, operands, numbers, divisors, nodes)
 
     def _is_vector(self, operand: Any) -> bool:
         return isinstance(operand, fx.Node) and _shape(operand) == self._shape
@@ -153,7 +156,7 @@ class _Match:
         targets = (torch.mul, torch.true_divide, torch.sub)
         return term.target in targets and all(map(_is_float, term.args))
 
-    def _unscaled(self, term: Any) -> Any:
+    def _strip_numbers(self, term: Any) -> Any:
         """A term without its numbers, which are collected."""
         while self._is_own(term) and term.target is not torch.sub:
             vector, number = term.args

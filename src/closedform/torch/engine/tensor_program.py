@@ -205,16 +205,16 @@ class TensorProgram:
         constant_indices: set[int] = set()
         rare_indices = {index for index, name in enumerate(self.input_names) if name in rare}
         scaled_sums: dict[fx.Node, ScaledSum] = {}
-        absorbed: set[fx.Node] = set()
+        absorbed_nodes: set[fx.Node] = set()
         for node in reversed(source.ops):
             scaled_sum = match_scaled_sum(node, source.overwritten)
-            if scaled_sum is not None and node not in absorbed:
+            if scaled_sum is not None and node not in absorbed_nodes:
                 scaled_sums[node] = scaled_sum
-                absorbed |= scaled_sum.absorbed
+                absorbed_nodes |= scaled_sum.absorbed
         for node in source.ops:
             index = self._index[node]
             operands = {self._index[operand] for operand in node.all_input_nodes}
-            if node in absorbed:
+            if node in absorbed_nodes:
                 continue
             if node in scaled_sums:
                 reusable = constant_indices | rare_indices

@@ -34,7 +34,7 @@ CAPS = {
     "runtime": 2429,
     "scaling": 555,
     "schedules": 1597,
-    "torch": 6213,
+    "torch": 6235,
     "training": 12925,
     "transforms": 1011,
     "verify": 18265,

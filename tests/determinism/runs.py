@@ -40,12 +40,6 @@ class Compiled(Torch):
     backend = "compile"
 
 
-class InOnnxruntime(Torch):
-    """The same, by onnxruntime."""
-
-    backend = "onnxruntime"
-
-
 class Mlx(Engine):
     """An optimizer of MLX."""
 
@@ -118,7 +112,6 @@ ENGINES: Mapping[str, type[Engine]] = {
     "`OptimizerSession`, C": CSession,
     "torch, eager": Torch,
     "torch, `torch.compile`": Compiled,
-    "torch, onnxruntime": InOnnxruntime,
     "JAX, jitted": Jax,
     "MLX, CPU": Mlx,
     "Keras": Keras,

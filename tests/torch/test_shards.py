@@ -18,6 +18,10 @@ import closedform as cf
 from closedform.errors import ArgumentError, StateError
 from closedform.language import UpdateRule
 from closedform.torch import Optimizer, optim
+from closedform.torch.engine.flat import FlatStep
+from closedform.torch.engine.kernels import is_joint
+from closedform.torch.shards import steps_by_shards
+from tests.torch.engines import LIBRARY
 from tests.torch.processes import (
     ROUNDING,
     SIZES,
@@ -66,6 +70,8 @@ def work(rank: int, folder: str) -> None:
         assert calls == count * STEPS, (name, calls)
     for rule in (cf.optimizers.muon(lr=0.1, ns_steps=2), FACTORED):
         check_alike(rule, begin(rule, *shards, MATRICES), STEPS, BOUND)
+    _check_bits(*shards)
+    _check_moved_parts(*shards)
     _check_late_weights()
     _check_back_ends(*shards)
     _check_states(*shards)
@@ -90,6 +96,49 @@ def _counted(do: Any, owner: Any = dist, name: str = "all_reduce") -> int:
     with patch.object(owner, name, counting):
         do()
     return len(calls)
+
+
+def _check_bits(mesh: Any, placements: Any) -> None:
+    """Elementwise rules have the bits of one process, and their steps are replayed."""
+    shapes = (*MATRICES, (300, 129), (5,))
+    for name, make in LIBRARY.items():
+        rule = make()
+        if not steps_by_shards(rule) or is_joint(rule):
+            continue
+        optimizer = begin(rule, mesh, placements, shapes)
+        plain = begin(rule, shapes=shapes)
+        advance(optimizer, 0, 1)
+        captured = optimizer._captured
+        advance(optimizer, 1, STEPS)
+        advance(plain, 0, STEPS)
+        # A cube root depends on whether the element is in a vector of the processor.
+        bound = BOUND if name == "madgrad" else 0
+        assert difference(params_of(optimizer), params_of(plain)) <= bound, name
+        assert plain._captured is not None
+        if all(isinstance(step, FlatStep) for step in plain._captured._steps):
+            assert captured is not None, name
+            assert optimizer._captured is captured, name
+
+
+def _check_moved_parts(mesh: Any, placements: Any) -> None:
+    """A local part that lies in other memory, and a gradient with other placements, are seen."""
+    from torch.distributed.tensor import Replicate
+
+    for count, change in itertools.product((1, 3), ("memory", "placements")):
+        optimizer = begin(MOMENTUM, mesh, placements, MATRICES[:count])
+        plain = begin(MOMENTUM, shapes=MATRICES[:count])
+        for each in (optimizer, plain):
+            advance(each, 0, 2)
+        for param in optimizer.param_groups[0]["params"]:
+            if change == "memory":
+                param._local_tensor = param._local_tensor.clone()
+            else:
+                param.grad = param.grad.redistribute(placements=[Replicate()])
+        optimizer.step()
+        plain.step()
+        for each in (optimizer, plain):
+            advance(each, 3, 5)
+        assert difference(params_of(optimizer), params_of(plain)) == 0, (count, change)
 
 
 def _check_back_ends(mesh: Any, placements: Any) -> None:

@@ -462,7 +462,8 @@ class Optimizer(TrainEvalOptimizer):
         for steps in flat_steps.values():
             for step in steps:
                 step.grads[:] = [
-                    None if param.grad is None else gradient_of(param) for param in step.params
+                    None if param.grad is None else local(gradient_of(param))
+                    for param in step.params
                 ]
         return flat_steps
 

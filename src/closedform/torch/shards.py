@@ -101,6 +101,19 @@ def gradient_of(param: Tensor) -> Tensor:
     return redistributed_like(grad, param)
 
 
+def local_gradient(param: Tensor, grad: Tensor, part: Tensor) -> Tensor | None:
+    """Returns the local part of the gradient of a DTensor whose local part is still the given one.
+
+    It is None if the gradient is not placed like the parameter, or has a graph.
+    """
+    if not is_dtensor(grad) or grad.requires_grad or _mesh(grad) != _mesh(param):
+        return None
+    if _placements(grad) != _placements(param) or local(param).data_ptr() != part.data_ptr():
+        return None
+    gradient = local(grad)
+    return gradient if type(gradient) is Tensor and gradient.layout is torch.strided else None
+
+
 def check_placement(param: Tensor, where: str) -> None:
     """Raises ArgumentError for a parameter that is neither sharded nor replicated.
 

@@ -26,7 +26,7 @@ from closedform.torch.engine.kernels import (
     state_names,
 )
 from closedform.torch.param_groups import is_training, locate_errors, place
-from closedform.torch.shards import is_redistributable, redistributed_like
+from closedform.torch.shards import is_dtensor, is_redistributable, redistributed_like
 
 STEP = "step"
 """The state that counts the steps of a parameter."""
@@ -186,7 +186,8 @@ def packed_zero_states(
     They are as ``first_states`` and ``pack_states`` make them, in half the time.
     """
     dtypes = {param.dtype for param in params}
-    if not starts_at_zero(rule) or len(dtypes) != 1 or not all(map(is_flat, params)):
+    is_plain_group = len(dtypes) == 1 and not any(map(is_dtensor, params))
+    if not is_plain_group or not starts_at_zero(rule) or not all(map(is_flat, params)):
         return None
     full = [name for name, spec in rule.states.items() if spec.shape == "param"]
     scalars = [name for name in rule.states if name not in full]

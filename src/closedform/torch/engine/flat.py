@@ -25,7 +25,7 @@ from closedform.ir.program import NUMBER, hoist
 from closedform.torch.engine.moves import Move, separate
 from closedform.torch.engine.programs import in_dtype
 from closedform.torch.engine.tensor_program import InplaceProgram, NodeValues, TensorProgram
-from closedform.torch.shards import is_plain
+from closedform.torch.shards import dtensor_like, is_dtensor, is_plain, local
 
 SMALL = 2**14
 """The most elements of a parameter that is stepped with others."""
@@ -221,7 +221,9 @@ def segments(sizes: Sequence[int]) -> list[range]:
 
 
 def is_flat(param: Tensor) -> bool:
-    """Returns whether a parameter may be stepped as a part of a vector."""
+    """Returns whether a tensor, or its local part, may be stepped as a part of a vector."""
+    if is_dtensor(param):
+        param = local(param.detach())
     is_real_on_cpu = param.is_cpu and not param.is_complex()
     return is_real_on_cpu and is_plain(param) and param.is_contiguous()
 
@@ -229,7 +231,7 @@ def is_flat(param: Tensor) -> bool:
 def pack_states(params: Sequence[Tensor], states: Sequence[dict[str, Tensor]]) -> None:
     """Makes the states of parameters that are stepped as one vector parts of one vector."""
     rows = [row for row, param in enumerate(params) if is_flat(param)]
-    for run in segments([params[row].numel() for row in rows]):
+    for run in segments([local(params[row].detach()).numel() for row in rows]):
         members = [rows[index] for index in run]
         # One parameter needs no vector.
         if len(members) < 2:
@@ -242,10 +244,11 @@ def pack_states(params: Sequence[Tensor], states: Sequence[dict[str, Tensor]]) -
                 for column, param in pairs
             ):
                 continue
-            parts = _flat_vector(columns).split([column.numel() for column in columns])
-            for row, part in zip(members, parts, strict=True):
+            own_columns = [local(column) for column in columns]
+            parts = _flat_vector(own_columns).split([column.numel() for column in own_columns])
+            for row, part, column in zip(members, parts, own_columns, strict=True):
                 if name in states[row]:
-                    states[row][name] = part.view(params[row].shape)
+                    states[row][name] = dtensor_like(part.view(column.shape), params[row])
 
 
 def packed_zeros(
@@ -362,11 +365,12 @@ class FlatStep:
     Args:
         kernel: The programs.
         group: The group, whose hyperparameters are read at each step.
-        params: The parameters.
+        params: The parameters; of a DTensor, the local part is stepped.
         states: Their states.
 
     Attributes:
         params: The parameters.
+        parts: The local part of each that is a DTensor.
         grads: The gradient of each parameter; None for one that is not stepped. Replaced before
             each run.
     """
@@ -379,6 +383,9 @@ class FlatStep:
         states: Sequence[ParamStates],
     ) -> None:
         self.params = params
+        self.parts = {param: local(param) for param in params if is_dtensor(param)}
+        params = [self.parts.get(param, param) for param in params]
+        states = [{name: local(value) for name, value in own.items()} for own in states]
         self.grads: list[Any] = [None] * len(params)
         self._kernel, self._group = kernel, group
         self._count = len(params)

@@ -14,6 +14,7 @@ from torch import Tensor
 from closedform.torch.engine.flat import FlatStep
 from closedform.torch.engine.programs import BatchedStep
 from closedform.torch.engine.specialize import CompiledGroup
+from closedform.torch.shards import local_gradient
 
 ParamGroup = Mapping[str, Any]
 
@@ -35,11 +36,13 @@ class GradientPlace(NamedTuple):
         tensors: The tensors of a batched step, or the gradients of a flat one.
         row: The index of the gradient among them.
         is_optional: Whether the step runs without it.
+        part: The local part of the parameter, if it is a DTensor.
     """
 
     tensors: list[Any]
     row: int
     is_optional: bool
+    part: Tensor | None = None
 
 
 @dataclass(slots=True)
@@ -79,8 +82,12 @@ class CapturedGroup:
                 if grad is place:
                     continue
                 return False
-            # Subclasses such as DTensor, gradients with a graph and sparse ones are checked anew.
-            if type(grad) is not Tensor or grad.requires_grad or grad.layout is not _STRIDED:
+            # Other subclasses, gradients with a graph and sparse ones are checked anew.
+            if place.part is not None:
+                grad = local_gradient(param, grad, place.part)
+                if grad is None:
+                    return False
+            elif type(grad) is not Tensor or grad.requires_grad or grad.layout is not _STRIDED:
                 return False
             place.tensors[place.row] = grad
         return self._update_hypers(group)
@@ -150,7 +157,7 @@ class CapturedStep:
 
     def release(self) -> None:
         """Drops the references to gradients, so that the model can free them."""
-        for tensors, index, is_optional in self._places:
+        for tensors, index, is_optional, _ in self._places:
             tensors[index] = None if is_optional else _RELEASED
 
 
@@ -181,7 +188,7 @@ def capture(
         flat: The steps of parameters as vectors, by group.
     """
     optional = {
-        param: GradientPlace(step.grads, row, is_optional=True)
+        param: GradientPlace(step.grads, row, is_optional=True, part=step.parts.get(param))
         for steps in flat.values()
         for step in steps
         for row, param in enumerate(step.params)

@@ -65,6 +65,7 @@ _ELEMENTWISE = frozenset(
         torch.logical_not,
         torch.fmod,
         torch.sign,
+        torch.clone,
     }
 )
 """Elementwise functions, whose result is in new memory."""

@@ -3,6 +3,7 @@
 Both processes are begun once for all checks: each imports torch anew.
 """
 
+import functools
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
@@ -72,6 +73,7 @@ def work(rank: int, folder: str) -> None:
         check_alike(rule, begin(rule, *shards, MATRICES), STEPS, BOUND)
     _check_bits(*shards)
     _check_moved_parts(*shards)
+    _check_draws(shards[0])
     _check_late_weights()
     _check_back_ends(*shards)
     _check_states(*shards)
@@ -118,6 +120,22 @@ def _check_bits(mesh: Any, placements: Any) -> None:
         if all(isinstance(step, FlatStep) for step in plain._captured._steps):
             assert captured is not None, name
             assert optimizer._captured is captured, name
+
+
+def _check_draws(mesh: Any) -> None:
+    """Random numbers are those of the whole tensor; a shard of rows gathers nothing."""
+    from torch.distributed.tensor import DTensor, Shard
+
+    rule = cf.transforms.stochastic_rounding(cf.optimizers.adamw(lr=0.1), seed=3)
+    values = [value.bfloat16() for value in drawn(((7, 5), (3, 2), (64, 9)), 0)]
+    plain = Optimizer([nn.Parameter(value.clone()) for value in values], rule)
+    advance(plain, 0, STEPS)
+    for axis in (0, 1):
+        shards = [spread(value, mesh, [Shard(axis)]) for value in values]
+        optimizer = Optimizer([nn.Parameter(shard) for shard in shards], rule)
+        step = functools.partial(advance, optimizer, 0, STEPS)
+        assert (_counted(step, DTensor, "full_tensor") > 0) == (axis == 1)
+        assert difference(params_of(optimizer), params_of(plain)) == 0, axis
 
 
 def _check_moved_parts(mesh: Any, placements: Any) -> None:

@@ -208,7 +208,9 @@ def _lookup(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
     return site.call(torch.reshape, rows, shape)
 
 
-def uniform(like: Tensor, step: Tensor, seed: int, dtype: torch.dtype) -> Tensor:
+def uniform(
+    like: Tensor, step: Tensor, seed: int, dtype: torch.dtype, first_place: int = 0
+) -> Tensor:
     """Returns random numbers of the shape of a tensor: ``closedform.ir.draws`` in int64.
 
     torch has few operations on unsigned integers. A product of two words wraps, and its lower 32
@@ -219,9 +221,11 @@ def uniform(like: Tensor, step: Tensor, seed: int, dtype: torch.dtype) -> Tensor
         step: The step, an integer of rank 0.
         seed: The word of the seed.
         dtype: The dtype of the result.
+        first_place: The place of the first element, in a tensor of which this is a part.
     """
     step = step.to(torch.int64)
     place = torch.arange(like.numel(), dtype=torch.int64, device=like.device).reshape(like.shape)
+    place = (place + first_place) & draws.WORD if first_place else place
     # Two words of 32 bits of the step.
     bits: Tensor = draws.INTEGERS.bits(place, step & draws.WORD, step >> 32, seed)
     return bits.to(dtype) * 2.0**-draws.BITS

@@ -118,7 +118,7 @@ class TrainEvalOptimizer(torch.optim.Optimizer):
                 dtype = GRAPH_DTYPES[COMPUTE_DTYPES[param.dtype]]
                 spec = ModelSpec(shard_rule.rule, {f"{LABEL}0": shape})
                 graph = compile_evaluation(spec, GraphOptions(dtype=dtype))
-                stage = StageGraph(graph, make_runner(graph))
+                stage = StageGraph(graph, make_runner(graph, shard_rule.first_place))
                 cache[key] = ShardKernel((), stage, frozenset(), shard_rule.is_gathered)
             work.append((cache[key], ShardTensors(param, param, self.state[param], {})))
         return work

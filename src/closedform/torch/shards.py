@@ -215,6 +215,25 @@ def shard_mesh(param: Tensor) -> ShardMesh:
     return ShardMesh(_mesh(param), tuple(axes))
 
 
+def first_place(param: Tensor) -> int | None:
+    """Returns the place of the first local element of a DTensor in the full tensor, row by row.
+
+    It is None unless the local elements follow each other: a tensor sharded once, by rows.
+    """
+    from torch.distributed.tensor import Shard
+
+    sharded_axes = shard_mesh(param).axes
+    if not sharded_axes:
+        return 0
+    placement, mesh = _placements(param)[sharded_axes[0]], _mesh(param)
+    if len(sharded_axes) > 1 or type(placement) is not Shard or placement.dim != 0:
+        return None
+    # torch.chunk: equal parts but for the last ones.
+    rows = -(-param.shape[0] // mesh.size(sharded_axes[0]))
+    first_row = min(rows * mesh.get_local_rank(sharded_axes[0]), param.shape[0])
+    return int(first_row * math.prod(param.shape[1:]))
+
+
 def steps_by_shards(rule: UpdateRule) -> bool:
     """Returns whether elements step independently, so that a shard needs no other shard."""
     return rule.is_elementwise and rule.is_for_all_shapes

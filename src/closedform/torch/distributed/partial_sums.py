@@ -16,12 +16,12 @@ import sympy as sp
 from torch import Tensor
 
 from closedform.language import GRAD, PARAM, UpdateRule, local, state
-from closedform.language.functions import WHOLE_TENSOR, ReduceMean, ReduceSum
+from closedform.language.functions import WHOLE_TENSOR, ReduceMean, ReduceSum, Uniform
 from closedform.language.groups import Assignment
 from closedform.language.model import GlobalSum
 from closedform.language.shapes import Shape
 from closedform.lowering.sums import SumTable
-from closedform.torch.shards import is_sharded
+from closedform.torch.shards import first_place, is_sharded
 
 _OWN = "of_one_parameter"
 """The definition whose value is 1: a factor of each sum over one parameter."""
@@ -35,18 +35,27 @@ class ShardRule:
         rule: The rule for its shape, with partial sums.
         shape: The shape of the full parameter.
         is_gathered: Whether it needs the full tensor; the rule is then unchanged.
+        first_place: The place in the full tensor of the first element that is stepped here.
     """
 
     rule: UpdateRule
     shape: Shape
     is_gathered: bool
+    first_place: int = 0
 
 
-def shard_rule(rule: UpdateRule, shape: Shape) -> ShardRule:
+def shard_rule(rule: UpdateRule, shape: Shape, place: int | None = None) -> ShardRule:
     """Returns the rule for a parameter of this shape, with partial sums if possible.
 
     This is possible if elements step independently apart from sums and means over all elements,
-    and all states have the parameter's shape or rank 0.
+    and all states have the parameter's shape or rank 0; random numbers need the place of the first
+    local element.
+
+    Args:
+        rule: The rule.
+        shape: The shape of the full parameter.
+        place: The place of the first local element in the full parameter, whose next ones follow;
+            None if they do not.
 
     Raises:
         DefinitionError: The rule does not apply to this shape.
@@ -64,8 +73,12 @@ def shard_rule(rule: UpdateRule, shape: Shape) -> ShardRule:
     shaped_rule = rule.for_shape(shape)
     summed_rule = _with_partial_sums(shaped_rule, shape)
     is_local = all(spec.shape in ("param", "scalar") for spec in shaped_rule.states.values())
-    is_local &= not any(expr.has(*WHOLE_TENSOR) for expr in summed_rule.all_expressions())
-    return ShardRule(summed_rule, shape, False) if is_local else ShardRule(shaped_rule, shape, True)
+    functions = {*WHOLE_TENSOR} - ({Uniform} if place is not None else set())
+    is_local &= not any(expr.has(*functions) for expr in summed_rule.all_expressions())
+    if not is_local:
+        return ShardRule(shaped_rule, shape, True)
+    is_drawn = any(expr.has(Uniform) for expr in summed_rule.all_expressions())
+    return ShardRule(summed_rule, shape, False, place or 0 if is_drawn else 0)
 
 
 def shard_rules(
@@ -83,11 +96,12 @@ def shard_rules(
     """
     rules = []
     for param in params:
-        key = ("rule", tuple(param.shape), is_sharded(param))
+        shape = tuple(param.shape)
+        place = first_place(param) if is_sharded(param) else None
+        key = ("rule", shape, is_sharded(param), place)
         if key not in cache:
-            shape = tuple(param.shape)
             gathered_rule = ShardRule(rule.for_shape(shape), shape, True)
-            cache[key] = shard_rule(rule, shape) if is_sharded(param) else gathered_rule
+            cache[key] = shard_rule(rule, shape, place) if is_sharded(param) else gathered_rule
         rules.append(cache[key])
     return rules
 

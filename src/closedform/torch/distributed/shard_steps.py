@@ -19,6 +19,7 @@ from torch import Tensor
 
 from closedform.compiler import compile_assignments
 from closedform.exporters.torch_module import to_module
+from closedform.exporters.torch_ops import uniform
 from closedform.ir import naming
 from closedform.ir.graph import Graph, input_names
 from closedform.ir.naming import NEXT, TOTAL
@@ -38,6 +39,9 @@ from closedform.torch.shards import ShardMesh, full_tensor, local, local_part, s
 
 GraphRunner = Callable[[NamedArguments], None]
 """Runs a graph on tensors by name."""
+
+RunnerFactory = Callable[[Graph, int], GraphRunner]
+"""Makes the runner of a graph, for local elements from a place in the full tensor on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +101,20 @@ class ShardTensors:
     hypers: Mapping[str, Tensor]
 
 
-def graph_runners(backend: str) -> Callable[[Graph], GraphRunner]:
+def graph_runners(backend: str) -> RunnerFactory:
     """Returns what makes the runner of a graph in a backend.
+
+    It is given the place of the first local element in the full tensor, too.
 
     Args:
         backend: One of ``BACKENDS``.
     """
 
-    def in_torch(graph: Graph) -> GraphRunner:
+    def in_torch(graph: Graph, place: int) -> GraphRunner:
         program = to_module(graph)
+        for node in program.graph.find_nodes(op="call_function", target=uniform):
+            node.update_kwarg("first_place", place)
+        program.recompile()
         if backend == "eager":
             return lambda arguments: run_programs([arguments.bind(program)])
         batch = compiling_batcher()
@@ -126,7 +135,7 @@ def shard_kernels(
     name: str,
     rules: Sequence[ShardRule],
     params: Sequence[Tensor],
-    make_runner: Callable[[Graph], GraphRunner],
+    make_runner: RunnerFactory,
     cache: MutableMapping[Any, Any],
 ) -> list[ShardKernel]:
     """Returns the kernels of parameters that step together, or of one.
@@ -144,7 +153,8 @@ def shard_kernels(
         for param, rule in zip(params, rules, strict=True)
     ]
     dtype = COMPUTE_DTYPES[params[0].dtype]
-    key = ("kernels", dtype, tuple((rule.shape, rule.is_gathered) for rule in rules), tuple(shapes))
+    forms = tuple((rule.shape, rule.is_gathered, rule.first_place) for rule in rules)
+    key = ("kernels", dtype, forms, tuple(shapes))
     if key not in cache:
         cache[key] = _compile(name, rules, shapes, dtype, make_runner, cache)
     kernels: list[ShardKernel] = cache[key]
@@ -156,7 +166,7 @@ def _compile(
     rules: Sequence[ShardRule],
     shapes: Sequence[tuple[int, ...]],
     dtype: torch.dtype,
-    make_runner: Callable[[Graph], GraphRunner],
+    make_runner: RunnerFactory,
     cache: MutableMapping[Any, Any],
 ) -> list[ShardKernel]:
     labels = [f"{LABEL}{number}" for number in range(len(rules))]
@@ -164,17 +174,18 @@ def _compile(
     program = compile_assignments(name, distinct, GraphOptions(dtype=GRAPH_DTYPES[dtype]))
     own_names = own_sums(distinct)
 
-    def stage_graph(graph: Graph) -> StageGraph:
-        if graph not in cache:
-            cache[graph] = StageGraph(graph, make_runner(graph))
-        stage: StageGraph = cache[graph]
+    def stage_graph(graph: Graph, place: int) -> StageGraph:
+        if (graph, place) not in cache:
+            cache[graph, place] = StageGraph(graph, make_runner(graph, place))
+        stage: StageGraph = cache[graph, place]
         return stage
 
     kernels = []
     for label, shard_rule in zip(labels, rules, strict=True):
         *sums, last = split(program, label, f"{LABEL}0")
-        stages = tuple(None if graph is None else stage_graph(graph) for graph in sums)
-        (step,) = (stage_graph(graph) for graph in (last,) if graph is not None)
+        place = shard_rule.first_place
+        stages = tuple(None if graph is None else stage_graph(graph, place) for graph in sums)
+        (step,) = (stage_graph(graph, place) for graph in (last,) if graph is not None)
         kernels.append(ShardKernel(stages, step, own_names, shard_rule.is_gathered))
     return kernels
 

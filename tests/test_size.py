@@ -19,7 +19,7 @@ CAPS = {
     "analysis": 6829,
     "api": 756,
     "cli": 2912,
-    "exporters": 3716,
+    "exporters": 3715,
     "frameworks": 20475,
     "importers": 15111,
     "ir": 3968,

@@ -208,9 +208,7 @@ def _lookup(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
     return site.call(torch.reshape, rows, shape)
 
 
-def uniform(
-    like: Tensor, step: Tensor, seed: int, dtype: torch.dtype, first_place: int = 0
-) -> Tensor:
+def uniform(like: Tensor, step: Tensor, seed: int, dtype: torch.dtype, first: int = 0) -> Tensor:
     """Returns random numbers of the shape of a tensor: ``closedform.ir.draws`` in int64.
 
     torch has few operations on unsigned integers. A product of two words wraps, and its lower 32
@@ -221,13 +219,14 @@ def uniform(
         step: The step, an integer of rank 0.
         seed: The word of the seed.
         dtype: The dtype of the result.
-        first_place: The place of the first element, in a tensor of which this is a part.
+        first: The place of the first element, in a tensor of which this is a part.
     """
     step = step.to(torch.int64)
-    place = torch.arange(like.numel(), dtype=torch.int64, device=like.device).reshape(like.shape)
-    place = (place + first_place) & draws.WORD if first_place else place
+    places = torch.arange(first, first + like.numel(), dtype=torch.int64, device=like.device)
     # Two words of 32 bits of the step.
-    bits: Tensor = draws.INTEGERS.bits(place, step & draws.WORD, step >> 32, seed)
+    bits: Tensor = draws.INTEGERS.bits(
+        places.reshape(like.shape), step & draws.WORD, step >> 32, seed
+    )
     return bits.to(dtype) * 2.0**-draws.BITS
 
 

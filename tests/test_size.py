@@ -34,7 +34,7 @@ CAPS = {
     "runtime": 2429,
     "scaling": 555,
     "schedules": 1597,
-    "torch": 6259,
+    "torch": 6253,
     "training": 12925,
     "transforms": 1011,
     "verify": 18265,

@@ -4,7 +4,8 @@ torch spends about a microsecond on each op of each tensor. Small parameters of 
 gradients, are therefore copied to one vector; their states are created as parts of one; and each op
 runs once. Large parameters are stepped separately, tile by tile, so that intermediate values
 stay in the cache. Which parameters have a gradient is not part of the work that is remembered: one
-without it is stepped with zeros, and its previous states are restored.
+without it is stepped with zeros, and its previous states are restored. Of a DTensor, the local part
+is stepped.
 """
 
 from __future__ import annotations
@@ -409,21 +410,19 @@ class FlatStep:
                 for name in kernel.scalars.output_names
             ]
         runs = segments([param.numel() for param in params])
-        self._segments: list[_Batch | _Single] = []
-        batches = [
+        self._batches = [
             _Batch(kernel, run, [params[i] for i in run], [states[i] for i in run])
             for run in runs
             if len(run) > 1
         ]
         # One vector serves all runs of parameters, which are stepped one after the other.
         space = torch.empty(
-            max((segment.total for segment in batches), default=0), dtype=params[0].dtype
+            max((batch.total for batch in self._batches), default=0), dtype=params[0].dtype
         )
-        for segment in batches:
-            segment.write_through(space)
+        for batch in self._batches:
+            batch.write_through(space)
         rows = [run.start for run in runs if len(run) == 1]
-        singles = [_Single(kernel, row, params[row], states[row]) for row in rows]
-        self._segments += [*batches, *singles]
+        self._singles = [_Single(kernel, row, params[row], states[row]) for row in rows]
 
     def run(self) -> None:
         """Performs the step."""
@@ -434,8 +433,10 @@ class FlatStep:
         numbers = self._numbers(mask)
         move = self._kernel.batch.move
         factors = [] if move is None else self._factors_of(move, numbers)
-        for segment in self._segments:
-            segment.run(self.grads, mask, numbers, factors)
+        for batch in self._batches:
+            batch.run(self.grads, mask, numbers, factors)
+        for single in self._singles:
+            single.run(self.grads, numbers)
 
     def _numbers(self, mask: Tensor | None) -> dict[str, Tensor]:
         """Computes the numbers of the step, one for all parameters or one for each."""
@@ -669,13 +670,7 @@ class _Single:
         self._copies: dict[int, Tensor] = {}
         self._pointer = -1
 
-    def run(
-        self,
-        grads: Sequence[Tensor | None],
-        _: Tensor | None,
-        numbers: Mapping[str, Tensor],
-        __: list[float],
-    ) -> None:
+    def run(self, grads: Sequence[Tensor | None], numbers: Mapping[str, Tensor]) -> None:
         """Steps the parameter if it has a gradient."""
         grad, row = grads[self._row], self._row
         if grad is None:

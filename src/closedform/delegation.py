@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from closedform.analysis.rescaling import Rescaled
     from closedform.analysis.resuming import Resumed
+    from closedform.importers.python.curve import Curve
     from closedform.language.aliases import Number
     from closedform.language.schedule import Schedule
     from closedform.language.update_rule import UpdateRule
@@ -50,6 +51,11 @@ class Functions(Protocol):
         self, function: Callable[..., object], /, *, name: str | None, hyper: Iterable[str]
     ) -> Schedule:
         """Returns the schedule that a Python function computes."""
+
+    def trace_curve(
+        self, function: Callable[..., object], count: sp.Expr, parameters: Mapping[str, Any], /
+    ) -> Curve:
+        """Returns what a function of a count computes at every step."""
 
     def resume(
         self,

@@ -20,6 +20,8 @@ from closedform.recipes.clock import Count as Count
 from closedform.recipes.clock import Facts as Facts
 from closedform.recipes.clock import Unit as Unit
 from closedform.recipes.clock import hold as hold
+from closedform.recipes.curves import CurveFunction as CurveFunction
+from closedform.recipes.curves import curve as curve
 from closedform.recipes.cycles import cycles as cycles
 from closedform.recipes.defects import Defect as Defect
 from closedform.recipes.defects import DefectKind as DefectKind

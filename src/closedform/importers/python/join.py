@@ -19,7 +19,6 @@ from closedform.importers.python.run import Decision, Task, negation
 from closedform.importers.python.tape import Tape
 from closedform.language import FloorDiv, t
 from closedform.language.exact import value_at
-from closedform.lowering.analysis.domain import linear_in
 
 _MOST_LEVELS = 16
 """Values of a floor that become numbers."""
@@ -98,19 +97,25 @@ def cells_of(outcomes: Sequence[Outcome]) -> list[ValueRange]:
         ]
         if here:
             cells.append(ValueRange(first, end, _decide(here)))
-    return _simplify_cells(cells)
+    return _merge_equal(cells)
 
 
-def split_floors(cells: Sequence[ValueRange], prover: Prover) -> list[ValueRange]:
-    """Returns cells in which a floor of a nonlinear number is a number where it takes few values.
+def simplify_cells(cells: Sequence[ValueRange], prover: Prover) -> list[ValueRange]:
+    """Returns cells in which the value at one step is a number, or that of a neighbour.
 
-    ``floor(log(t))`` on a bounded interval becomes one interval for each of its values.
+    A floor of a nonlinear number is a number where it takes few values: ``floor(log(t))`` on a
+    bounded interval becomes one interval for each of them.
     """
-    refinement = [part for cell in cells for part in _without_floors(cell, prover)]
-    return refinement if len(refinement) == len(cells) else _simplify_cells(refinement)
+    simple = _merge_equal(_without_single_steps(cells))
+    refinement = [part for cell in simple for part in _without_floors(cell, prover)]
+    if len(refinement) == len(simple):
+        return refinement
+    return _merge_equal(_without_single_steps(_merge_equal(refinement)))
 
 
 def _without_floors(cell: ValueRange, prover: Prover) -> list[ValueRange]:
+    from closedform.lowering.analysis.domain import linear_in
+
     if cell.value is None or cell.end is None:
         return [cell]
     floors = [
@@ -185,10 +190,6 @@ def _decide(leaves: list[tuple[tuple[Decision, ...], sp.Expr | Raised]]) -> sp.E
     return choice([(yes, condition), *remainder])
 
 
-def _simplify_cells(cells: list[ValueRange]) -> list[ValueRange]:
-    return _merge_equal(_without_single_steps(_merge_equal(cells)))
-
-
 def _merge_equal(cells: list[ValueRange]) -> list[ValueRange]:
     """Cells in which neighbours of one value are one cell."""
     result: list[ValueRange] = []
@@ -200,7 +201,7 @@ def _merge_equal(cells: list[ValueRange]) -> list[ValueRange]:
     return result
 
 
-def _without_single_steps(cells: list[ValueRange]) -> list[ValueRange]:
+def _without_single_steps(cells: Sequence[ValueRange]) -> list[ValueRange]:
     """The value at a single step as a number, and as that of a neighbour where it is the same."""
     result: list[ValueRange] = []
     for index, cell in enumerate(cells):

@@ -12,11 +12,11 @@ from fractions import Fraction
 from types import FunctionType
 from typing import Any
 
-import numpy as np
 import sympy as sp
 
 from closedform.importers.python.decider import Comparison, Decider
 from closedform.importers.python.exact import ExactInt
+from closedform.importers.python.lazy_numpy import np
 from closedform.importers.python.place import UserValue
 from closedform.importers.python.tape import Variable, plain, unit_of
 from closedform.language import exact_number, floor_div, floor_mod

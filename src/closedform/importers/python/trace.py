@@ -30,7 +30,7 @@ from closedform.importers.python.join import (
     ValueRange,
     cells_of,
     join_cells,
-    split_floors,
+    simplify_cells,
 )
 from closedform.importers.python.number import Number, operand, tape_argument
 from closedform.importers.python.place import (
@@ -309,7 +309,7 @@ def run_program(
     tracer = _Tracer(program, run, environment)
     outcomes = tracer.outcomes()
     domain, rest = _domain(outcomes)
-    cells = split_floors(cells_of(rest), prover)
+    cells = simplify_cells(cells_of(rest), prover)
     if all(cell.value is None for cell in cells):
         raise tracer.always_raises(outcomes)
     return Traced(program, session, cells, rest, domain, frozenset(environment.used))

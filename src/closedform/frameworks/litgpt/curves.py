@@ -1,0 +1,39 @@
+"""litgpt's learning rates at commit 26857050fe3f of Lightning-AI/litgpt, as functions of a count.
+
+Example:
+    >>> finetuning(5, rate=0.1, warmup=10, total=100)
+    0.05
+"""
+
+from __future__ import annotations
+
+import math
+
+
+def pretraining(count: int, *, rate: float, warmup: int, total: int, low: float) -> float:
+    """litgpt/pretrain.py:486: a warmup from 0, then a cosine to the minimum; micro-batches."""
+    if count < warmup:
+        return rate * count / warmup
+    if count > total:
+        return low
+    return _cosine((count - warmup) / (total - warmup), rate, low)
+
+
+def finetuning(count: int, *, rate: float, warmup: int, total: int) -> float:
+    """litgpt/finetune/full.py:418: the cosine of torch goes to 0, and rises after the run."""
+    if count < warmup:
+        return rate * count / warmup
+    return _cosine((count - warmup) / (total - warmup), rate, 0)
+
+
+def documented_finetuning(count: int, *, rate: float, warmup: int, total: int, low: float) -> float:
+    """The finetuning that the arguments describe: a cosine to the minimum, which it keeps."""
+    if count < warmup:
+        return rate * count / warmup
+    if count >= total:
+        return low
+    return _cosine((count - warmup) / (total - warmup), rate, low)
+
+
+def _cosine(progress: float, rate: float, low: float) -> float:
+    return low + (rate - low) * (1 + math.cos(math.pi * progress)) / 2

@@ -1,0 +1,36 @@
+"""nanochat's schedules at commit 92d63d4e8bb4 of karpathy/nanochat, scripts/base_train.py.
+
+Example:
+    >>> multiplier(4, warmup_steps=10, total=100, warmdown=50, final_lr_frac=0.0)
+    0.5
+"""
+
+from __future__ import annotations
+
+import math
+
+
+def multiplier(
+    count: int, *, warmup_steps: float, total: int, warmdown: int, final_lr_frac: float
+) -> float:
+    """1 from the end of a warmup to the begin of a line to the last factor."""
+    if count < warmup_steps:
+        return (count + 1) / warmup_steps
+    if count <= total - warmdown:
+        return 1
+    return final_lr_frac + (1 - final_lr_frac) * (total - count) / warmdown
+
+
+def momentum(count: int, *, total: int, warmdown: int) -> float:
+    """Line 375: Muon's momentum rises in 400 updates, and falls in the warmdown."""
+    low, high, last = 0.85, 0.97, 0.90
+    if count < 400:
+        return low + (high - low) * count / 400
+    if count < total - warmdown:
+        return high
+    return high + (last - high) * (count - total + warmdown) / warmdown
+
+
+def weight_decay(count: int, *, decay: float, total: int) -> float:
+    """Half a cosine to 0."""
+    return decay * (1 + math.cos(math.pi * count / total)) / 2

@@ -42,7 +42,7 @@ def stairs(count: int, *, every: int, ratio: float) -> float:
 
 
 def table(count: int, *, marks: tuple[int, ...]) -> float:
-    return PEAK / 3 ** sum(count >= mark for mark in marks)
+    return PEAK / 3.0 ** sum(count >= mark for mark in marks)
 
 
 def inverse_root(count: int, *, low: float) -> float:

@@ -7,7 +7,7 @@ Example:
 
 from __future__ import annotations
 
-import math
+from closedform.recipes.blends import along_cosine, along_line
 
 
 def constant(count: int, *, lr: float) -> float:
@@ -26,7 +26,7 @@ def linear(count: int, *, lr: float, warmup: int, total: int, lr_min_ratio: floa
         return lr * count / warmup
     if count > total:
         return lr * lr_min_ratio
-    return lr * (1 + (lr_min_ratio - 1) * ((count - warmup) / (total - warmup)))
+    return lr * along_line(1, lr_min_ratio, (count - warmup) / (total - warmup))
 
 
 def inv_sqrt(
@@ -61,4 +61,4 @@ def cosine(
     while edge <= count:
         first, last, edge = last, first, edge + period
     progress = (count - warmup) ** cosine_theta / (total - warmup) ** cosine_theta / cycle_length
-    return lr * (last + (first - last) * (1 + math.cos(math.pi * progress)) / 2)
+    return lr * along_cosine(first, last, progress)

@@ -7,7 +7,7 @@ Example:
 
 from __future__ import annotations
 
-import math
+from closedform.recipes.blends import along_cosine
 
 
 def pretraining(count: int, *, rate: float, warmup: int, total: int, low: float) -> float:
@@ -16,14 +16,14 @@ def pretraining(count: int, *, rate: float, warmup: int, total: int, low: float)
         return rate * count / warmup
     if count > total:
         return low
-    return _cosine((count - warmup) / (total - warmup), rate, low)
+    return along_cosine(rate, low, (count - warmup) / (total - warmup))
 
 
 def finetuning(count: int, *, rate: float, warmup: int, total: int) -> float:
     """litgpt/finetune/full.py:418: the cosine of torch goes to 0, and rises after the run."""
     if count < warmup:
         return rate * count / warmup
-    return _cosine((count - warmup) / (total - warmup), rate, 0)
+    return along_cosine(rate, 0, (count - warmup) / (total - warmup))
 
 
 def documented_finetuning(count: int, *, rate: float, warmup: int, total: int, low: float) -> float:
@@ -32,8 +32,4 @@ def documented_finetuning(count: int, *, rate: float, warmup: int, total: int, l
         return rate * count / warmup
     if count >= total:
         return low
-    return _cosine((count - warmup) / (total - warmup), rate, low)
-
-
-def _cosine(progress: float, rate: float, low: float) -> float:
-    return low + (rate - low) * (1 + math.cos(math.pi * progress)) / 2
+    return along_cosine(rate, low, (count - warmup) / (total - warmup))

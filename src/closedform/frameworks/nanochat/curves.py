@@ -7,7 +7,7 @@ Example:
 
 from __future__ import annotations
 
-import math
+from closedform.recipes.blends import along_cosine, along_line
 
 
 def multiplier(
@@ -18,19 +18,19 @@ def multiplier(
         return (count + 1) / warmup_steps
     if count <= total - warmdown:
         return 1
-    return final_lr_frac + (1 - final_lr_frac) * (total - count) / warmdown
+    return along_line(final_lr_frac, 1, (total - count) / warmdown)
 
 
 def momentum(count: int, *, total: int, warmdown: int) -> float:
     """Line 375: Muon's momentum rises in 400 updates, and falls in the warmdown."""
     low, high, last = 0.85, 0.97, 0.90
     if count < 400:
-        return low + (high - low) * count / 400
+        return along_line(low, high, count / 400)
     if count < total - warmdown:
         return high
-    return high + (last - high) * (count - total + warmdown) / warmdown
+    return along_line(high, last, (count - total + warmdown) / warmdown)
 
 
 def weight_decay(count: int, *, decay: float, total: int) -> float:
     """Half a cosine to 0."""
-    return decay * (1 + math.cos(math.pi * count / total)) / 2
+    return along_cosine(decay, 0, count / total)

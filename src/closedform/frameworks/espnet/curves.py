@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from closedform.recipes.blends import along_line
+from closedform.frameworks.curves import along_line
 
 
-def warmuplr(count: int, *, rate: float, warmup_steps: float) -> float:
+def warmuplr(count: int, rate: float, warmup_steps: float) -> float:
     """A line to the rate, then the inverse square root."""
     return noamlr(count, rate=rate, warmup_steps=warmup_steps, scale=math.sqrt(warmup_steps))
 
 
-def noamlr(count: int, *, rate: float, warmup_steps: float, scale: float) -> float:
+def noamlr(count: int, rate: float, warmup_steps: float, scale: float) -> float:
     """The smaller one of a line and of the inverse square root, which meet at the warmup."""
     if count < warmup_steps:
         return rate * scale * count / warmup_steps**1.5
@@ -26,13 +26,7 @@ def noamlr(count: int, *, rate: float, warmup_steps: float, scale: float) -> flo
 
 
 def warmupsteplr(
-    count: int,
-    *,
-    rate: float,
-    warmup_steps: float,
-    steps_per_epoch: int,
-    step_size: int,
-    gamma: float,
+    count: int, rate: float, warmup_steps: float, steps_per_epoch: int, step_size: int, gamma: float
 ) -> float:
     """warmup_step_lr.py:44: epochs since the warmup, each of ``steps_per_epoch`` updates."""
     if count <= warmup_steps:
@@ -43,11 +37,7 @@ def warmupsteplr(
 
 
 def piecewiselinearwarmuplr(
-    count: int,
-    *,
-    rate: float,
-    warmup_steps_list: tuple[float, ...],
-    warmup_lr_list: tuple[float, ...],
+    count: int, rate: float, warmup_steps_list: tuple[float, ...], warmup_lr_list: tuple[float, ...]
 ) -> float:
     """piecewise_linear_warmup_lr.py:64: after its list it falls from the optimizer's rate."""
     if count < warmup_steps_list[0]:
@@ -63,7 +53,6 @@ def piecewiselinearwarmuplr(
 
 def tristagelr(
     count: int,
-    *,
     rate: float,
     warmup: int,
     hold: int,
@@ -83,7 +72,6 @@ def tristagelr(
 
 def exponentialdecaywarmup(
     count: int,
-    *,
     rate: float,
     max_lr: float,
     min_lr: float,

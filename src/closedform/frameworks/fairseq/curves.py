@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 
-from closedform.recipes.blends import along_cosine, along_line
+from closedform.frameworks.curves import along_cosine, along_line
 
 
-def inverse_sqrt(count: int, *, peak: float, first: float, warmup_updates: int) -> float:
+def inverse_sqrt(count: int, peak: float, first: float, warmup_updates: int) -> float:
     """A line to the peak, then the inverse square root."""
     if count < warmup_updates:
         return along_line(first, peak, count / warmup_updates)
@@ -23,7 +23,6 @@ def inverse_sqrt(count: int, *, peak: float, first: float, warmup_updates: int) 
 
 def repeated_cosine(
     count: int,
-    *,
     peak: float,
     first: float,
     low: float,
@@ -41,7 +40,7 @@ def repeated_cosine(
 
 
 def tri_stage(
-    count: int, *, peak: float, first: float, scale: float, warmup: int, hold: int, decay: int
+    count: int, peak: float, first: float, scale: float, warmup: int, hold: int, decay: int
 ) -> float:
     """A line, a plateau, and an exponential to a part of the peak, which it keeps."""
     if count < warmup:
@@ -58,7 +57,6 @@ def tri_stage(
 
 def step(
     count: int,
-    *,
     peak: float,
     first: float,
     min_lr: float,
@@ -74,7 +72,7 @@ def step(
 
 
 def triangular(
-    count: int, *, low: float, max_lr: float, half: int, lr_shrink: float, shrink_min: bool
+    count: int, low: float, max_lr: float, half: int, lr_shrink: float, shrink_min: bool
 ) -> float:
     """Triangles, whose peaks shrink; a cycle of 5 updates takes 4."""
     cycle = count // (2 * half)

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import math
 
-from closedform.recipes.blends import along_cosine, along_line
+from closedform.frameworks.curves import along_cosine, along_line
 
 
 def cosine_annealing(
     count: int,
-    *,
     rate: float,
     low: float,
     start_lr: float,
@@ -38,7 +37,6 @@ def cosine_annealing(
 
 def polynomial_decay(
     count: int,
-    *,
     rate: float,
     low: float,
     start_lr: float,
@@ -55,14 +53,14 @@ def polynomial_decay(
     return along_line(low, rate, part)
 
 
-def myle(count: int, *, rate: float, start_lr: float, num_warmup_steps: int) -> float:
+def myle(count: int, rate: float, start_lr: float, num_warmup_steps: int) -> float:
     """A line, and the inverse square root, which meet at the rate."""
     if count < num_warmup_steps:
         return along_line(start_lr, rate, count / num_warmup_steps)
     return rate * math.sqrt(num_warmup_steps) / math.sqrt(count)
 
 
-def noam(count: int, *, rate: float, num_warmup_steps: int) -> float:
+def noam(count: int, rate: float, num_warmup_steps: int) -> float:
     """noam.py:58: no scale, so that the peak is the rate over the root of the warmup."""
     if count < num_warmup_steps:
         return rate * count / num_warmup_steps**1.5
@@ -70,7 +68,7 @@ def noam(count: int, *, rate: float, num_warmup_steps: int) -> float:
 
 
 def tri_stage(
-    count: int, *, rate: float, first: float, low: float, rise: int, hold: int, fall: int
+    count: int, rate: float, first: float, low: float, rise: int, hold: int, fall: int
 ) -> float:
     """tri_stage.py:68: the stages are cut to whole updates."""
     if count < rise:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 
-from closedform.recipes.blends import along_cosine
+from closedform.frameworks.curves import along_cosine
 
 
-def rate(count: int, *, style: str, peak: float, low: float, warmup: float, end: int) -> float:
+def rate(count: int, style: str, peak: float, low: float, warmup: float, end: int) -> float:
     """Lines 70 to 89: updates 0 and 1 have one rate; a minimum above the peak raises it."""
     if 0 < warmup and count <= warmup:
         return peak * max(1, count) / warmup

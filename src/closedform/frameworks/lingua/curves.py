@@ -7,20 +7,20 @@ Example:
 
 from __future__ import annotations
 
-from closedform.recipes.blends import along_cosine, along_line
+from closedform.frameworks.curves import along_cosine, along_line
 
 
-def constant(count: int, *, lr: float) -> float:
+def constant(count: int, lr: float) -> float:
     """Line 113: no warmup."""
     return lr
 
 
-def documented_constant(count: int, *, lr: float, warmup: int) -> float:
+def documented_constant(count: int, lr: float, warmup: int) -> float:
     """The rate after a warmup from 0."""
     return lr * count / warmup if count < warmup else lr
 
 
-def linear(count: int, *, lr: float, warmup: int, total: int, lr_min_ratio: float) -> float:
+def linear(count: int, lr: float, warmup: int, total: int, lr_min_ratio: float) -> float:
     """A line from 1 to the minimum, on which the update after the run is still."""
     if count < warmup:
         return lr * count / warmup
@@ -29,9 +29,7 @@ def linear(count: int, *, lr: float, warmup: int, total: int, lr_min_ratio: floa
     return lr * along_line(1, lr_min_ratio, (count - warmup) / (total - warmup))
 
 
-def inv_sqrt(
-    count: int, *, lr: float, warmup: int, lr_min_ratio: float, exp_factor: float
-) -> float:
+def inv_sqrt(count: int, lr: float, warmup: int, lr_min_ratio: float, exp_factor: float) -> float:
     """The quotient of the warmup and the count to a power, of powers: exact at its begin."""
     if count < warmup:
         return lr * count / warmup
@@ -43,7 +41,6 @@ def inv_sqrt(
 
 def cosine(
     count: int,
-    *,
     lr: float,
     warmup: int,
     total: int,

@@ -7,10 +7,10 @@ Example:
 
 from __future__ import annotations
 
-from closedform.recipes.blends import along_cosine
+from closedform.frameworks.curves import along_cosine
 
 
-def pretraining(count: int, *, rate: float, warmup: int, total: int, low: float) -> float:
+def pretraining(count: int, rate: float, warmup: int, total: int, low: float) -> float:
     """litgpt/pretrain.py:486: a warmup from 0, then a cosine to the minimum; micro-batches."""
     if count < warmup:
         return rate * count / warmup
@@ -19,14 +19,14 @@ def pretraining(count: int, *, rate: float, warmup: int, total: int, low: float)
     return along_cosine(rate, low, (count - warmup) / (total - warmup))
 
 
-def finetuning(count: int, *, rate: float, warmup: int, total: int) -> float:
+def finetuning(count: int, rate: float, warmup: int, total: int) -> float:
     """litgpt/finetune/full.py:418: the cosine of torch goes to 0, and rises after the run."""
     if count < warmup:
         return rate * count / warmup
     return along_cosine(rate, 0, (count - warmup) / (total - warmup))
 
 
-def documented_finetuning(count: int, *, rate: float, warmup: int, total: int, low: float) -> float:
+def documented_finetuning(count: int, rate: float, warmup: int, total: int, low: float) -> float:
     """The finetuning that the arguments describe: a cosine to the minimum, which it keeps."""
     if count < warmup:
         return rate * count / warmup

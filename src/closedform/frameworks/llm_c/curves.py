@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 
-from closedform.recipes.blends import along_cosine, along_line
+from closedform.frameworks.curves import along_cosine, along_line
 
 
 def rate(
-    count: int, *, style: str, peak: float, warmup: int, total: int, begin: int, low: float
+    count: int, style: str, peak: float, warmup: int, total: int, begin: int, low: float
 ) -> float:
     """Line 34: update W - 1 has the peak, and an update after the run fails an assertion."""
     if style == "constant":

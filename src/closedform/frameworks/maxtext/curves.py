@@ -7,12 +7,11 @@ Example:
 
 from __future__ import annotations
 
-from closedform.recipes.blends import along_cosine, along_line
+from closedform.frameworks.curves import along_cosine, along_line
 
 
 def rate(
     count: int,
-    *,
     style: str,
     peak: float,
     last: float,

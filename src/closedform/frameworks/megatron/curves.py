@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from closedform.recipes.blends import along_cosine, along_line
+from closedform.frameworks.curves import along_cosine, along_line
 
 STYLES = ("constant", "linear", "cosine", "inverse-square-root", "WSD")
 TAILS = ("linear", "cosine", "exponential", "minus_sqrt")
@@ -21,7 +21,6 @@ TAILS = ("linear", "cosine", "exponential", "minus_sqrt")
 
 def learning_rate(
     count: int,
-    *,
     style: str,
     peak: float,
     low: float,
@@ -62,7 +61,7 @@ def _tail(style: str, peak: float, low: float, position: float, length: float) -
     return (along_line if style == "linear" else along_cosine)(peak, low, progress)
 
 
-def weight_decay(count: int, *, style: str, first: float, last: float, total: float) -> float:
+def weight_decay(count: int, style: str, first: float, last: float, total: float) -> float:
     """The weight decay has no warmup, and grows to the length of the run, not of the decay."""
     if style == "constant" or count > total:
         return last

@@ -7,11 +7,11 @@ Example:
 
 from __future__ import annotations
 
-from closedform.recipes.blends import along_cosine, along_line
+from closedform.frameworks.curves import along_cosine, along_line
 
 
 def multiplier(
-    count: int, *, warmup_steps: float, total: int, warmdown: int, final_lr_frac: float
+    count: int, warmup_steps: float, total: int, warmdown: int, final_lr_frac: float
 ) -> float:
     """1 from the end of a warmup to the begin of a line to the last factor."""
     if count < warmup_steps:
@@ -21,7 +21,7 @@ def multiplier(
     return along_line(final_lr_frac, 1, (total - count) / warmdown)
 
 
-def momentum(count: int, *, total: int, warmdown: int) -> float:
+def momentum(count: int, total: int, warmdown: int) -> float:
     """Line 375: Muon's momentum rises in 400 updates, and falls in the warmdown."""
     low, high, last = 0.85, 0.97, 0.90
     if count < 400:
@@ -31,6 +31,6 @@ def momentum(count: int, *, total: int, warmdown: int) -> float:
     return along_line(high, last, (count - total + warmdown) / warmdown)
 
 
-def weight_decay(count: int, *, decay: float, total: int) -> float:
+def weight_decay(count: int, decay: float, total: int) -> float:
     """Half a cosine to 0."""
     return along_cosine(decay, 0, count / total)

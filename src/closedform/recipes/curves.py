@@ -53,8 +53,13 @@ def curve(
     for section in sections:
         available |= vars(section)
     available |= numbers
-    _, *keywords = inspect.signature(function).parameters
-    values = {key: available[key] for key in keywords}
+    _, *keywords = inspect.signature(function).parameters.values()
+    values = {
+        keyword.name: available.get(keyword.name, keyword.default)
+        if keyword.default is not keyword.empty
+        else available[keyword.name]
+        for keyword in keywords
+    }
     traced = delegation.functions().trace_curve(function, count, values)
     if not traced.cells:
         raise DefinitionError(f"update 0 has no value: {traced.reason}", where=name)

@@ -29,7 +29,7 @@ def imported(tree: ast.Module) -> set[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
 def test_curves_are_plain_functions(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    curves = r"math|bisect|itertools|__future__|closedform\.frameworks\.(\w+\.)?curves"
+    curves = r"math|bisect|itertools|closedform\.frameworks\.(\w+\.)?curves"
     assert {name for name in imported(tree) if not re.fullmatch(curves, name)} == set()
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     for function in functions:

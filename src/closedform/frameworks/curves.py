@@ -5,8 +5,6 @@ Example:
     (0.75, 0.5)
 """
 
-from __future__ import annotations
-
 import math
 
 
@@ -18,3 +16,9 @@ def along_line(first: float, last: float, progress: float) -> float:
 def along_cosine(first: float, last: float, progress: float) -> float:
     """Returns half a cosine, which is flat at both ends."""
     return last + (first - last) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def to_power(base: float, exponent: float) -> float:
+    """Returns a power, which is a float where the base is positive."""
+    result: float = base**exponent
+    return result

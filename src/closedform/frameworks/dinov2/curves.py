@@ -5,8 +5,6 @@ Example:
     0.5
 """
 
-from __future__ import annotations
-
 import math
 
 from closedform.frameworks.curves import along_cosine, along_line

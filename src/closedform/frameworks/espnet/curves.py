@@ -5,12 +5,10 @@ Example:
     0.025
 """
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 
-from closedform.frameworks.curves import along_line
+from closedform.frameworks.curves import along_line, to_power
 
 
 def warmuplr(count: int, rate: float, warmup_steps: float) -> float:
@@ -21,7 +19,7 @@ def warmuplr(count: int, rate: float, warmup_steps: float) -> float:
 def noamlr(count: int, rate: float, warmup_steps: float, scale: float) -> float:
     """The smaller one of a line and of the inverse square root, which meet at the warmup."""
     if count < warmup_steps:
-        return rate * scale * count / warmup_steps**1.5
+        return rate * scale * count / to_power(warmup_steps, 1.5)
     return rate * scale / math.sqrt(count)
 
 
@@ -32,8 +30,7 @@ def warmupsteplr(
     if count <= warmup_steps:
         return rate * count / warmup_steps
     epoch = count // steps_per_epoch - int(warmup_steps // steps_per_epoch)
-    factor: float = gamma ** (epoch // step_size)
-    return rate * factor
+    return rate * to_power(gamma, epoch // step_size)
 
 
 def piecewiselinearwarmuplr(
@@ -66,8 +63,7 @@ def tristagelr(
     begin = warmup + hold
     if count < begin or total == begin:
         return rate
-    factor: float = final_lr_scale ** (min(count - begin, total - begin) / (total - begin))
-    return rate * factor
+    return rate * to_power(final_lr_scale, min(count - begin, total - begin) / (total - begin))
 
 
 def exponentialdecaywarmup(
@@ -84,5 +80,4 @@ def exponentialdecaywarmup(
         return 0 if warm_from_zero else max_lr
     if count < warmup_steps:
         return max_lr * (count + 1) / warmup_steps if warm_from_zero else rate
-    factor: float = (min_lr / max_lr) ** ((count - warmup_steps) / (total_steps - warmup_steps))
-    return max_lr * factor
+    return max_lr * to_power(min_lr / max_lr, (count - warmup_steps) / (total_steps - warmup_steps))

@@ -7,11 +7,9 @@ Example:
     0.05
 """
 
-from __future__ import annotations
-
 import math
 
-from closedform.frameworks.curves import along_cosine, along_line
+from closedform.frameworks.curves import along_cosine, along_line, to_power
 
 
 def inverse_sqrt(count: int, peak: float, first: float, warmup_updates: int) -> float:
@@ -35,8 +33,7 @@ def repeated_cosine(
         return along_line(first, peak, count / warmup_updates)
     done = count - warmup_updates
     index = done // period
-    factor: float = lr_shrink**index
-    return factor * along_cosine(peak, low, done / period - index)
+    return to_power(lr_shrink, index) * along_cosine(peak, low, done / period - index)
 
 
 def tri_stage(
@@ -51,8 +48,7 @@ def tri_stage(
     # One update more than the decay: there the exponential equals the last rate already.
     if position > decay:
         return peak * scale
-    factor: float = (peak * scale / peak) ** (position / decay)
-    return peak * factor
+    return peak * to_power(peak * scale / peak, position / decay)
 
 
 def step(
@@ -67,8 +63,7 @@ def step(
     """Stairs after the warmup, not below the minimum."""
     if count < warmup_updates:
         return along_line(first, peak, count / warmup_updates)
-    factor: float = lr_decay ** ((count - warmup_updates) // lr_deacy_period)
-    return max(peak * factor, min_lr)
+    return max(peak * to_power(lr_decay, (count - warmup_updates) // lr_deacy_period), min_lr)
 
 
 def triangular(
@@ -76,6 +71,6 @@ def triangular(
 ) -> float:
     """Triangles, whose peaks shrink; a cycle of 5 updates takes 4."""
     cycle = count // (2 * half)
-    factor: float = lr_shrink**cycle
+    factor = to_power(lr_shrink, cycle)
     least = low * factor if shrink_min else low
     return least + (max_lr * factor - least) * max(0, 1 - abs(count / half - 2 * cycle - 1))

@@ -7,11 +7,9 @@ Example:
     0.05
 """
 
-from __future__ import annotations
-
 import math
 
-from closedform.frameworks.curves import along_cosine, along_line
+from closedform.frameworks.curves import along_cosine, along_line, to_power
 
 
 def cosine_annealing(
@@ -49,8 +47,8 @@ def polynomial_decay(
         return along_line(start_lr, rate, count / num_warmup_steps)
     if count >= total:
         return low
-    part: float = (total - count) ** power / (total - num_warmup_steps) ** power
-    return along_line(low, rate, part)
+    length = total - num_warmup_steps
+    return along_line(low, rate, to_power(total - count, power) / to_power(length, power))
 
 
 def myle(count: int, rate: float, start_lr: float, num_warmup_steps: int) -> float:
@@ -63,7 +61,7 @@ def myle(count: int, rate: float, start_lr: float, num_warmup_steps: int) -> flo
 def noam(count: int, rate: float, num_warmup_steps: int) -> float:
     """noam.py:58: no scale, so that the peak is the rate over the root of the warmup."""
     if count < num_warmup_steps:
-        return rate * count / num_warmup_steps**1.5
+        return rate * count / to_power(num_warmup_steps, 1.5)
     return rate / math.sqrt(count) if count >= 1 else rate
 
 

@@ -7,8 +7,6 @@ Example:
     0.05
 """
 
-from __future__ import annotations
-
 import math
 
 from closedform.frameworks.curves import along_cosine

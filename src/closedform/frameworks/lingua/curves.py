@@ -5,9 +5,7 @@ Example:
     0.05
 """
 
-from __future__ import annotations
-
-from closedform.frameworks.curves import along_cosine, along_line
+from closedform.frameworks.curves import along_cosine, along_line, to_power
 
 
 def constant(count: int, lr: float) -> float:
@@ -35,8 +33,7 @@ def inv_sqrt(count: int, lr: float, warmup: int, lr_min_ratio: float, exp_factor
         return lr * count / warmup
     if warmup == 0:
         raise ValueError("0 is divided by 0")
-    decay: float = warmup**exp_factor / count**exp_factor
-    return lr * max(decay, lr_min_ratio)
+    return lr * max(to_power(warmup, exp_factor) / to_power(count, exp_factor), lr_min_ratio)
 
 
 def cosine(

@@ -9,8 +9,6 @@ Example:
     0.05
 """
 
-from __future__ import annotations
-
 import math
 
 from closedform.frameworks.curves import along_cosine, along_line

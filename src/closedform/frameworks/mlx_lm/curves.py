@@ -5,9 +5,7 @@ Example:
     0.1
 """
 
-from __future__ import annotations
-
-from closedform.frameworks.curves import along_cosine, along_line
+from closedform.frameworks.curves import along_cosine, along_line, to_power
 
 
 def rate(
@@ -19,11 +17,9 @@ def rate(
         return along_line(warmup_init, first, min(count, warmup) / warmup)
     position = count - warmup - 1 if warmup else count
     if name == "exponential_decay":
-        factor: float = others[0] ** position
-        return first * factor
+        return first * to_power(others[0], position)
     if name == "step_decay":
-        factor = others[0] ** (position // others[1])
-        return first * factor
+        return first * to_power(others[0], position // others[1])
     if name == "linear_schedule":
         last, steps = others
         return along_line(first, last, position / steps) if position < steps else last

@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, cast
 
@@ -28,11 +28,18 @@ from sympy.core.relational import Relational
 
 from closedform.importers.python.elementary import EXACT, VALUES
 from closedform.importers.python.exact import ExactInt, exact_constant, number_of
-from closedform.importers.python.join import Outcome, Raised, ValueRange, cells_of, join_cells
+from closedform.importers.python.join import (
+    Outcome,
+    Raised,
+    ValueRange,
+    cells_of,
+    continued,
+    join_cells,
+)
 from closedform.importers.python.number import Number, one_of, run_operand, truncate
 from closedform.importers.python.place import NotReal, Unreachable, Untraceable
 from closedform.importers.python.prover import ConditionRange, Prover
-from closedform.importers.python.run import Run, Session, Task
+from closedform.importers.python.run import Limits, Run, Session, Task
 from closedform.language import t
 
 
@@ -52,10 +59,13 @@ class Curve:
 
     @property
     def expr(self) -> sp.Expr:
-        """The values as one expression; the last formula goes on after the end."""
-        return join_cells([*self.cells[:-1], replace(self.cells[-1], end=None)])
+        """The values as one expression, which goes on after the end."""
+        last = self.cells[-1]
+        return join_cells([*self.cells[:-1], last if self.end is None else continued(last)])
 
 
+_LIMITS = Limits(endless_splits=512)
+"""A list of milestones is longer than the loops that a user's function has for ever."""
 _ENDS = (ArithmeticError, AssertionError, LookupError, ValueError)
 """Exceptions that end a run; others are mistakes in a curve."""
 
@@ -77,10 +87,11 @@ def trace_curve(
     Raises:
         TraceError: The function does what is not traced, such as a loop without a bound.
     """
-    session = Session(cast(Prover, _Borders(prover)), frozenset())
+    session = Session(cast(Prover, _Borders(prover)), frozenset(), limits=_LIMITS)
     run = Run(session)
-    traced = _Rebuilder(run).rebuild(cast(FunctionType, function))
-    arguments = {name: exact_argument(value) for name, value in parameters.items()}
+    rebuilder = _Rebuilder(run)
+    traced = rebuilder.rebuild(cast(FunctionType, function))
+    arguments = {name: rebuilder.argument(value) for name, value in parameters.items()}
     session.pending = [Task(0, None)]
     outcomes: list[Outcome] = []
     while session.pending:
@@ -135,6 +146,12 @@ class _Rebuilder:
             "min": _extremum(min, sp.Min),
         }
         self._modules: dict[int, dict[str, Any]] = {}
+
+    def argument(self, value: Any) -> Any:
+        """Returns an argument of a curve: exact numbers, or functions that are made again."""
+        if isinstance(value, Mapping):
+            return {name: exact_argument(number) for name, number in value.items()}
+        return self.rebuild(value) if isinstance(value, FunctionType) else exact_argument(value)
 
     def rebuild(self, function: FunctionType) -> FunctionType:
         """Returns a function that calls functions that are made again, too."""

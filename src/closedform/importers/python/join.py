@@ -8,7 +8,7 @@ condition first wherever it has decided the same before; a branch is a Piecewise
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import sympy as sp
 
@@ -17,7 +17,7 @@ from closedform.importers.python.place import Place
 from closedform.importers.python.prover import Prover
 from closedform.importers.python.run import Decision, Task, negation
 from closedform.importers.python.tape import Tape
-from closedform.language import FloorDiv, t
+from closedform.language import FloorDiv, FloorMod, t
 from closedform.language.exact import value_at
 
 _MOST_LEVELS = 16
@@ -141,6 +141,23 @@ def _without_floors(cell: ValueRange, prover: Prover) -> list[ValueRange]:
         levels += _without_floors(ValueRange(first, part.end, value), prover)
         first = part.end
     return levels
+
+
+def continued(cell: ValueRange) -> ValueRange:
+    """Returns a cell without an end; a formula that may raise later keeps its last value."""
+    value = cell.value
+    parts = value.atoms(sp.Pow, sp.log, FloorDiv, FloorMod) if value is not None else ()
+    if value is not None and cell.end is not None and any(map(_is_partial, parts)):
+        value = value.xreplace({t: sp.Min(t, cell.end - 1)})
+    return replace(cell, end=None, value=value)
+
+
+def _is_partial(expr: sp.Basic) -> bool:
+    """Whether an expression may have no value at some step."""
+    if isinstance(expr, sp.Pow):
+        return t in expr.base.free_symbols and not (expr.exp.is_Integer and expr.exp >= 0)
+    operand_place = 0 if isinstance(expr, sp.log) else 1
+    return t in expr.args[operand_place].free_symbols
 
 
 def join_cells(cells: Sequence[ValueRange]) -> sp.Expr:

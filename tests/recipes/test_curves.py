@@ -29,14 +29,14 @@ def imported(tree: ast.Module) -> set[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
 def test_curves_are_plain_functions(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    curves = r"math|bisect|itertools|closedform\.frameworks\.(\w+\.)?curves"
+    curves = r"math|itertools|typing|collections.abc|closedform\.frameworks\.(\w+\.)?curves"
     assert {name for name in imported(tree) if not re.fullmatch(curves, name)} == set()
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     for function in functions:
         arguments = [*function.args.args, *function.args.kwonlyargs]
         assert all(argument.annotation is not None for argument in arguments), function.name
         if not function.name.startswith("_"):
-            assert arguments[0].arg == "count", function.name
+            assert arguments[0].arg in ("count", "x"), function.name
             assert ast.get_docstring(function), function.name
     # The repository, its commit or version, and the file.
     assert re.search(r"\bat (commit|version) \S+ of \S+", ast.get_docstring(tree) or "")

@@ -16,12 +16,12 @@ from tools.__main__ import MODULES
 
 SOURCE = ROOT / "src" / "closedform"
 CAPS = {
-    "analysis": 6859,
+    "analysis": 6858,
     "api": 747,
     "cli": 3277,
     "exporters": 3849,
-    "frameworks": 20490,
-    "importers": 15279,
+    "frameworks": 20565,
+    "importers": 15296,
     "ir": 4310,
     "language": 3744,
     "laws": 1440,
@@ -29,7 +29,7 @@ CAPS = {
     "modules": 1241,
     "optimizers": 3682,
     "plotting": 734,
-    "recipes": 6689,
+    "recipes": 6694,
     "referee": 2660,
     "runtime": 2444,
     "scaling": 555,

@@ -21,7 +21,7 @@ CAPS = {
     "cli": 3277,
     "exporters": 3849,
     "frameworks": 20565,
-    "importers": 15296,
+    "importers": 15300,
     "ir": 4310,
     "language": 3744,
     "laws": 1440,

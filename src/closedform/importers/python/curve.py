@@ -265,6 +265,11 @@ def _line(condition: sp.Basic) -> tuple[sp.Rational, sp.Rational] | None:
     if not isinstance(condition, Relational):
         return None
     difference = sp.expand(condition.lhs - condition.rhs)
+    if isinstance(condition, sp.Eq | sp.Ne):
+        # A multiple of a root is 0 where the number below the root is.
+        difference = difference.as_independent(t, as_Add=False)[1]
+        while isinstance(difference, sp.Pow) and difference.exp.is_positive:
+            difference = difference.base
     slope = difference.coeff(t, 1)
     start = difference - slope * t
     return (slope, start) if slope.is_Rational and slope != 0 and start.is_Rational else None

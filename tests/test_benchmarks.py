@@ -1,7 +1,5 @@
 """Regressions of the benchmarks: ratios that are stored, and ratios that are measured."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

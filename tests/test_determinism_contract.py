@@ -4,8 +4,6 @@ The engines that take long to compile, and runs in new processes, are in
 tests/determinism/compare_determinism.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

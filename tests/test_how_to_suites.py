@@ -16,7 +16,6 @@ FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile", "mkdocs.yml"
 SUITES: Mapping[str, tuple[str, ...]] = {
     "a_back_end": ("tests/exporters", "tests/ir", "tests/test_library.py"),
     "a_framework": ("tests/frameworks", "tests/recipes", "tests/test_frameworks_page.py"),
-    "a_pass": ("tests/ir", "tests/lowering", "tests/exporters", "tests/test_library.py"),
     "a_schedule": ("tests/schedules", "tests/test_library.py", "tests/test_gallery.py"),
     "an_op": ("tests/ir", "tests/exporters", "tests/properties", "tests/verify/certificates"),
     "an_optimizer": ("tests/optimizers", "tests/test_library.py", "tests/test_gallery.py"),

@@ -4,8 +4,6 @@ For each: `parse(print(g)) == g`, no control flow, opsets 13 to 23, the same byt
 all back ends agree with the evaluator within what the ops of the graph may differ in.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from functools import cache

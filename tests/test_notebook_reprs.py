@@ -1,7 +1,5 @@
 """Pages of notebooks: small, escaped, in the colors of the page around them."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

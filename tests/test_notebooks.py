@@ -1,7 +1,5 @@
 """The notebooks of the site: run, and short; their stored outputs are the ones of today."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The requirements of pyproject.toml, and the versions that are installed for the tests."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import re

@@ -1,7 +1,5 @@
 """The site: pages and public names; `make docs` builds it strictly."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""From the language to graphs: prepare (simplify, guard), lower, run the passes.
+"""From the language to graphs: prepare (simplify, guard), lower, check, simplify.
 
 Each function compiles one part of the artefacts that ``closedform.api`` exports: a schedule, one
 step of a model, the states before it, the point of evaluation after it.
@@ -16,9 +16,9 @@ from closedform.errors import DefinitionError, LoweringError, describe
 from closedform.ir.analysis.step_check import Answer, StepCheck, first_nonfinite
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Graph
-from closedform.ir.passes import DEFAULT
 from closedform.ir.program import Program, flatten, split
 from closedform.ir.scalar import ScalarFunction, UncommonError, scalar_function
+from closedform.ir.simplification import simplify
 from closedform.ir.types import LAST_STEP, Shape
 from closedform.language.groups import Assignment
 from closedform.language.schedule import Schedule
@@ -31,15 +31,12 @@ from closedform.options import ANY_STEPS, GraphOptions, ModelSpec
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-CLOCK = "t is the number of optimizer steps done; the first step runs with t = 0"
-"""The convention of the clock, written into every artefact."""
-
 DEFAULTS = GraphOptions()
 
 
 def compile_schedule(schedule: Schedule, options: GraphOptions = DEFAULTS) -> Graph:
     """Returns the graph ``step, inputs -> value`` of a schedule."""
-    return DEFAULT(lower_schedule(schedule, options))
+    return simplify(lower_schedule(schedule, options))
 
 
 def find_nonfinite(schedule: Schedule, graph: Graph) -> StepCheck | None:
@@ -84,8 +81,8 @@ def compile_program(
 ) -> Program:
     """Returns one step of a model: its scalars, and a graph for each kind of tensor.
 
-    The passes run on each part, so the cost grows with the number of kinds of tensors. The calls
-    are in the order of the parameters of ``spec``.
+    Each part is checked and simplified, so the cost grows with the number of kinds of tensors. The
+    calls are in the order of the parameters of ``spec``.
     """
     program = compile_assignments(
         spec.rule.name, spec.assignments, options, takes_sizes=takes_sizes
@@ -112,7 +109,7 @@ def compile_assignments(
     """
     from closedform.lowering.model import lower_program
 
-    return lower_program(name, assignments, options, takes_sizes=takes_sizes).map(DEFAULT)
+    return lower_program(name, assignments, options, takes_sizes=takes_sizes).map(simplify)
 
 
 def compile_step(
@@ -153,7 +150,7 @@ def compile_first_states(
     """Returns the graph of the states before the first step; see :func:`compile_assignments`."""
     from closedform.lowering.model import lower_init
 
-    return DEFAULT(lower_init(name, assignments, options))
+    return simplify(lower_init(name, assignments, options))
 
 
 def compile_evaluation(spec: ModelSpec, options: GraphOptions = DEFAULTS) -> Graph:
@@ -170,7 +167,7 @@ def compile_point(
     """Returns the point of evaluation of parameters whose rules are given."""
     from closedform.lowering.model import lower_evaluation
 
-    return flatten(lower_evaluation(name, assignments, options).map(DEFAULT))
+    return flatten(lower_evaluation(name, assignments, options).map(simplify))
 
 
 def has_evaluation(spec: ModelSpec) -> bool:

@@ -17,6 +17,9 @@ from closedform.language.groups import Assignment, Group, assign
 from closedform.language.update_rule import UpdateRule
 from closedform.magnitude import MOST_ELEMENTS, number_text
 
+CLOCK = "t is the number of optimizer steps done; the first step runs with t = 0"
+"""The convention of the clock, written into every artefact."""
+
 DEFAULT_OPSET = 21
 """The ONNX opset of exports."""
 
@@ -112,12 +115,7 @@ _FLOATS = (DType.F64, DType.F32)
 _INTEGERS = (DType.I64, DType.I32)
 
 
-_LONG_NAMES = {
-    "float32": DType.F32,
-    "float64": DType.F64,
-    "int32": DType.I32,
-    "int64": DType.I64,
-}
+_LONG_NAMES = {dtype.row.name: dtype for dtype in (*_FLOATS, *_INTEGERS)}
 """Names of NumPy and torch."""
 
 

@@ -1,7 +1,5 @@
 """Recipes at another batch size, number of tokens or width, and the invariants that are proved."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -12,11 +10,11 @@ import pytest
 import sympy as sp
 
 import closedform as cf
+from closedform.analysis.profile import warmup_length
 from closedform.analysis.rescaling import INVARIANTS, Rescaled, dilate, rescale
 from closedform.analysis.rescaling import rescale as rescaling
 from closedform.analysis.rescaling.change import Change
 from closedform.analysis.rescaling.clock import RescaledClock, between_updates
-from closedform.analysis.rescaling.warmup import warmup_length
 from closedform.errors import ArgumentError, ClosedFormError, DomainError
 from closedform.language import Schedule, t
 from closedform.recipes import load_recipe
@@ -316,6 +314,11 @@ def test_a_jump_stays_where_it_is_written() -> None:
         (cf.schedules.one_cycle(0.04, 1, 0, 100), 29),
         (cf.schedules.linear(0, 1, 2000).then(cf.schedules.cosine(1, 0, 8000)), 2000),
         (cf.schedules.constant(1), 0),
+        # The first two values are equal, as those of a warmup along log(t).
+        (Schedule(sp.Piecewise((0, t < 2), (t, t < 10), (10, True)), name="late"), 10),
+        # A warmup by epochs of 10 updates.
+        (Schedule(sp.Piecewise((sp.floor(t / 10), t < 50), (5, True)), name="by epochs"), 50),
+        (cf.schedules.piecewise_constant([1, 3, 2], [4, 9]), 4),
     ],
 )
 def test_the_warmup_is_the_first_rise(schedule: Schedule, length: int) -> None:

@@ -1,7 +1,5 @@
 """``closedform verify``: output, plots and exit codes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 What the table does not promise is printed with what was measured.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The contract of docs/determinism.md: which runs have the same bits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

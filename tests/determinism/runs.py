@@ -4,8 +4,6 @@ As a program it prints the digest of a run on some cores of the machine: ``pytho
 tests.determinism.runs CORES ENGINE RULE``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

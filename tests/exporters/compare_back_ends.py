@@ -5,8 +5,6 @@ KERAS_BACKEND names. Steps are small ones and those around 2**31 and 2**50; wher
 of the domain, every library refuses it.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from collections.abc import Callable, Mapping

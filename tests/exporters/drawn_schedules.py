@@ -5,8 +5,6 @@ lowering makes exactly; roots, cosines, angles and powers stand outside of them.
 where it is outside of the ball that the arithmetic of its graph can reach.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Iterator
 from fractions import Fraction

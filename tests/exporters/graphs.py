@@ -1,7 +1,5 @@
 """Hand-built graphs of several ops, as the compiler would give them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from closedform.ir.graph import Builder, Graph, Role, scalar

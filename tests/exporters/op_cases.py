@@ -1,7 +1,5 @@
 """Rows x special values x dtypes: one case is a graph of one op and its inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

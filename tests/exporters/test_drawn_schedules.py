@@ -1,7 +1,5 @@
 """Drawn schedules in six kinds of graphs; tests/exporters/compare_back_ends.py runs 1,000."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import sympy as sp

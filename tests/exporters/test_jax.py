@@ -86,12 +86,6 @@ def schedule(name: str) -> Schedule:
 # --- ops: each is in tests/exporters/test_ops.py -----------------------------------------------
 
 
-def test_the_table_of_dtypes_is_total() -> None:
-    from closedform.exporters.jax_ops import JAX_DTYPES
-
-    assert set(JAX_DTYPES) == set(DType)
-
-
 def test_quotients_of_subnormal_numbers_are_zero() -> None:
     """The powers of two of a double-float exponential go below those that XLA distinguishes."""
     with jax.enable_x64(False):

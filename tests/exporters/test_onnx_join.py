@@ -1,7 +1,5 @@
 """Models one behind the other: what is handed over, and what cannot be joined."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """The schema of metadata: the table, its page, files that are written, and files from before."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile

@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 
 import numpy as np
+import onnxruntime
 import pytest
+import torch
+from onnx import helper
 
 from closedform.errors import ExportError
-from closedform.exporters.onnx_ops import ELEMENT_TYPES
 from closedform.ir.graph import Array, Builder, Role
 from closedform.ir.ops import OPS, Op
-from closedform.ir.types import DType, Shape, TensorType
+from closedform.ir.types import ELEMENT_TYPES, DType, ElementType, Shape, TensorType
 from tests.exporters.op_cases import CASES, Case
 from tests.support.backends import BACKENDS, INSTALLED, Backend
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch, steps_apart
@@ -33,10 +35,27 @@ def test_table_is_total(name: str) -> None:
     assert sorted(backend.ops()) == sorted(Op)
 
 
-def test_tables_of_dtypes_are_total() -> None:
-    from closedform.exporters.torch_ops import TORCH_DTYPES
+def _identity(row: ElementType) -> onnxruntime.InferenceSession:
+    ports = [helper.make_tensor_value_info(name, row.number, []) for name in "xy"]
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["y"])], "g", ports[:1], ports[1:]
+    )
+    imports = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=8)
+    return onnxruntime.InferenceSession(model.SerializeToString())
 
-    assert set(ELEMENT_TYPES) == set(TORCH_DTYPES) == set(DType)
+
+@pytest.mark.parametrize("row", ELEMENT_TYPES, ids=[row.name for row in ELEMENT_TYPES])
+def test_a_row_of_the_table_of_element_types_says_what_the_libraries_say(row: ElementType) -> None:
+    assert helper.tensor_dtype_to_np_dtype(row.number) == row.numpy
+    assert str(getattr(torch, row.name)) == f"torch.{row.name}"
+    assert f"tensor({row.runtime})" in [argument.type for argument in _identity(row).get_inputs()]
+    if row.precision:
+        limits = DType(row.label.lower()).limits
+        assert (limits.nmant + 1, float(limits.smallest_normal)) == (
+            row.precision,
+            2.0**row.exponent,
+        )
 
 
 def test_cases_cover_every_op_and_dtype() -> None:

@@ -4,8 +4,6 @@ A function is a syntax tree that is drawn from a grammar of typed expressions an
 compiled here, in the tests; the library itself runs no text.
 """
 
-from __future__ import annotations
-
 import ast
 import bisect
 import functools

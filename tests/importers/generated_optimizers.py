@@ -6,8 +6,6 @@ the place of the guard, a form of state, a form of update and an ``except`` arou
 guards are listed one by one; the other parts are drawn for each by a seeded generator.
 """
 
-from __future__ import annotations
-
 import decimal
 import fractions
 import math

@@ -4,8 +4,6 @@ Of real numbers: quotients, roots and logarithms that have no value at some step
 or cancelled. Of integers: sums, products, quotients and remainders at the ends of their type.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Axes and sizes are those of onnxruntime: a file that it refuses is refused."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any

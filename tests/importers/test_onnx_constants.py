@@ -1,7 +1,5 @@
 """A constant has the numbers that onnxruntime makes of it, or is refused."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Habits of exporters beside onnxruntime: old opsets, sizes in operators, branches, free sizes."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """An operand that a rule leaves out keeps its domain; onnxruntime computes the values."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """ONNX models as modules of torch, beside onnxruntime; files that are refused."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The operators of ai.onnx.preview.training next to the evaluator of onnx, for drawn attributes."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -6,6 +6,7 @@ of `make compare`, which runs tests/importers/compare_optax.py as well.
 
 import importlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,31 @@ class TestWithJax:
         warmup = cf.from_optax(optax.warmup_cosine_decay_schedule(0.0, 0.1, 30, 300, 0.01))
         library = cf.schedules.linear(0, 0.1, 30).then(cf.schedules.cosine(0.1, 0.01, 270))
         assert cf.claims.equal(warmup, library).verify().proved
+
+    def test_lax_compares_the_count_with_integers_of_python(self) -> None:
+        lax, where = self.jax.lax, self.jnp.where
+        functions: tuple[Callable[[Any], Any], ...] = (
+            lambda s: where(lax.le(100, s), 0.5, 1.0),
+            lambda s: where(lax.lt(s, 100), 0.5, 1.0),
+            lambda s: 1.0 / lax.max(s, 1),
+            lambda s: lax.min(s, 100) / 100,
+            lambda s: lax.clamp(0, s, 100) / 100,
+            lambda s: 1.0 * lax.div(s, 7),
+            lambda s: 1.0 * lax.rem(s, 7),
+            lambda s: lax.select(lax.ge(s, 5), 1.0, 0.5),
+            lambda s: lax.cond(lax.gt(s, 9), lambda: 0.1, lambda: 0.2),
+        )
+        for place, function in enumerate(functions):
+            schedule = cf.from_optax(function)
+            for step in (0, 1, 4, 5, 6, 7, 9, 10, 99, 100, 101, 5000):
+                value = float(function(self.jnp.int32(step)))
+                # float32 in JAX: a few roundings of 6e-8
+                assert abs(float(schedule.exact(step)) - value) <= 5e-7 * abs(value), place
+
+    def test_a_table_by_an_infinity_is_refused_with_its_reason(self) -> None:
+        table = self.jnp.array([0, 100, 500]), self.jnp.array([0.0, 1.0, 0.1])
+        with pytest.raises(TraceError, match="compares a value that is not a number"):
+            cf.from_optax(lambda step: self.jnp.interp(step, *table))
 
     def test_literals_are_the_numbers_that_they_were_written_as(self) -> None:
         """10,000 float32 literals: 500 in equations, the others in tables of 100."""

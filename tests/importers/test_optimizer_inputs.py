@@ -1,7 +1,5 @@
 """Masks that a constructor makes and random numbers that a step draws: inputs of the rule."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Values that a parameter or a param group takes from another: traced as they are, or refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ways through the step of an optimizer that few steps take: read, shown to be none, or refused."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -372,11 +372,11 @@ def test_what_is_not_a_scheduler_is_refused() -> None:
 
 # --- every period --------------------------------------------------------------------------------
 
-# First those whose cosines SymPy writes with nested roots or as powers of -1.
-LENGTHS = [1, 5, 8, 10, 12, 15, 20, 24, 30, 60, *range(2, 201)]
+# First those whose cosine of one step SymPy writes as a number, as roots or as powers of -1.
+LENGTHS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 60, *range(7, 201)]
 
 
-@pytest.mark.sample(every=9)
+@pytest.mark.sample(every=27)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_cosine_annealing_of_every_length_is_the_cosine(length: int) -> None:
     rate, least = [(0.1, 0.0), (3e-4, 1e-5), (1.0, 0.01)][length % 3]
@@ -388,6 +388,19 @@ def test_cosine_annealing_of_every_length_is_the_cosine(length: int) -> None:
         exact = least + (rate - least) * (1 + math.cos(math.pi * step / length)) / 2
         assert float(schedule.exact(step)) == pytest.approx(exact, rel=1e-13, abs=1e-16)
         assert value == pytest.approx(exact, rel=1e-9, abs=1e-12)  # torch rounds once a step
+
+
+@pytest.mark.parametrize("least", [0.0, 0.01])
+@pytest.mark.parametrize("rate", [0.1, 0.3])
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 6])
+def test_cosine_annealing_over_a_few_steps_is_followed(
+    length: int, rate: float, least: float
+) -> None:
+    schedule = cf.from_torch(CosineAnnealingLR(optimizer_of(rate), length, eta_min=least))
+    assert isinstance(schedule, Schedule)
+    for step in range(3 * length):
+        exact = least + (rate - least) * (1 + math.cos(math.pi * step / length)) / 2
+        assert float(schedule.exact(step)) == pytest.approx(exact, rel=1e-13, abs=1e-16)
 
 
 def drawn_schedulers(seed: int) -> list[Make]:

@@ -1,7 +1,5 @@
 """Cases of conditions: what holds in each of them, and what must not be concluded."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A valid graph is corrupted in every way the checker knows; each message is pinned."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

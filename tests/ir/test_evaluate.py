@@ -1,7 +1,5 @@
 """The semantics: each op on special values in each dtype, against exact arithmetic."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import operator

@@ -1,7 +1,5 @@
 """Obligations of floats: what must be finite, where branches are taken, what an infinity may do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 

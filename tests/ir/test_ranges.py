@@ -1,7 +1,5 @@
 """Intervals: what is proved of chosen graphs, and soundness on random ones."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The function of a graph on Python numbers is its evaluator, bit for bit."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import struct

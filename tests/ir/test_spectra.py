@@ -1,7 +1,5 @@
 """Norms of matrices: bounds that products of a matrix with itself keep, in floats."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

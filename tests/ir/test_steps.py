@@ -1,7 +1,5 @@
 """The domain of a step: what is taken, and the messages of what is not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

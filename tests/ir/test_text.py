@@ -1,7 +1,5 @@
 """The text form: round trips bit for bit, a golden, a pinned message for each way to break it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Composition: names that clash, and lengths of what runs side by side."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 from closedform.language import Schedule, chained, hyper, sequential, t

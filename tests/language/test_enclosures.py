@@ -1,7 +1,5 @@
 """Floors and signs by balls: against fractions and mpmath, and where FLINT has no finite ball."""
 
-from __future__ import annotations
-
 import math
 import random
 import sys

@@ -1,7 +1,5 @@
 """Exact values: which branch is taken, also where a comparison is irrational or has no value."""
 
-from __future__ import annotations
-
 import math
 import random
 from fractions import Fraction

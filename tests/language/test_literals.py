@@ -1,7 +1,5 @@
 """Literals: the numbers that floats of a dtype stand for, beside the digits that NumPy prints."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """The nearest float64 of a fraction, against the decimal conversion of C."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Schedules: exact numbers, calls, composition, and what is refused."""
 
-from __future__ import annotations
-
 import copy
 import math
 import pickle

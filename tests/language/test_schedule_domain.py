@@ -1,7 +1,5 @@
 """The domain of a schedule: preserved by composition, checked as soon as the values are known."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Constructors without SymPy's search: the expressions are those that SymPy makes."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable
@@ -12,7 +10,7 @@ import sympy as sp
 from sympy.core.cache import clear_cache
 
 from closedform import schedules, t
-from closedform.language import Schedule, hyper, reduce_mean, settled
+from closedform.language import Schedule, hyper, matmul, reduce_mean, settled, transpose
 from closedform.language.settled import construct, product, square_root, substitute
 from closedform.optimizers.formulas import rectification
 from closedform.schedules.examples import EXAMPLES
@@ -42,6 +40,8 @@ OPERANDS = (
     sp.sqrt(t),
     1 / sp.sqrt(t),
     (t + 1) ** sp.Rational(20001, 2),
+    sp.floor(t / 7),
+    sp.floor(sp.sqrt(t) + PEAK),
 )
 
 ANGLES = (
@@ -188,6 +188,8 @@ UNDECIDED = {
     "a modulus": (B * S, sp.Abs(G) + E),
     "branches": (S * sp.Piecewise((B, G > 0), (E, G < 0), (1 + G, True)), E),
     "a reduction": (sp.Integer(1), sp.sqrt(reduce_mean(S**2)) / E),
+    "a product of matrices": (matmul(S, transpose(G)), sp.Integer(1)),
+    "an integer": (sp.floor(G / 9 + sp.Rational(1, 2)), sp.Integer(0)),
 }
 
 
@@ -235,6 +237,8 @@ ORDERED = {
     "a modulus and its number": (sp.Abs(G), -sp.Abs(G)),
     "an equal value, written with roots": (sp.sqrt(t**2 + 2 * t + 1), t + 1),
     "a sum of squares": (G**2 + S**2, sp.Integer(-1)),
+    "an integer and its number": (sp.floor(G), G),
+    "an integer of a root": (sp.floor(sp.sqrt(t**2 + 1)), t - 1),
 }
 
 

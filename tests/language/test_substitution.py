@@ -1,7 +1,5 @@
 """Substitution: the result of xreplace, without evaluating conditions again."""
 
-from __future__ import annotations
-
 import pytest
 import sympy as sp
 from sympy.core import relational

@@ -1,7 +1,5 @@
 """A choice of elements within a function of whole tensors stays where it is in conditions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

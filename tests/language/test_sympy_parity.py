@@ -1,7 +1,5 @@
 """Assumptions of SymPy about expressions of schedules, compared with their exact values."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

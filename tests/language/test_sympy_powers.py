@@ -1,7 +1,5 @@
 """Powers of numbers that SymPy would work out without end stay powers, and their products end."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

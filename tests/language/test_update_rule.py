@@ -1,7 +1,5 @@
 """Update rules: what they are made of, and what is refused."""
 
-from __future__ import annotations
-
 import inspect
 import pickle
 from collections.abc import Callable

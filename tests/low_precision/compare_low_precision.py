@@ -4,8 +4,6 @@
 tools/results/low_precision.json. An interrupted run goes on where it stopped.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The engines of a step behind two methods, so that a run can be compared step by step."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any

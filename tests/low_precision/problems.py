@@ -4,8 +4,6 @@ Parameters are given as arrays of any dtype. Gradients and losses are computed i
 from their widened values, so that they are the same numbers for parameters of the same bits.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """AdamW with parameters of float32 and of bfloat16 on a problem, in closedform and in packages."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

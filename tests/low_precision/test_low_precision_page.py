@@ -1,7 +1,5 @@
 """docs/low_precision.md has the stored results, and they are within their bars."""
 
-from __future__ import annotations
-
 import json
 from statistics import fmean
 from typing import Any

@@ -1,7 +1,5 @@
 """Sums, products and powers: exact where they can be, accurate near zero, in few nodes."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

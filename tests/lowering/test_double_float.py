@@ -1,7 +1,5 @@
 """Double-float: error-free where it says so, half an ulp at the end, float32 and integers alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -236,11 +234,11 @@ COST = {
     "cosine_annealing": 147,
     "decay_096": 148,
     "decay_099999": 148,
-    "inverse_sqrt": 51,
-    "polynomial_09": 273,
+    "inverse_sqrt": 52,
+    "polynomial_09": 276,
     "wsd_sqrt": 109,
     "inverse_time": 50,
-    "step": 130,
+    "step": 131,
 }
 
 
@@ -285,12 +283,12 @@ def test_float32_and_integers_alone_at_a_stated_cost(name: str) -> None:
 
 @pytest.mark.parametrize("name", STUDY)
 def test_a_step_of_i32_needs_no_wider_integer(name: str) -> None:
-    schedule = STUDY[name]
-    graph = compile_double_float(schedule, step_dtype="i32")
-    assert {node.type.dtype for node in graph.nodes} <= {DType.F32, DType.I32, DType.BOOL}
+    wide, narrow = (compile_double_float(STUDY[name], step_dtype=d) for d in ("i64", "i32"))
+    assert {node.type.dtype for node in narrow.nodes} <= {DType.F32, DType.I32, DType.BOOL}
     steps = study_steps()
-    found = certify(schedule, graph, steps, engine="onnxruntime")
-    assert found.measured.ulp.value <= BAR
+    values = run_onnxruntime(narrow, {"step": steps.astype(np.int32)})["value"]
+    # The error of these values is measured above.
+    assert np.array_equal(values, run_evaluator(wide, {"step": steps})["value"])
 
 
 def test_fast_mathematics_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """Intervals, domains, simplify and guard: sound, and as sharp as the lowering needs."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Guard where intervals show nothing: operands are replaced outside of their branch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import sympy as sp

@@ -1,7 +1,5 @@
 """Lowering: forms, node counts, and what is refused by name and place."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any

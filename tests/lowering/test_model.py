@@ -1,7 +1,5 @@
 """Programs: sums over all parameters by parts, states of the model, a clock that may stop."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables of lines: accurate at the small end of each line, and clamps are lines too."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Floors and remainders of combinations of integers: exact, in parts that fit."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from typing import Any

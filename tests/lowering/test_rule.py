@@ -1,7 +1,5 @@
 """Rules: scalars apart from tensors, branches on both, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Each rewrite of simplify at the steps where a neighbour of it would differ."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -4,8 +4,6 @@ The equations are proved by translation validation, which shares nothing with th
 values come from onnxruntime.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Cosines and sines of rational multiples of pi, in every quadrant and form."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import mpmath

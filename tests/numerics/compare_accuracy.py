@@ -4,8 +4,6 @@
 then writes the page. Exact values are enclosed by balls of 128 bits, once for each schedule.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

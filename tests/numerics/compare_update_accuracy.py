@@ -5,8 +5,6 @@
 that of the rule's formula in 60 digits, from the numbers that the engine begins with.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

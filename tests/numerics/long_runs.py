@@ -4,8 +4,6 @@ An example of the library is 100 to 300 steps long. Here its lengths are ``FACTO
 so that all 2**20 steps differ, and its values are multiplied by a peak that is not a power of two.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """One update of optimizers of torch and optax, from the states of a rule of the library."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The page of accuracy: written from stored results of every schedule and rule of the library."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

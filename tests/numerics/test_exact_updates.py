@@ -1,7 +1,5 @@
 """The evaluator of updates in 60 digits, and how errors are counted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

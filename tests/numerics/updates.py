@@ -5,8 +5,6 @@ that a second moment belongs to its first. Every array is of float32 numbers, wh
 begin with and the exact value is computed from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -211,11 +211,13 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
     ),
     "unknown place of eps": (
         lambda: optimizers.adamw(eps_added="inside"),
-        "eps_added must be one of 'after_correction', 'before_correction', got 'inside' (adamw)",
+        "eps_added must be one of after_correction, before_correction, got 'inside' (adamw): "
+        "known are after_correction, before_correction",
     ),
     "unknown first momentum": (
         lambda: optimizers.sgd(first_momentum="zero"),
-        "first_momentum must be one of 'gradient', 'dampened', got 'zero' (sgd)",
+        "first_momentum must be one of gradient, dampened, got 'zero' (sgd): "
+        "known are dampened, gradient",
     ),
 }
 

@@ -201,7 +201,7 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
     ),
     "adan decay": (
         lambda: optimizers.adan(decay="coupled"),
-        "decay must be one of 'proximal', 'decoupled', got 'coupled' (adan)",
+        "decay must be one of proximal, decoupled, got 'coupled' (adan): did you mean 'decoupled'?",
     ),
     "adopt exponent": (
         lambda: optimizers.adopt(clip_exponent=-2),
@@ -209,7 +209,7 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
     ),
     "mars form": (
         lambda: optimizers.mars(form="sgd"),
-        "form must be one of 'adamw', 'lion', got 'sgd' (mars)",
+        "form must be one of adamw, lion, got 'sgd' (mars): known are adamw, lion",
     ),
     "sophia period": (
         lambda: optimizers.sophia(update_period=2.5),  # type: ignore[arg-type]

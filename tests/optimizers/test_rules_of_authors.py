@@ -112,11 +112,13 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
     ),
     "adamuon scale": (
         lambda: optimizers.adamuon(scale="rms"),
-        "scale must be one of 'match_rms_adamw', 'original', got 'rms' (adamuon)",
+        "scale must be one of match_rms_adamw, original, got 'rms' (adamuon): "
+        "did you mean 'match_rms_adamw'?",
     ),
     "dog first": (
         lambda: optimizers.dog(first="guess"),
-        "first must be one of 'heuristic', 'distance', 'rate', got 'guess' (dog)",
+        "first must be one of heuristic, distance, rate, got 'guess' (dog): "
+        "known are distance, heuristic, rate",
     ),
     "dowg estimate": (
         lambda: optimizers.dowg(estimate=-2),

@@ -119,11 +119,12 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
     ),
     "normuon decay": (
         lambda: optimizers.normuon(decay="careful"),
-        "decay must be one of 'plain', 'cautious', got 'careful' (normuon)",
+        "decay must be one of plain, cautious, got 'careful' (normuon): known are cautious, plain",
     ),
     "scion norm": (
         lambda: optimizers.scion(norm="frobenius"),
-        "norm must be one of 'spectral', 'sign', 'row', 'column', 'rms', got 'frobenius' (scion)",
+        "norm must be one of spectral, sign, row, column, rms, got 'frobenius' (scion): "
+        "known are column, rms, row, sign, spectral",
     ),
     "decoupled_adamw schedule": (
         lambda: optimizers.decoupled_adamw(FALL),

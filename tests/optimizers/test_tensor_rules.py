@@ -198,7 +198,8 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "muon precision": (
         lambda: optimizers.muon(precision="f8"),
-        "precision must be one of 'parameter', 'bf16', 'bf16_fused', got 'f8' (muon)",
+        "precision must be one of parameter, bf16, bf16_fused, got 'f8' (muon): "
+        "known are bf16, bf16_fused, parameter",
     ),
     "adafactor threshold": (
         lambda: optimizers.adafactor(clip_threshold=0),
@@ -210,7 +211,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "adafactor floor": (
         lambda: optimizers.adafactor(floor="none"),
-        "floor must be one of 'added', 'clamped', got 'none' (adafactor)",
+        "floor must be one of added, clamped, got 'none' (adafactor): known are added, clamped",
     ),
     "adafactor of cerebras": (
         lambda: frameworks.optimizer("cerebras", "Adafactor", {"lr": 1, "warmup_init": True}),
@@ -234,7 +235,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "sm3 form": (
         lambda: optimizers.sm3(form="III"),
-        "form must be one of 'I', 'II', got 'III' (sm3)",
+        "form must be one of I, II, got 'III' (sm3): did you mean 'II'?",
     ),
     "sm3 first beta": (
         lambda: optimizers.sm3(betas=(1, 0.5)),
@@ -283,3 +284,17 @@ def test_empty_parameters_take_a_step(name: str, shape: tuple[int, ...]) -> None
     numbers = {"loss": 1.0} if name == "momo" else {}
     session.step({**empty}, {label: {**empty} for label in rule.inputs}, **numbers)
     assert session.params["w"].shape == shape
+
+
+@pytest.mark.parametrize("shape", [(30, 33), (128, 64), (64, 128)])
+def test_the_default_of_shampoo_is_finite_in_float32(shape: tuple[int, int]) -> None:
+    """The product of a tall matrix with its transpose has eigenvalues below 0, by rounding."""
+    start = {"w": np.zeros(shape, np.float32)}
+    gradient = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    session = OptimizerSession(optimizers.shampoo(lr=1), start)
+    session.step({"w": gradient})
+    left, values, right = np.linalg.svd(gradient.astype(np.float64), full_matrices=False)
+    # Both fourth roots together divide a singular value by the root of its square.
+    exact = -(left * values / np.sqrt(values**2 + 1e-6)) @ right
+    # A fourth root of the condition number that is left, 2**21 at most, times a rounding.
+    np.testing.assert_allclose(session.params["w"], exact, rtol=0, atol=2e-3 * np.abs(exact).max())

@@ -3,8 +3,6 @@
 An interrupted run goes on where it stopped: build/results has the number of faults by rule.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.proofs.gradient_faults import planted_faults

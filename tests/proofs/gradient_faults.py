@@ -1,7 +1,5 @@
 """Faults planted in the backward of an exported operator."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 

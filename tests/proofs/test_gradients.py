@@ -1,7 +1,5 @@
 """The backward of exported operators is proved to be the derivative or adjoint of the forward."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -6,8 +6,6 @@ exception be raised, and none may reach the limit of time. The outcomes are stor
 fault is run again. ``EXTREMES=100-400`` names some of the inputs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

@@ -4,8 +4,6 @@ Each input is a subject, such as a schedule with one extreme argument, and what 
 depends on its number and nothing else, so that any of them can be run again by itself.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import random

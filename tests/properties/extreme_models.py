@@ -1,7 +1,5 @@
 """ONNX files of schedules with extreme constants and attributes."""
 
-from __future__ import annotations
-
 import os
 import random
 from typing import Any

@@ -7,8 +7,6 @@ process may write to.
 Each line of the standard input is a program; the answer is a line of JSON.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Runs of programs in a process with limits, which forks for each of them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -4,8 +4,6 @@ A sample of the inputs of ``compare_extremes.py``, and the inputs that once ende
 in forks of one process, under limits of memory and time.
 """
 
-from __future__ import annotations
-
 import sys
 
 import pytest

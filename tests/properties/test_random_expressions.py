@@ -1,7 +1,5 @@
 """Random expressions mean the same to arb, the evaluator, onnxruntime and torch."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -4,8 +4,6 @@ The judge is Python itself: a config is run, here and nowhere else, and each val
 determines has to be the one that Python has at the end.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field

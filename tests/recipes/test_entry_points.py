@@ -96,7 +96,7 @@ def test_an_installed_package_adds_a_framework(tmp_path: Path) -> None:
     assert value.stdout.strip() == "3/10", value.stderr
     without = run(show, folder)
     assert without.returncode == 4, without.stdout
-    assert "--framework" in without.stderr  # the config is of no framework that is installed
+    assert "not recognized" in without.stderr  # the config is of no framework that is installed
 
 
 LOOK_UP = registry._entry_points.__wrapped__

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sympy as sp
 import torch
 
 import closedform as cf
+from closedform.analysis.linting import lint
 from closedform.errors import ClosedFormError, ConfigError, MissingFactsError, UnknownNameError
 from closedform.recipes.load import load_recipe
 from tests.support.commands import CliRunner
@@ -475,3 +477,46 @@ def test_what_no_schedule_depends_on_is_left_open() -> None:
     recipe = read(config)
     assert recipe.notes["eps"].endswith("none was read")
     assert recipe.optimizer().name == "adamw"
+
+
+DECAY_KEYS = ("num_decay_steps", "lr_schedule", "final_lr_scale", "lr_end_value", "cooldown_iters")
+"""Keys of a decay that the table of names does not have, as a program may name them."""
+
+
+@pytest.mark.parametrize("key", DECAY_KEYS)
+@pytest.mark.parametrize("value", [500, "2e-5", [[0, 3e-4], [500, 1e-4]]])
+def test_a_key_that_speaks_of_a_decay_is_not_left_out(key: str, value: object) -> None:
+    config = {"optim": {"lr": 3e-4}, "sched": {key: value}}
+    if key != "lr_schedule" or isinstance(value, list):
+        with pytest.raises(ConfigError, match=rf"not understood: sched\.{key} = ") as raised:
+            load_recipe(config, "generic")
+        assert f"'sched.{key}': 'unused'" in str(raised.value)
+    recipe = load_recipe(config, "generic", paths={f"sched.{key}": "unused", "decay": "constant"})
+    assert recipe.schedule().exact(900) == sp.Rational(3, 10000)
+    assert lint(recipe) == []
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"ema": {"decay": 0.999}},
+        {"weight_decay_end": 0.4},
+        {"lr_decay": False},
+        {"lr_scheduler_freq": 1},
+    ],
+)
+def test_keys_of_other_decays_are_left_out(entry: dict[str, object]) -> None:
+    recipe = load_recipe({"lr": 0.1, **entry}, "generic")
+    assert recipe.schedule().exact(5) == sp.Rational(1, 10)
+
+
+def test_the_first_line_counts_the_assumptions() -> None:
+    recipe = load_recipe({"lr": 0.1, "decay": "cosine", "num_steps": 100}, "generic")
+    title = str(recipe).partition("\n")[0]
+    assert title == "recipe (generic; 3 assumptions: unit, min_lr, decay-place)"
+
+
+def test_a_choice_answers_the_keys_of_its_concept() -> None:
+    config = {"lr": 0.1, "min_lr": 0.05, "decay": "linear", "num_steps": 100}
+    recipe = load_recipe(config, "generic", paths={"min_lr": "0"})
+    assert recipe.schedule().exact(50) == sp.Rational(1, 20)

@@ -1,7 +1,5 @@
 """Names of optimizers in configs: only classes that are declared have a rule of the library."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The summary of a recipe: one screen at most, all of it on request, in HTML and as plain data."""
 
-from __future__ import annotations
-
 import json
 from html.parser import HTMLParser
 from pathlib import Path

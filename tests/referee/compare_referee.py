@@ -4,8 +4,6 @@
 known by running both files.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

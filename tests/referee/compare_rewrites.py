@@ -3,8 +3,6 @@
 ``make compare`` runs this file.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

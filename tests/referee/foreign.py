@@ -3,8 +3,6 @@
 ``foreign_steps.zip`` has of each optimizer the file, what its ports are, and the rule.
 """
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Steps whose host counts or computes something for each step, and runs of them in onnxruntime."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

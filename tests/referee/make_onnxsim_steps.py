@@ -4,8 +4,6 @@ It runs where onnxsim 0.8.1 is installed (MIT and Apache-2.0), which builds the 
 simplifies them: python tests/referee/make_onnxsim_steps.py
 """
 
-from __future__ import annotations
-
 import importlib
 import zipfile
 from collections.abc import Iterator

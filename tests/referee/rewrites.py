@@ -5,8 +5,6 @@ operations that change nothing, differences as sums, subgraphs as local function
 branches of an ``If`` on the counter, and a counter of another dtype.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,10 +14,10 @@ import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from closedform.exporters.onnx_files import rule_models
 from closedform.language import UpdateRule
 from closedform.language.groups import Group
 from closedform.options import GraphOptions, ModelSpec
+from tests.support.rules import compiled_models
 
 Shapes = Mapping[str, tuple[int, ...]]
 COUNTERS = {"i64": TensorProto.INT64, "i32": TensorProto.INT32, "f32": TensorProto.FLOAT}
@@ -30,7 +28,7 @@ def exported(
 ) -> tuple[ModelProto, dict[str, Any]]:
     """Returns the step of a rule under names that say nothing, and its ports."""
     options = GraphOptions(scalar_dtype=scalar)
-    models, _ = rule_models(ModelSpec(rule, params, groups), options)
+    models = compiled_models(ModelSpec(rule, params, groups), options)
     model = models["step"]
     del model.metadata_props[:]
     inputs = [value.name for value in model.graph.input]

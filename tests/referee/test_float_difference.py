@@ -1,7 +1,5 @@
 """The bound of the distance in floats of a file from the exported rule, next to onnxruntime."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,13 +7,13 @@ import onnxruntime
 import pytest
 from onnx import ModelProto
 
-from closedform.exporters.onnx_files import rule_models
 from closedform.ir import DType, naming
 from closedform.options import GraphOptions, ModelSpec
 from closedform.referee.float_difference import Box, FloatDifference
 from closedform.referee.judgement import Judgement, bound_floats, judge_step
 from closedform.verify.certificates import error_rules
 from tests.referee import foreign
+from tests.support.rules import compiled_models
 
 PARAMS = {"b": (4,), "w": (6, 4)}
 DRAWS = 36
@@ -45,7 +43,7 @@ def sized(draw: np.random.Generator, shape: tuple[int, ...], least: float) -> np
 
 def measured(step: foreign.Foreign, box: Box) -> Iterator[float]:
     """The largest differences of the parameters of a file and of the rule, by step."""
-    models, _ = rule_models(ModelSpec(step.rule, PARAMS), GraphOptions())
+    models = compiled_models(ModelSpec(step.rule, PARAMS), GraphOptions())
     file, rule, init = (session_of(m) for m in (step.model, models["step"], models["init"]))
     dtypes = {value.name: value.type for value in file.get_inputs()}
     for seed in range(DRAWS):

@@ -1,7 +1,5 @@
 """Files whose host counts: an honest one is never REFUTED, a fault never PROVED, a run is real."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

@@ -3,8 +3,6 @@
 ``make_onnxsim_steps.py`` writes the files.
 """
 
-from __future__ import annotations
-
 import zipfile
 from itertools import islice
 from pathlib import Path

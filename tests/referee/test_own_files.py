@@ -1,7 +1,5 @@
 """A file of this package is refuted by a run, as a file of another tool is, or a run need not."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

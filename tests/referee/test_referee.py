@@ -1,7 +1,5 @@
 """The step of another exporter against a rule: proofs, refutations, renamings, limits."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from itertools import islice

@@ -1,7 +1,5 @@
 """Rewritten steps of rules of the library: the same function is PROVED, and no edit of one is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import islice
 

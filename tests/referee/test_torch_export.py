@@ -1,7 +1,5 @@
 """Steps that torch.onnx.export writes: eps stays only with ``optimize=False``."""
 
-from __future__ import annotations
-
 import importlib
 import warnings
 from typing import Any

@@ -4,8 +4,6 @@ No test of ``make test``: it takes minutes. ``make rocq`` runs it, and stores th
 docs/verification.md.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -1,7 +1,5 @@
 """Rocq as a program: the library is compiled once in a folder, files are checked there."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

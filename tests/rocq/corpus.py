@@ -1,7 +1,5 @@
 """Proved verdicts about the library, with proofs of their goals: what Rocq is asked to accept."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import resource

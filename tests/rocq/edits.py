@@ -1,7 +1,5 @@
 """Edits of the text of a proof: a number, an operator, a relation or a hypothesis is changed."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable, Iterator

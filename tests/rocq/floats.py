@@ -1,7 +1,5 @@
 """Gappa as a program, and the graphs of schedules whose bounds it is asked to prove."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from dataclasses import dataclass

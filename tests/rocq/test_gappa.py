@@ -3,8 +3,6 @@
 The tests that run `gappa` are skipped only where it is not installed; a separate CI job has it.
 """
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The tests that run `coqc` are skipped only where it is not installed; a separate CI job has it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence

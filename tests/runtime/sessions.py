@@ -1,7 +1,5 @@
 """Sessions that the tests of this folder share."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Double buffering: which buffer a step reads and writes, and what is unchanged."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Arrays in any order of memory have the values of a copy, or are refused with a way out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

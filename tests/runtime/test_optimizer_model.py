@@ -1,7 +1,5 @@
 """Sessions of rules with shared states, other inputs, or an evaluation point."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sessions that store multiples of the states: states of the rule where they are seen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

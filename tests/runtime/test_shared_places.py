@@ -1,7 +1,5 @@
 """Files whose values depend on the threads of onnxruntime run on one thread, with a warning."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Transposed first factors of products: the same values, and only where they pay."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

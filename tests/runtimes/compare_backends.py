@@ -3,8 +3,6 @@
 The results go to ``tools/results/backends.json``; ``tools/build_runtimes.py`` writes the page.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

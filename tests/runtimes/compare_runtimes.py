@@ -4,8 +4,6 @@ Each runtime is installed into an environment of its own below ``build/runtimes`
 ``tools/results/runtimes.json``, from which ``tools/build_runtimes.py`` writes the page.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

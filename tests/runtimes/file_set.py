@@ -4,8 +4,6 @@
 and write a line of JSON for each, which ``compare_runtimes.py`` compares with the values.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping

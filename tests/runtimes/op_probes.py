@@ -3,8 +3,6 @@
 The rows of ``runtimes.py`` that allow a runtime more than the op table rest on these measurements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 

@@ -4,8 +4,6 @@
 number FIRST on, so that a runtime that kills the process is found and gone on after.
 """
 
-from __future__ import annotations
-
 import base64
 import importlib
 import json

@@ -1,7 +1,5 @@
 """The runtimes that the files are run in: one row each."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType

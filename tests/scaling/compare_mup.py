@@ -1,7 +1,5 @@
 """The factors of `scaling.mup` next to those of the package `mup` of its authors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import pytest

@@ -3,8 +3,6 @@
 `make transfer` runs it, about 30 minutes on a core, and writes tools/results/scaling.json.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

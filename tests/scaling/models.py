@@ -1,7 +1,5 @@
 """Two small models of any width, with µP or the standard parametrization, and their training."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 ``compare_transfer.py`` does the same up to a width of 1,024, and finds the best learning rates.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.scaling.models import FLATNESS, WIDTHS, coordinates, spread

@@ -1,7 +1,5 @@
 """Parametrizations, rates by layers, and Muon next to AdamW: factors, groups, exports, recipes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

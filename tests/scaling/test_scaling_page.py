@@ -1,7 +1,5 @@
 """docs/scaling.md has the stored results, and they are within their bars."""
 
-from __future__ import annotations
-
 import json
 
 from tests.scaling.models import FLATNESS

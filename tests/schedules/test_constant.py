@@ -1,7 +1,5 @@
 """Schedules of constants."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 from closedform.schedules import multi_step

@@ -7,8 +7,6 @@ compared with the median of its row, which is over ten draws: ``Beside``. That t
 reference's records are those of its table shows where torch is put into our place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -6,8 +6,6 @@ compared with that of the evaluator, within what the op table admits for the ops
 what the row of the back end adds. ``tools/build_runtimes.py`` writes the page of the results.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import shutil

@@ -1,7 +1,5 @@
 """Graphs and headers as C: compiled with warnings as errors, loaded, and called with arrays."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 from collections.abc import Iterable, Mapping, Sequence

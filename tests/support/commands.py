@@ -1,7 +1,5 @@
 """The command line, run in this process with its output captured."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -4,8 +4,6 @@ Compiling a rule is most of the time of a test that takes a few steps with it. W
 frozen; errors are not remembered. Tests of the compiler itself and of faults in it do without.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping

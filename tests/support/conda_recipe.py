@@ -3,8 +3,6 @@
 A commit cannot contain the hash of its own sdist: packaging/conda/meta.yaml has zeros in its place.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import sys

@@ -7,8 +7,6 @@ of operation. Where a comparison or a floor cannot be decided within the enclosu
 float64 may fall on either side, and the point is undecided.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import operator

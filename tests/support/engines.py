@@ -1,7 +1,5 @@
 """Engines that every graph means the same in: evaluator, onnxruntime, torch, JAX, MLX."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -8,8 +8,6 @@ a folder are fixed by reason: a run with more of them fails, unless --accept-ski
 are right.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

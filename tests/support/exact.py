@@ -4,8 +4,6 @@ Rational operations are exact; transcendental ones have 60 digits, so that compa
 float64 result loses nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from fractions import Fraction

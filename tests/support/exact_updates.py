@@ -4,8 +4,6 @@ It shares no code with the compiler: no simplification, no graph, no dtype. A sc
 by ``tests.support.exact``.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import operator

@@ -1,7 +1,5 @@
 """Random schedules: nested Piecewise, floor, mod, min, max, pow, exp, log, atan, cos, sqrt."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import sympy as sp

@@ -1,7 +1,5 @@
 """Weights of a small file as external data, which exports write only above 1.5 GB."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import onnx

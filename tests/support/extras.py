@@ -1,7 +1,5 @@
 """Packages that an extra installs: a test that needs one is skipped by the name of the extra."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from collections.abc import Mapping

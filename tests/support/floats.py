@@ -5,8 +5,6 @@ around powers of two and the changes of its conditions, at random steps and at t
 that is refuted at a step is run there.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The six kinds of graphs that a schedule is compiled to: dtype of the scalars and of the step."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Random graphs and random inputs for them, for property tests of everything that reads a graph."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

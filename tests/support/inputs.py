@@ -1,7 +1,5 @@
 """The inputs of a stored result: a digest of files and versions, and the commit."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 from collections.abc import Iterable, Iterator

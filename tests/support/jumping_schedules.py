@@ -8,8 +8,6 @@ an irrational number. Many thresholds are met exactly at a step: ``log(8)/log(2)
 'jumps 0'
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """A process that does what a test asks for: ``python -m tests.support.limited``."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Floats of a dtype to read as literals: of all sizes, whole, subnormal, powers of two."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

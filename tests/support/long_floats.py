@@ -5,8 +5,6 @@ remainder and sign marks the steps at which its number is nearer to a threshold 
 the rounding errors. At all other steps the branch is that of the exact number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import reduce
 

@@ -6,7 +6,6 @@ functions that stand for it the changed code object, so that tables and other mo
 use it as well; leaving the block puts the old code back.
 """
 
-from __future__ import annotations
 import __future__
 
 import ast

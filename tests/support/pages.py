@@ -1,7 +1,5 @@
 """Pages that say how to add something, followed literally in a copy of the repository."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

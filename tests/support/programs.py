@@ -1,7 +1,5 @@
 """Python programs in processes of their own, which are forks of one that imported torch."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

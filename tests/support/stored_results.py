@@ -4,8 +4,6 @@ A result is for the sources that it was computed with: it is read again only whi
 packages are the same. Only cases that pass are stored.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable

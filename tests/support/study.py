@@ -3,8 +3,6 @@
 Peak 1/1000, end 1/100000; T is 10**6 where nothing else is said.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -11,8 +11,6 @@ it is fresh while these files are the same. The files that a suite writes, such 
 there, are of the same commit. ``python -m tests.support.suites status`` lists them all.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

@@ -4,8 +4,6 @@
 digest for each result. tests/test_surroundings.py runs it in several environments.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

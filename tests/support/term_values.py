@@ -4,8 +4,6 @@ Rational operations are exact, others have 60 digits. Two numbers that differ by
 their size are not told apart: a comparison of such raises ``UndecidedError``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from fractions import Fraction

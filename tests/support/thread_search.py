@@ -4,8 +4,6 @@ Each node of a graph is run apart, on the values that it has in a run of the gra
 exported is searched, without a list of operators.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The random numbers that torch draws in the step of an optimizer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shared work of torch's ONNX exporter: its table of operators, and traces of models."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Optimizers of torch whose step of a parameter is a function, for the tracer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

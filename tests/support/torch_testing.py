@@ -1,7 +1,5 @@
 """The internal test tables of the torch wheel, which take a base class from expecttest."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

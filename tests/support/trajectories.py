@@ -1,7 +1,5 @@
 """Rules run step by step in the evaluator."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Inputs and outputs of graphs as JSON, for programs in other environments and languages."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping
 from typing import Any

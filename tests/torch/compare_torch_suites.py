@@ -4,8 +4,6 @@ Each input of torch's tests is trained by torch's class and by ours with each ba
 loaded in both directions; each invalid input must be rejected.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import pickle

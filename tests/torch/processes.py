@@ -84,9 +84,9 @@ def advance(optimizer: Optimizer, first: int, last: int) -> None:
     params = optimizer.param_groups[0]["params"]
     for step in range(first, last):
         for param, grad in zip(params, drawn([p.shape for p in params], 100 + step), strict=True):
-            param.grad = grad
+            param.grad = grad.to(param.dtype)
             if hasattr(param, "placements"):
-                param.grad = distribute_tensor(grad, param.device_mesh, param.placements)
+                param.grad = distribute_tensor(param.grad, param.device_mesh, param.placements)
         optimizer.step()
 
 

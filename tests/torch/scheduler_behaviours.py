@@ -5,8 +5,6 @@ torch's tests, and what is observed is stated here. ``python -m tests.torch.sche
 prints the table of docs/torch.md.
 """
 
-from __future__ import annotations
-
 import gc
 import io
 import warnings

@@ -1,7 +1,5 @@
 """Groups of one class with different states, and states that are removed: beside torch's own."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from typing import Any

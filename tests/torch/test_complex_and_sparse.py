@@ -1,7 +1,5 @@
 """Complex parameters and sparse gradients: the values and states of torch's classes."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any

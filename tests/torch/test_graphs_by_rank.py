@@ -1,7 +1,5 @@
 """One graph serves the parameters of one rank, if the rule looks at sizes through means alone."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 

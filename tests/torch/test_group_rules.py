@@ -1,7 +1,5 @@
 """Rules and entries of groups, parameters without a shape, and names: beside torch's classes."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle
@@ -538,6 +536,8 @@ RESTING = {
 MOVING = {
     "ftrl": lambda: cf.optimizers.ftrl(),
     "decoupled_adamw": lambda: cf.optimizers.decoupled_adamw(1e-2),
+    "schedule_free": lambda: cf.optimizers.schedule_free_adamw(1e-2),
+    "lookahead": lambda: cf.transforms.lookahead(cf.optimizers.adamw(1e-2), 1),
     "scheduled": lambda: cf.optimizers.adamw(cf.schedules.linear(0.1, 0, 5)),
     "scheduled without decay": lambda: cf.optimizers.adam(cf.schedules.linear(0.1, 0, 5)),
 }
@@ -576,6 +576,7 @@ def test_the_checkpoints_of_torch_make_states_and_move_no_parameter(name: str) -
 def test_a_shape_that_changes_after_the_states_are_made_is_refused_by_name() -> None:
     net = nn.Linear(6, 3)
     optimizer = Optimizer(net.parameters(), cf.optimizers.ftrl(0.1))
+    optimizer.load_state_dict(optimizer.state_dict())
     net.weight.data, net.bias.data = torch.ones(5, 6), torch.zeros(5)
     net(torch.ones(2, 6)).sum().backward()
     with pytest.raises(StateError, match=r"has shape \[3, 6\].*parameter 0 of shape \[5, 6\]"):

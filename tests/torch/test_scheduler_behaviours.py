@@ -1,7 +1,5 @@
 """Each behaviour of torch's own scheduler tests, observed with torch's classes and with ours."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

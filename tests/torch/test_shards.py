@@ -3,10 +3,13 @@
 Both processes are begun once for all checks: each imports torch anew.
 """
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import onnxruntime
 import pytest
 import torch
 import torch.distributed as dist
@@ -15,7 +18,7 @@ from torch import nn
 import closedform as cf
 from closedform.errors import ArgumentError, StateError
 from closedform.language import UpdateRule
-from closedform.torch import Optimizer
+from closedform.torch import Optimizer, optim
 from tests.torch.processes import (
     ROUNDING,
     SIZES,
@@ -65,27 +68,82 @@ def work(rank: int, folder: str) -> None:
     for rule in (cf.optimizers.muon(lr=0.1, ns_steps=2), FACTORED):
         check_alike(rule, begin(rule, *shards, MATRICES), STEPS, BOUND)
     check_alike(LARS, begin(LARS, *shards, backend="onnxruntime"), STEPS, BOUND)
+    _check_late_weights()
+    _check_back_ends(*shards)
     _check_states(*shards)
+    _check_codes(*shards)
+    _check_switches(*shards)
     _check_gradients(*shards)
     _check_points(*shards)
     _check_refusals(rank, *shards)
+    _check_guards(rank, *shards)
+    _check_flattened()
     _save(folder, *shards)
 
 
-def _counted(do: Any) -> int:
-    """How many times something calls all_reduce."""
-    given, calls = dist.all_reduce, []
+def _counted(do: Any, owner: Any = dist, name: str = "all_reduce") -> int:
+    """How many times something calls a function of a module, or a method."""
+    given, calls = getattr(owner, name), []
 
     def counting(*args: Any, **kwargs: Any) -> Any:
-        calls.append(args)
+        calls.append(name)
         return given(*args, **kwargs)
 
-    dist.all_reduce = counting
-    try:
+    with patch.object(owner, name, counting):
         do()
-    finally:
-        dist.all_reduce = given
     return len(calls)
+
+
+def _check_back_ends(mesh: Any, placements: Any) -> None:
+    """Each optimizer runs in its own back end, whichever ran a rule for equal shapes before."""
+    for rule, order in (
+        (cf.optimizers.lamb(), ("eager", "onnxruntime")),
+        (FACTORED, ("onnxruntime", "eager")),
+    ):
+        for backend in order:
+            optimizer = begin(rule, mesh, placements, MATRICES, backend=backend)
+            runs = _counted(
+                lambda optimizer=optimizer: advance(optimizer, 0, 1),
+                onnxruntime.InferenceSession,
+                "run_with_iobinding",
+            )
+            assert (runs > 0) == (backend == "onnxruntime"), (rule.name, backend, runs)
+
+
+def _check_late_weights() -> None:
+    """Weights that FSDP2 gets after the optimizer is made are trained, also from meta devices."""
+    from torch.distributed.fsdp import fully_shard
+
+    adamw = cf.optimizers.adamw(lr=0.01)
+    for rule in (
+        cf.optimizers.schedule_free_adamw(lr=0.01),
+        cf.transforms.lookahead(adamw, 1),
+        cf.transforms.weight_average(adamw, 0.9),
+        cf.optimizers.prodigy(),
+        cf.optimizers.dog(),
+    ):
+        weights = drawn(((5, 7), (5,)), 3)
+        results = []
+        for device, is_sharded in (("cpu", False), ("cpu", True), ("meta", True)):
+            model = nn.Linear(7, 5, device=device)
+            if is_sharded:
+                fully_shard(model)
+            optimizer = Optimizer(model.parameters(), rule)
+            model.to_empty(device="cpu")
+            for param, value in zip(model.parameters(), weights, strict=True):
+                given: Any = param.data
+                given.copy_(_like(value, given))
+            advance(optimizer, 0, STEPS)
+            results.append(params_of(optimizer))
+        for sharded in results[1:]:
+            assert difference(results[0], sharded) <= BOUND, rule.name
+        assert difference(results[0], weights) <= 0.1, rule.name
+
+
+def _like(value: Any, like: Any) -> Any:
+    """A tensor spread like another one."""
+    is_spread = hasattr(like, "placements")
+    return spread(value, like.device_mesh, like.placements) if is_spread else value
 
 
 def _check_states(mesh: Any, placements: Any) -> None:
@@ -119,6 +177,32 @@ def _check_states(mesh: Any, placements: Any) -> None:
     again: Any = next(iter(optimizer.state.values()))["exp_avg"]
     assert again.placements == moment.placements
     assert torch.equal(again.to_local(), moment.to_local())
+
+
+def _check_switches(mesh: Any, placements: Any) -> None:
+    """Switches that training scripts pass for torch's kernels are taken, and change nothing."""
+    results = []
+    switches: tuple[dict[str, Any], ...] = ({}, {"fused": True}, {"foreach": True})
+    for options in switches:
+        values = [spread(value, mesh, placements) for value in drawn(MATRICES, 0)]
+        optimizer = optim.AdamW([nn.Parameter(value) for value in values], **options)
+        advance(optimizer, 0, STEPS)
+        optimizer.load_state_dict(optimizer.state_dict())
+        advance(optimizer, STEPS, STEPS + 1)
+        results.append(params_of(optimizer))
+    assert all(difference(results[0], other) == 0 for other in results)
+
+
+def _check_codes(mesh: Any, placements: Any) -> None:
+    """Codes of states are stored as in one process, and step alike."""
+    shapes = ((64, 64), (7, 5))
+    rule = cf.transforms.eight_bit_states(cf.optimizers.adamw(lr=0.1))
+    optimizer, plain = begin(rule, mesh, placements, shapes), begin(rule, shapes=shapes)
+    for each in (optimizer, plain):
+        advance(each, 0, STEPS)
+    assert difference(params_of(optimizer), params_of(plain)) <= BOUND
+    for ours, theirs in zip(optimizer.state.values(), plain.state.values(), strict=True):
+        assert {n: v.dtype for n, v in ours.items()} == {n: v.dtype for n, v in theirs.items()}
 
 
 def _check_gradients(mesh: Any, placements: Any) -> None:
@@ -192,6 +276,43 @@ def _check_refusals(rank: int, mesh: Any, placements: Any) -> None:
     other = begin(LARS, mesh, placements)
     with pytest.raises(StateError, match=r"'momentum_buffer' .* on different device meshes"):
         other.load_state_dict(state)
+
+
+def _check_guards(rank: int, mesh: Any, placements: Any) -> None:
+    """No process steps, or waits, if they have other gradients or one of them raises an error."""
+    rules = (LARS, CLIPPED, cf.optimizers.muon(lr=0.1, ns_steps=2), FACTORED, cf.optimizers.dog())
+    for rule, is_late in itertools.product(rules, (False, True)):
+        for case in ("another one", "another number", "an error"):
+            optimizer = begin(rule, mesh, placements, MATRICES)
+            advance(optimizer, 0, is_late)
+            before = params_of(optimizer)
+            params = optimizer.param_groups[0]["params"]
+            for param, grad in zip(params, drawn(MATRICES, 5), strict=True):
+                param.grad = spread(grad, mesh, placements)
+            if case == "an error":
+                params[1].grad = drawn(MATRICES, 5)[1] if rank else params[1].grad
+            elif rank or case == "another one":
+                params[2 * rank].grad = None
+            with pytest.raises((ArgumentError, StateError)) as caught:
+                optimizer.step()
+            own = "must be a DTensor like its parameter" if rank else "or one has raised an error"
+            assert case != "an error" or own in str(caught.value), (rule.name, caught.value)
+            assert difference(before, params_of(optimizer)) == 0, (rule.name, case)
+            for param in params:
+                param.grad = torch.zeros_like(param)
+            optimizer.step()
+
+
+def _check_flattened() -> None:
+    """Parts of parameters, which FSDP1 makes plain tensors, are refused but element by element."""
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    cpu = torch.device("cpu")
+    model: Any = FullyShardedDataParallel(nn.Linear(7, 5), use_orig_params=True, device_id=cpu)
+    Optimizer(model.parameters(), MOMENTUM)
+    for rule in (LARS, CLIPPED, FACTORED, cf.optimizers.dog()):
+        with pytest.raises(ArgumentError, match=rf"{rule.name}.* has flattened .*parameter 0"):
+            Optimizer(model.parameters(), rule)
 
 
 def _save(folder: str, mesh: Any, placements: Any) -> None:

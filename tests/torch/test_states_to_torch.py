@@ -4,8 +4,6 @@ torch's own run is the judge: a run that changes from ours to torch's class, or 
 with one of torch's class from the start to the end.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 import sys

@@ -1,7 +1,5 @@
 """The types of the generated classes: those of the tables, seen by type checkers and by help."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 from pathlib import Path

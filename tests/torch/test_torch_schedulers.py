@@ -1,7 +1,5 @@
 """The scheduler classes of torch beside torch's own: values of others, fractions, ends, members."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

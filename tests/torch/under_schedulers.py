@@ -1,7 +1,5 @@
 """Optimizers of torch and their drop-ins under torch's schedulers, in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -4,8 +4,6 @@ The models of transformers keep the dropout that they have by default. Each entr
 when it is checked, so that this file imports no package.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Mapping
 from typing import Any

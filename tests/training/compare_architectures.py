@@ -4,8 +4,6 @@ Those of timm are left out where torchvision cannot be imported, and those of pe
 interrupted run goes on where it stopped: build/results has the results by case.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

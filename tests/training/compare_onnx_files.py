@@ -5,8 +5,6 @@ trained step applies are the differences of that loss in random directions. The 
 downloaded to build/packages, and results stored in build/results.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Inference models that torch exported as ONNX, trained from the file, beside their own modules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The results go to tools/results/training_operators.json; `make operators` writes
 interrupted run goes on where it stopped.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

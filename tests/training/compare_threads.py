@@ -7,8 +7,6 @@ that it has there, and compared with its run on one thread.
 python -m tests.training.compare_threads [entry…]
 """
 
-from __future__ import annotations
-
 import math
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """Every differentiable operator of torch's table in a step for WebGPU: equal, or refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

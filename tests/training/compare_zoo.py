@@ -1,7 +1,5 @@
 """Every entry of the zoo: exported and equal to torch, or refused with a way out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 Each takes 8 columns; the result has the rows of the batch and a fixed number of entries in each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Methods of training that are new to the zoo: losses, games, flows, packed sequences, solvers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Small models, batches and losses that training is tested with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any

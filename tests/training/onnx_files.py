@@ -4,8 +4,6 @@ None of them was made for this project. A file is trained as it is: all of its f
 the scales and biases of batch normalisations, which would take the statistics of the batch.
 """
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """torch's table of operators and their samples: each as a part of a model, traced beside torch."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import signal

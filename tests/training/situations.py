@@ -1,7 +1,5 @@
 """Situations that people have: losses over a part, distributions, linear algebra, alignments."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The model after training: as an ONNX file, in torch, and as one vector."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

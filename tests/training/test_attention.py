@@ -1,7 +1,5 @@
 """Attention, layer norm and GELU of a training step beside torch: values and gradients."""
 
-from __future__ import annotations
-
 import copy
 import math
 import random

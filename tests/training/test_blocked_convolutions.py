@@ -1,7 +1,5 @@
 """Convolutions in the blocked layout of onnxruntime: the same values, the same file."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small parameters as one vector: the same steps, in fewer operators."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

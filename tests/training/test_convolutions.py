@@ -1,7 +1,5 @@
 """The backward of convolutions beside torch's, for every form of the gradient in the weight."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Backward operators written with those that ONNX has, beside torch's own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

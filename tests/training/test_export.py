@@ -1,7 +1,5 @@
 """The files of a training step say whether their update was shown to be the rule."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Numbers that become factors of products of matrices, and GELUs that share an error function."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from typing import Any

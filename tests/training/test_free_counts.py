@@ -1,7 +1,5 @@
 """Functions with as many entries as a free size, next to torch at other sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

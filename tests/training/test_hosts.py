@@ -5,8 +5,6 @@ ORT_INCLUDE_DIR names the folder of onnxruntime_c_api.h, and ORT_LIB_DIR that of
 is not the one in the wheel.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Large parameters are updated in place: the same bits, and a failed step leaves all as it was."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Integer inputs: what torch refuses as an index or a label, a session refuses by row and value."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from pathlib import Path

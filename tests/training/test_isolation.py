@@ -1,7 +1,5 @@
 """Tracing respects the mode of each module, changes nothing, and fixes no size."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Decompositions of matrices beside LAPACK, in float64: factors, pivots, reports, batches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The memory of an export: parameters are not copied, and gradients live one at a time."""
 
-from __future__ import annotations
-
 import weakref
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Mistakes and situations with a known way out: exported, or refused with it."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable
 from pathlib import Path

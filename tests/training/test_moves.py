@@ -1,7 +1,5 @@
 """Transposes and reshapes that a later operator makes void."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

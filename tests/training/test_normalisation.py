@@ -1,7 +1,5 @@
 """Batch normalisation in a training step beside torch: its result, gradients and statistics."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Branches and loops of ONNX files: onnxruntime beside the step, which has no control flow."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -333,3 +331,36 @@ def test_control_flow_that_depends_on_data_is_refused(name: str, tmp_path: Path)
     example = torch.zeros(3, 4), torch.tensor(True)
     with pytest.raises(ExportError, match=f"(?s){message}"):
         export(model, _loss, example, optimizers.sgd(0.1), tmp_path, dynamic_axes={})
+
+
+def test_features_are_scaled(tmp_path: Path) -> None:
+    scaler = op(
+        "Scaler", "onnx::x", "s", domain="ai.onnx.ml", offset=[1.0, -2, 0, 3], scale=[0.5, 1, 2, 3]
+    )
+    model = model_of([scaler, op("MatMul", "s w", "y")], [("onnx::x", FLOAT, ["n", 4])])
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    # A batch has the names of the file, too.
+    rows = torch.from_numpy(normal(3, 4))
+    export(model, _loss, {"onnx::x": rows}, optimizers.sgd(0.05), tmp_path)
+    session = TrainSession(tmp_path, threads=1)
+    expected = in_onnxruntime(model, dict(session.params), {"onnx::x": rows.numpy()})
+    # Roundings of float32.
+    assert session.step((rows.numpy(),)).loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_an_input_of_a_condition_can_be_fixed(tmp_path: Path) -> None:
+    wrong = np.ones((5, 4), np.float32)
+    nodes = _branch(op("MatMul", "x w5", "a"), op("Neg", "h", "b"))
+    model = model_of(nodes, [("x", FLOAT, ["n", "m"]), ("on", BOOL, [])], w5=wrong)
+    batch = {"x": torch.from_numpy(normal(3, 4)), "on": torch.tensor(False)}
+    message = (
+        r"its condition 'on' depends on data, so that both branches run, and .*node 'a', operator "
+        r"MatMul fails: RuntimeError: mat1 and mat2 shapes .*operator If\): fix an input"
+    )
+    options: Any = {"dynamic_axes": {}, "trainable": ["w"]}
+    with pytest.raises(ExportError, match=message):
+        export(model, _loss, batch, optimizers.sgd(0.05), tmp_path / "out", **options)
+    # As the message says.
+    model.graph.initializer.append(numpy_helper.from_array(np.array(False), "on"))
+    del model.graph.input[1], batch["on"]
+    export(model, _loss, batch, optimizers.sgd(0.05), tmp_path / "out", **options)

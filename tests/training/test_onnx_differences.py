@@ -1,7 +1,5 @@
 """Gradients of operators of ONNX files by differences of stock onnxruntime's forward."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -60,6 +58,22 @@ VARIANTS: dict[str, tuple[NodeProto, Any, tuple[int, ...], tuple[int, ...]]] = {
         (3, 4, 2),
         (1,),
     ),
+    **{
+        f"Pad, {mode}, {pads}": (
+            helper.make_node("Pad", ["value", "index"], ["y"], mode=mode),
+            np.array(pads),
+            (1, 2, *(3, 4, 3)[: len(pads) // 2 - 2]),
+            (1,),
+        )
+        for mode in ("reflect", "edge")
+        for pads in (
+            [0, 0, 2, 0, 0, 1],
+            [0, 0, 0, 2, 0, 0, 0, 1],
+            [0, 0, 1, 2, 0, 0, 2, 0],
+            [0, 0, 0, 0, 2, 0, 0, 0, 0, 1],
+            [0, 0, 0, 2, 1, 0, 0, 0, 1, 0],
+        )
+    },
     **{
         f"ReverseSequence, time {time}": (
             helper.make_node(

@@ -1,7 +1,5 @@
 """Some operators of torch's table: make compare takes all, in compare_op_samples.py."""
 
-from __future__ import annotations
-
 import json
 import re
 

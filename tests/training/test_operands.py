@@ -3,8 +3,6 @@
 A function is traced as a part of a model for three rows and run for five.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """Operators that a version of torch has removed do not stop the tables of the others."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

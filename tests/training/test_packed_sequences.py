@@ -1,7 +1,5 @@
 """Packed sequences are trained as padded ones: torch's own packed kernels beside the step."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The phases of an export are shown on request; checkpoints are saved while training goes on."""
 
-from __future__ import annotations
-
 import logging
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sums and means over several axes: as exact as torch's, and never over axes around another."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

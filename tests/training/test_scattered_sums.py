@@ -1,7 +1,5 @@
 """Sums of rows at places that repeat: right with threads, and added to the other part."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Forms of operators that select, resample or are special functions, beside torch in float64."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Models in 16 bits with masters and loss scales, beside torch's own GradScaler and optimizers."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import sys

@@ -1,7 +1,5 @@
 """Branches of a model on its sizes: a step is for the sizes that take the branch of the example."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Operators of exported steps have the same bits with threads; compare_threads.py searches all."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import TensorProto, ValueInfoProto, helper

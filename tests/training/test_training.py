@@ -1,7 +1,5 @@
 """Training in onnxruntime alone, beside the same loop in torch."""
 
-from __future__ import annotations
-
 import copy
 import subprocess
 import sys

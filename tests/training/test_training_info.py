@@ -1,7 +1,5 @@
 """Training information of ONNX: a reader that is not ours runs a step of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A step beside torch before it is exported: in its dtype, with its draws, judged by float64."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """The target "webgpu": its files train as the ordinary ones do, and have kernels for all of it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

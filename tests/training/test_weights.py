@@ -1,7 +1,5 @@
 """Weights go from arrays to files and back without protobuf; above a limit as external data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The cheapest entries of the zoo; compare_zoo.py has all of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Training with the files of the target "webgpu" in onnxruntime on a CPU; batches of the zoo."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Models and situations of training: each is exported and equals torch, or is refused by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

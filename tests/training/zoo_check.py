@@ -1,7 +1,5 @@
 """An entry of the zoo beside torch: gradients at a step, losses of 20 steps, the module."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import re

@@ -4,8 +4,6 @@ The parameters are stored in 16 bits: steps in float32 differ in the last place 
 (docs/determinism.md), which decides between two codes now and then.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 

@@ -421,11 +421,11 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
     ),
     "units": (
         lambda: transforms.clip_by_unit_norm(ADAM, units="rows"),
-        "units must be one of 'first', 'last', got 'rows' (clip_by_unit_norm)",
+        "units must be one of first, last, got 'rows' (clip_by_unit_norm): known are first, last",
     ),
     "test": (
         lambda: transforms.skip_nonfinite(ADAM, test="nan"),
-        "test must be one of 'elements', 'norm', got 'nan' (skip_nonfinite)",
+        "test must be one of elements, norm, got 'nan' (skip_nonfinite): known are elements, norm",
     ),
     "twice": (
         lambda: transforms.skip_nonfinite(transforms.skip_nonfinite(ADAM)),
@@ -450,7 +450,7 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
     ),
     "first average": (
         lambda: transforms.weight_average(ADAM, 0.5, first="zero"),
-        "first must be one of 'copy', 'blend', got 'zero' (weight_average)",
+        "first must be one of copy, blend, got 'zero' (weight_average): known are blend, copy",
     ),
     "start": (
         lambda: transforms.weight_average(ADAM, start=-1),
@@ -476,7 +476,7 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
     ),
     "other dtype": (
         lambda: transforms.master_weights(ADAM, "f32"),
-        "stored must be one of 'bf16', 'f16', got 'f32' (master_weights)",
+        "stored must be one of bf16, f16, got 'f32' (master_weights): known are bf16, f16",
     ),
     "stored twice": (
         lambda: transforms.kahan(transforms.master_weights(ADAM)),

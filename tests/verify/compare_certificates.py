@@ -4,8 +4,6 @@ For `make compare`. No test of `make test`: pytest collects files of this name o
 named; a million steps of a schedule take seconds.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ Not collected with the tests, since it takes minutes; `make compare` runs it. It
 times, are printed by `benchmarks/claims.py`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

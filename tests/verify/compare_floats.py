@@ -3,8 +3,6 @@
 For `make compare`. The unit tests run a part of the random formulas (`tests/support/floats.py`).
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every hostile file through ``verify_file``: an answer within the limits, this process alive."""
 
-from __future__ import annotations
-
 import resource
 import time
 from collections.abc import Callable

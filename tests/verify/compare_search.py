@@ -4,8 +4,6 @@ No test of ``make test``: it takes minutes. ``make checker`` runs it, and stores
 docs/verification.md.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import time

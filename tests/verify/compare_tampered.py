@@ -1,7 +1,5 @@
 """More than 20,000 files that were tampered with: PROVED, and another meaning, is 0."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.verify.tampered import BORDERS, OPTIONS, SCHEDULES, subjects, sweep

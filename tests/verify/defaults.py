@@ -4,8 +4,6 @@ With these the standard claims say more: a learning rate that begins, turns and 
 is never below, and a fall only falls. An entry without a row is verified on its whole domain.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from closedform.language import Schedule

@@ -15,8 +15,6 @@ expressions of schedules   ``library_faults.faults_of``: terms        ``library_
 =========================  =========================================  =========================
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,8 +29,7 @@ from closedform import optimizers, schedules, transforms
 from closedform.compiler import compile_schedule, compile_step
 from closedform.effort import Effort
 from closedform.errors import ClosedFormError
-from closedform.ir import Array, DType, Graph, evaluate, program
-from closedform.ir.passes import algebra, rewrite
+from closedform.ir import Array, DType, Graph, evaluate, program, simplification
 from closedform.language import GRAD, PARAM, UpdateRule, state
 from closedform.lowering import (
     arithmetic,
@@ -57,7 +54,7 @@ from tests.support.mutation import Mutant, TooSlowError, at_most, lines_run, mut
 from tests.test_library import OPTIMIZERS, POSITIVE, SCHEDULES
 
 HANDLERS = (arithmetic, conditions, lower, piecewise, trigonometry)
-PASSES = (algebra, rewrite)
+PASSES = (simplification,)
 FACTS = (annotate, context, domain, guard, schedule, simplify)
 RULE_HANDLERS = (arithmetic, conditions, lower, model, rule, sums, tensors, program)
 

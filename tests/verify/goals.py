@@ -4,8 +4,6 @@
 to each other and to recurrences, `goals_optimizers` those about rules.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

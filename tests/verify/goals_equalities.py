@@ -1,8 +1,6 @@
 """Goals about pairs: schedules of two systems, closed forms and recurrences, planted
 faults. Names end in what is wrong where a goal is expected to be refuted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

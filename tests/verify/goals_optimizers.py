@@ -1,7 +1,5 @@
 """Goals about optimizers, element by element, with symbolic hyperparameters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

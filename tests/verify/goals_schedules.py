@@ -5,8 +5,6 @@ monotone in each phase, continuous at each boundary. A goal that is really false
 refuted: a branch that can be reached refutes the claim that it cannot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

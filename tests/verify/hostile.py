@@ -3,8 +3,6 @@
 Each is small, valid ONNX but for the recursive function, and was once a hang or a crash.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

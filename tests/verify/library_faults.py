@@ -7,8 +7,6 @@ arguments exchanged. It is claimed that the term is the same still, with the def
 draws of the hyperparameters, by an evaluator that shares nothing with the prover.
 """
 
-from __future__ import annotations
-
 import importlib
 import random
 import re

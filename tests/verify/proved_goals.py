@@ -1,7 +1,5 @@
 """The goals that the prover proves: of the table, the theorems, the schedules and the rules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ operands, a node, or the name of an input. What the checker proves of the edited
 onnxruntime beside the file as it was: at boundaries, at random, and beyond 2**24, 2**31 and 2**40.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +17,10 @@ import onnxruntime as ort
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from closedform import optimizers, schedules, transforms
+from closedform.compiler import compile_schedule
 from closedform.effort import Effort
 from closedform.errors import ClosedFormError
-from closedform.exporters.onnx_files import rule_models, schedule_model
+from closedform.exporters.onnx_files import schedule_model
 from closedform.exporters.onnx_targets import OnnxFormat
 from closedform.language import Schedule, UpdateRule
 from closedform.options import GraphOptions, ModelSpec
@@ -29,6 +28,7 @@ from closedform.referee.own_files import judge_schedule, prove_file
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
+from tests.support.rules import compiled_models
 from tests.test_library import POSITIVE
 
 STEPS = sorted(
@@ -119,7 +119,7 @@ def subject_of_schedule(name: str, options: str) -> Subject:
     kind, steps = (np.int32, STEPS_32) if options else (np.int64, STEPS)
     return Subject(
         f"{name}{options}",
-        schedule_model(source, graph_options),
+        schedule_model(source, compile_schedule(source, graph_options)),
         lambda model: judge_schedule(model, source, Effort.of(300_000)),
         [{"step": np.asarray(step, kind)} for step in steps],
     )
@@ -130,7 +130,7 @@ def subject_of_rule(name: str, *, is_flat: bool, dtype: str = "f64") -> Subject:
     rule = RULES[name]()
     options = GraphOptions(dtype=dtype)
     spec = ModelSpec(rule, SHAPES)
-    models, _ = rule_models(spec, options, OnnxFormat(inline=is_flat))
+    models = compiled_models(spec, options, OnnxFormat(inline=is_flat))
     members = [(one.rule, one.params) for one in spec.assignments]
     kinds = Kinds(options.tensor_dtype, options.scalar_dtype)
 

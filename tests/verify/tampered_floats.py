@@ -5,8 +5,6 @@ operation that makes a number of its infinity or NaN again. Over the real number
 operand; an engine computes another value, from which nothing shows that a value has overflowed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

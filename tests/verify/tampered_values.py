@@ -5,8 +5,6 @@ engines do with NaN, infinities, integers that leave their type and odd constant
 operand. At some steps, in some types or in some versions an engine computes another value.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Mapping

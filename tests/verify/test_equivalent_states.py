@@ -1,7 +1,5 @@
 """Equivalent states: scalings that are found, proved, refuted and left alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

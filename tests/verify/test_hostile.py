@@ -1,7 +1,5 @@
 """Files that ask for more than they hold are refused at once, with an error of ours."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

@@ -83,3 +83,12 @@ def test_floors_of_a_curve_have_listed_values(height: fmpq, half_period: int) ->
             holds(left_out, {"t": fmpq(step)}) is True for step in range(2 * half_period)
         )
         assert not (prove(others).proved and is_attained)
+
+
+@pytest.mark.parametrize("residue", range(6))
+def test_a_cosine_at_a_remainder_is_a_number(residue: int) -> None:
+    is_residue = equal(floor_modulo(T, rational(6)), rational(residue))
+    value = fmpq([2, 1, -1, -2, -1, 1][residue], 2)  # cos(pi residue / 3)
+    cosine = cospi(multiply(rational(fmpq(1, 3)), T))
+    assert prove(equal(cosine, rational(value)), assume=[is_residue]).proved
+    assert prove(equal(cosine, rational(-value)), assume=[is_residue]).refuted

@@ -1,7 +1,5 @@
 """Limits of a process: whatever happens in it, the parent gets an answer or a reason."""
 
-from __future__ import annotations
-
 import sys
 import time
 

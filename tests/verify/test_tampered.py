@@ -1,7 +1,5 @@
 """Files that were tampered with: a few of each; ``make compare`` has more than 10,000."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper

@@ -1,7 +1,5 @@
 """The theorems of the docs: each comes out as its row says, and the page says what the rows say."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from fractions import Fraction

@@ -5,8 +5,6 @@ each claim about the library's schedules and each translation of them; of every 
 subject. ``SEED`` shuffles the order in which they are asked; the lines are printed in one order.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 from collections.abc import Callable, Iterator

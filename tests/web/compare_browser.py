@@ -3,8 +3,6 @@
 Needs Node, Chromium and npm packages: `make compare-web` brings them to build/web.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

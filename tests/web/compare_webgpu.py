@@ -3,8 +3,6 @@
 `make compare-web` runs it. No real GPU takes part: results on one were not measured.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

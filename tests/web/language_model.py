@@ -1,7 +1,5 @@
 """A byte-level transformer of a million parameters with low-rank adapters (LoRA)."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn import functional

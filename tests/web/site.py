@@ -1,7 +1,5 @@
 """Pages that this machine serves, and scripts of Node that look at them in Chromium."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

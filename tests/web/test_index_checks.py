@@ -1,7 +1,5 @@
 """Pages refuse the labels and indices that a session in Python refuses, with row and value."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
 from closedform import markup
+from closedform.analysis.result import Result
 from closedform.delegation import functions
 from closedform.effort import Effort
 from closedform.errors import ArgumentError, DomainError, UnknownNameError, describe
 from closedform.ir.types import MAX_STEP, FloatArray, StepArray
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
-from closedform.recipes.logs import OFFSETS, Log, Logged
+from closedform.recipes.logs import OFFSETS, TOLERANCE, Log, Logged
 from closedform.recipes.recipe import ParamGroup, Recipe, Role
 from closedform.verify.terms.verdict import Status
 
@@ -38,7 +38,7 @@ Source = Schedule | Recipe | Log
 
 
 @dataclass(frozen=True, slots=True)
-class CurveDifference:
+class CurveDifference(Result):
     """The difference of two schedules of one key and param group.
 
     Attributes:
@@ -70,20 +70,25 @@ class CurveDifference:
     reason: str = ""
     is_sampled: bool = False
 
-    def __str__(self) -> str:
-        name = f"{self.key} of {self.group}" if self.group else self.key
+    @property
+    def name(self) -> str:
+        """The key, and the param group where it is not the default one."""
+        return f"{self.key} of {self.group}" if self.group else self.key
+
+    def lines(self) -> list[str]:
+        """Returns the difference in one line."""
         end = f" ({self.reason})" if self.reason else ""
         if self.first_step is None:
             equal = self.verdict is Status.PROVED
             outcome = "PROVED equal" if equal else f"no difference in {self.until:,} updates"
-            return f"{name}: {outcome}{end}"
+            return [f"{self.name}: {outcome}{end}"]
         values = "" if self.first is None else f", {self.first[0]!r} and {self.first[1]!r}"
         gap = "" if self.at is None else f"; largest gap {self.max_gap:.6g} at update {self.at:,}"
-        return f"{name}: differs from update {self.first_step:,}{values}{gap}{end}"
+        return [f"{self.name}: differs from update {self.first_step:,}{values}{gap}{end}"]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Result):
     """The difference of two recipes, schedules or logs.
 
     Attributes:
@@ -92,6 +97,8 @@ class Difference:
         only_in_b: Names that only the second one has.
         sides: The two that were compared, for a plot.
     """
+
+    DATA = ("verdict", "curves", "only_in_a", "only_in_b")
 
     curves: tuple[CurveDifference, ...]
     only_in_a: tuple[str, ...] = ()
@@ -103,17 +110,18 @@ class Difference:
         start = "" if self.first_step is None else f", from update {self.first_step:,}"
         return f"<Difference: {self.verdict}{start}, {count} curve{'s' * (count != 1)}>"
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str]:
+        """Returns a line for each curve, and for the names that one side lacks."""
         only = (("first", self.only_in_a), ("second", self.only_in_b))
         remarks = [f"only the {side} one has {', '.join(names)}" for side, names in only if names]
-        return "\n".join([*map(str, self.curves), *remarks])
+        return [*map(str, self.curves), *remarks]
 
     def _repr_html_(self) -> str:
-        first_line, *rest = str(self).splitlines() or [""]
+        first_line, *rest = self.lines() or [""]
         is_single = len(self.curves) == 1
         rows = [
             (
-                f"{curve.key} of {curve.group}" if curve.group else curve.key,
+                curve.name,
                 curve.verdict.value,
                 "" if curve.first_step is None else f"{curve.first_step:,}",
                 "" if curve.at is None else f"{curve.max_gap:.6g} at {curve.at:,}",
@@ -319,10 +327,11 @@ def _log_curves(log: Log, counterpart: Source) -> Iterator[tuple[Name, ScheduleO
 
 def _in_units_of_peak(schedule: Schedule) -> Schedule:
     """A schedule whose largest value is 1, for a log of the multiplier of all rates."""
+    from closedform.analysis.profile import Profile
+
     last = schedule.last_step if schedule.last_step is not None else schedule.length
-    steps = np.arange(int(WITHOUT_HORIZON if last is None else last) + 1)
-    values = np.asarray(schedule(steps), dtype=np.float64)
-    peak = schedule.exact(int(np.argmax(values)))
+    profile = Profile.of(schedule, int(WITHOUT_HORIZON if last is None else last) + 1)
+    peak = schedule.exact(profile.peak.highest)
     return schedule if peak in (0, 1) else schedule.scale(1 / peak)
 
 
@@ -487,18 +496,10 @@ def _first(
 
 def _differ(left: Schedule, right: Schedule, step: int) -> bool:
     """Whether the exact values differ."""
-    from flint import arb, fmpq
+    from closedform.analysis.profile import ball_at
 
-    from closedform.verify.claims.reading import read_schedule
-    from closedform.verify.terms.evaluate import Undefined, value
-
-    balls = []
-    for side in (left, right):
-        at = value(read_schedule(side).value, {"t": fmpq(step)})
-        if isinstance(at, Undefined):
-            return True
-        balls.append(arb(at))
-    return not (balls[0] - balls[1]).contains(0)
+    first, second = (ball_at(side, step) for side in (left, right))
+    return first is None or second is None or not (first - second).contains(0)
 
 
 def _bisect(left: Schedule, right: Schedule, agreeing: int, differing: int, rounding: float) -> int:
@@ -691,25 +692,16 @@ def _pairs(left: ScheduleOrLog, right: ScheduleOrLog) -> list[_Pair]:
 def _beside_schedule(
     logged_values: list[tuple[int, Logged]], schedule: Schedule
 ) -> Iterator[_Pair]:
-    """Logged values and the values of a schedule, exactly where its float64 does not decide."""
+    """Logged values and the values of a schedule, within the digits and the rounding of a run."""
     if not logged_values:
         return
     steps = np.array([step for step, _ in logged_values])
     values = np.asarray(schedule(steps), dtype=np.float64)
-    rounding = _ROUNDING * float(np.max(np.abs(values)))
+    rounding = TOLERANCE * float(np.max(np.abs(values)))
     for (step, value), schedule_value in zip(logged_values, values.tolist(), strict=True):
-        gap = abs(float(value.value) - schedule_value)
-        within = float(value.precision)
-        # At the edge of the printed digits the rounding of float64 decides: exact values there.
-        if within < gap <= within + rounding:
-            schedule_value = to_float(schedule.exact(step))
-            gap = float(abs(value.value - Fraction(schedule_value)))
-        yield _Pair(
-            # An ulp: the logged number was itself a float64 before it was printed.
-            step,
-            (float(value.value), schedule_value),
-            gap > within + abs(schedule_value) / 2**52,
-        )
+        number = float(value.value)
+        is_apart = abs(number - schedule_value) > float(value.precision) + rounding
+        yield _Pair(step, (number, schedule_value), is_apart)
 
 
 def _logged_steps(curve: tuple[Log, str]) -> Iterator[tuple[int, Logged]]:

@@ -9,21 +9,22 @@ steps, and an interval with a proved change of sign otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import sympy as sp
 from flint import arb
 
 from closedform.analysis.numeric import degree
+from closedform.analysis.profile import ball_at
+from closedform.analysis.result import Result
 from closedform.errors import ArgumentError, DomainError, UnknownNameError, nearest
 from closedform.language import Schedule, exact_number, t
 from closedform.language.aliases import Number
 from closedform.language.exact import to_float
 from closedform.language.quantities import Equation, Quantity
-from closedform.verify.claims.reading import read_schedule
 from closedform.verify.claims.sums import total_of
-from closedform.verify.terms.build import rational, substitute
 from closedform.verify.terms.evaluate import Undefined, value
-from closedform.verify.terms.sympy_io import CLOCK, term
+from closedform.verify.terms.sympy_io import term
 
 MOST_ADDED = 20_000
 """Updates whose values are added up where no closed form of their sum is known."""
@@ -35,7 +36,7 @@ _NEAR = 1e-14
 
 
 @dataclass(frozen=True, slots=True)
-class Solution:
+class Solution(Result):
     """The answer to an inverse question.
 
     Attributes:
@@ -51,6 +52,8 @@ class Solution:
         schedule: The schedule with the value.
     """
 
+    DATA = ("name", "value", "is_exact", "low", "high", "at_low", "at_high")
+
     name: str
     value: sp.Expr
     is_exact: bool
@@ -59,6 +62,27 @@ class Solution:
     at_low: float
     at_high: float
     schedule: Schedule
+
+    def lines(self) -> list[str]:
+        """Returns the hyperparameter, and how near it is, in one line."""
+        if self.is_exact:
+            return [f"{self.name} = {self.value}, exactly"]
+        start = f"{self.name} = {_decimal(self.value)!r}"
+        if self.low.is_Integer and self.high.is_Integer:
+            return [
+                f"{start}, the nearest: {self.low} gives {self.at_low!r}, {self.high} gives "
+                f"{self.at_high!r}"
+            ]
+        return [f"{start}, from {_decimal(self.low)!r} to {_decimal(self.high)!r}"]
+
+    def data(self) -> dict[str, Any]:
+        """Returns the answer as plain data; numbers are integers or the nearest floats."""
+        numbers = {name: _decimal(getattr(self, name)) for name in ("value", "low", "high")}
+        return Result.data(self) | numbers
+
+
+def _decimal(number: sp.Expr) -> int | float:
+    return int(number) if number.is_Integer else to_float(number)
 
 
 def solve(
@@ -268,10 +292,10 @@ class _Asked:
 
 
 def _at(schedule: Schedule, step: int) -> arb:
-    result = value(substitute(read_schedule(schedule).value, {CLOCK: rational(step)}), {})
-    if isinstance(result, Undefined):
+    ball = ball_at(schedule, step)
+    if ball is None:
         raise DomainError(f"the schedule has no value at t = {step}", where=schedule.name)
-    return arb(result)
+    return ball
 
 
 def _ball(number: sp.Expr) -> arb:

@@ -13,6 +13,7 @@ from closedform.analysis.rescaling import (
     dilated_length,
     rate_factor,
 )
+from closedform.analysis.result import Result
 from closedform.errors import ArgumentError, DefinitionError, DomainError, nearest
 from closedform.language import Schedule, exact_number, t
 from closedform.language.aliases import Number
@@ -23,7 +24,7 @@ from closedform.verify.terms.verdict import Status
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(Result):
     """A schedule that is changed while its run is under way.
 
     Attributes:
@@ -38,6 +39,11 @@ class Resumed:
         factor: The factor that the new schedule was multiplied by.
     """
 
+    DATA = (
+        *("at", "before", "after", "history", "continuity", "old_length", "new_length"),
+        "factor",
+    )
+
     schedule: Schedule
     at: int
     before: sp.Expr
@@ -48,7 +54,8 @@ class Resumed:
     new_length: int | None
     factor: sp.Expr
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str]:
+        """Returns the report of the change."""
         lines = [
             f"resumed at update {self.at}: {_decimal(self.before)} -> {_decimal(self.after)}",
             f"no jump there: {self.continuity}; unchanged before it: {self.history}",
@@ -56,7 +63,7 @@ class Resumed:
         ]
         if self.factor != 1:
             lines.append(f"the new schedule is multiplied by {_decimal(self.factor)}")
-        return "\n".join(lines)
+        return lines
 
 
 def resume(

@@ -9,6 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
 from closedform.api.compiling import check_source
+from closedform.compiler import (
+    compile_evaluation,
+    compile_init,
+    compile_program,
+    compile_schedule,
+    has_evaluation,
+)
 from closedform.errors import ExportError
 from closedform.ir.types import DType, Shape
 from closedform.language.groups import Group
@@ -182,7 +189,8 @@ def to_onnx(
             hint="leave them out",
         )
     claim_metadata = None if claims is None else claims.as_metadata()
-    model = schedule_model(source, options, form=form, claims=claim_metadata)
+    graph = compile_schedule(source, options)
+    model = schedule_model(source, graph, form=form, claims=claim_metadata)
     if validate:
         verdict = validate_model(source, model)
         warn_unless_proved(verdict, f"the file of schedule {source.name!r}")
@@ -224,7 +232,9 @@ def _rule_models(
             where=f"rule {spec.rule.name!r}",
             hint="give the path of a folder",
         )
-    models, program = rule_models(spec, options, form)
+    program, init = compile_program(spec, options), compile_init(spec, options)
+    evaluation = compile_evaluation(spec, options) if has_evaluation(spec) else None
+    models = rule_models(spec, program, init, evaluation, form)
     if validate:
         for name, verdict in validate_rule(spec, options, models, program=program).items():
             warn_unless_proved(verdict, f"the file {name}.onnx of rule {spec.rule.name!r}")
@@ -232,7 +242,7 @@ def _rule_models(
         for model in models.values():
             mark_not_validated(model)
     if training_info:
-        models[TRAINING] = training_model(spec, options, models)
+        models[TRAINING] = training_model(spec, init, models)
     if path is None:
         return models
     folder = Path(path)

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, overload
 
 from closedform.api.compiling import check_source
-from closedform.compiler import compile_schedule, find_nonfinite, refuse_nonfinite
+from closedform.compiler import (
+    compile_init,
+    compile_schedule,
+    compile_step,
+    find_nonfinite,
+    refuse_nonfinite,
+)
 from closedform.errors import needs_extra
 from closedform.ir.types import DType, Shape
 from closedform.language.groups import Group
@@ -89,7 +95,7 @@ def to_torch(
 
     with needs_extra("torch"):
         from closedform.exporters.torch_module import ScheduleModule
-        from closedform.exporters.torch_rule import RuleModule
+        from closedform.exporters.torch_rule import RuleModule, check_functional
     is_rule = isinstance(source, UpdateRule)
     options = GraphOptions(
         dtype=dtype,
@@ -101,7 +107,10 @@ def to_torch(
     )
     check_source(source, options, params=params, groups=groups)
     if isinstance(source, UpdateRule):
-        return RuleModule(ModelSpec(source, params or {}, groups), options)
+        spec = ModelSpec(source, params or {}, groups)
+        for assignment in spec.assignments:
+            check_functional(assignment.rule)
+        return RuleModule(spec, compile_step(spec, options), compile_init(spec, options))
     graph = compile_schedule(source, options)
     refuse_nonfinite(source, graph, find_nonfinite(source, graph))
     return ScheduleModule(graph, input_defaults(source, graph))

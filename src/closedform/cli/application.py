@@ -9,9 +9,10 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from types import ModuleType
 
 from closedform.cli.output import error_line, prepare
-from closedform.cli.parser import UsageError
+from closedform.cli.parser import Parser, UsageError
 from closedform.errors import (
     ArgumentError,
     ClosedFormError,
@@ -153,11 +154,20 @@ def _run(words: Sequence[str]) -> int:
         kind = "option" if name.startswith("-") else "command"
         alternatives = ("--help", "--version", "--traceback") if kind == "option" else COMMANDS
         raise UsageError(f"there is no {kind} {name!r}", hint=_near(name, alternatives))
-    command = importlib.import_module(f"closedform.cli.{COMMANDS[name][0]}")
-    parser = command.parser(f"closedform {name}")
+    command = _module(name)
     try:
-        values = parser.parse(rest)
+        options = command.Options(**parser_of(name).parse(rest))
     except SystemExit as ended:  # --help
         return int(ended.code or 0)
-    code: int | None = command.run(**values)
+    code: int | None = command.run(options)
     return code or 0
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"closedform.cli.{COMMANDS[name][0]}")
+
+
+def parser_of(name: str) -> Parser:
+    """Returns the parser of a command."""
+    command = _module(name)
+    return Parser.of(f"closedform {name}", command.HELP, command.Options)

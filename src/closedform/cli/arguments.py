@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from closedform.cli.parser import Parser, UsageError, positive
+from closedform.cli.parser import UsageError, argument, bundle, flag, option, positive
 from closedform.errors import ArgumentError
 from closedform.files import check_regular
 from closedform.magnitude import LAST_STEP
@@ -58,14 +58,19 @@ class SourceOptions:
     paths: Mapping[str, str] | None = None
 
 
-def add_name(parser: Parser, *, nargs: str | None = None) -> None:
+def name_argument(nargs: str | None = None) -> Any:
     """Declares NAME: what a command reads."""
-    parser.add_argument("name", nargs=nargs, help=NAME_HELP)
+    return argument(NAME_HELP, nargs=nargs)
 
 
-def add_until(parser: Parser, text: str) -> None:
+def until_option(text: str) -> Any:
     """Declares the last step that a command looks at."""
-    parser.add_argument("--until", type=positive, help=text)
+    return option(text, type=positive)
+
+
+def json_flag() -> Any:
+    """Declares that a command prints JSON."""
+    return flag("print JSON", "--json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,83 +88,81 @@ class LogOptions:
     column: str | None = None
 
 
-def add_log_options(parser: Parser) -> None:
+def log_bundle() -> Any:
     """Declares the options that say how a log is read; their value is ``LogOptions``."""
-    parser.add_argument(
-        "--log-offset",
-        type=int,
-        help="the step of a log's first update, 0 or 1 (default: that of the format; both are "
-        "tried)",
+    return bundle(
+        LogOptions,
+        offset=option(
+            "the step of a log's first update, 0 or 1 (default: that of the format; both are "
+            "tried)",
+            "--log-offset",
+            metavar="LOG_OFFSET",
+            type=int,
+        ),
+        pattern=option(
+            "for a log of text, the pattern of a line, 'step {step} .* lr {lr}', or the name of "
+            "a program: nanochat, megatron, torchtitan, mmengine, fairseq"
+        ),
+        column=option("the column of the rate in the log"),
     )
-    parser.add_argument(
-        "--pattern",
-        help="for a log of text, the pattern of a line, 'step {step} .* lr {lr}', or the name of "
-        "a program: nanochat, megatron, torchtitan, mmengine, fairseq",
-    )
-    parser.add_argument("--column", help="the column of the rate in the log")
-    parser.bundle("log_options", _log_options, ("log_offset", "pattern", "column"))
 
 
-def _log_options(*, log_offset: int | None, pattern: str | None, column: str | None) -> LogOptions:
-    return LogOptions(log_offset, pattern, column)
-
-
-def add_json(parser: Parser) -> None:
-    """Declares that a command prints JSON."""
-    parser.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
-
-
-def add_source_options(parser: Parser) -> None:
+def source_bundle() -> Any:
     """Declares the options that say how NAME is read; their value is ``SourceOptions``."""
-    parser.add_argument(
-        "--key",
-        default="lr",
-        help="the hyperparameter of a framework's class or a config (default: lr)",
+    return config_bundle(
+        key=option(
+            "the hyperparameter of a framework's class or a config (default: lr)", default="lr"
+        ),
+        base_value=option("the optimizer's own value, for a class that scales it", type=float),
+        as_implemented=flag("reproduce the defects of the framework"),
+        framework=option("the framework of a config, also with @version"),
+        facts="facts of the run that a config leaves out: total_steps=1000 dataset_size=50000",
     )
-    parser.add_argument(
-        "--base-value",
-        type=float,
-        help="the optimizer's own value, for a class that scales it",
-    )
-    parser.add_argument(
-        "--as-implemented",
-        action="store_true",
-        help="reproduce the defects of the framework",
-    )
-    parser.add_argument("--framework", help="the framework of a config, also with @version")
-    parser.add_argument(
-        "--facts",
-        action="append",
-        metavar="NAME=VALUE",
-        help="facts of the run that a config leaves out: total_steps=1000; may be repeated",
-    )
-    parser.add_argument("--files", type=Path, help=FILES_HELP)
-    add_generic(parser)
-    parts = ("key", "base_value", "as_implemented", "framework", "facts", "files", "generic", "map")
-    parser.bundle("options", _source_options, parts)
 
 
-def add_generic(parser: Parser) -> None:
-    """Declares the options of a config of no known framework."""
-    parser.add_argument(
-        "--generic",
-        action="store_true",
-        help="read a config of no known framework by the names of its keys",
+def config_bundle(*, facts: str, **parts: object) -> Any:
+    """Declares the options that say how a config is read, after some others.
+
+    Args:
+        facts: The help of ``--facts``.
+        parts: The options before it.
+    """
+    return bundle(
+        _source_options,
+        **parts,
+        facts=option(facts, action="append", metavar="NAME=VALUE"),
+        files=option(FILES_HELP, type=Path),
+        generic=flag("read a config of no known framework by the names of its keys"),
+        map=option(
+            "with --generic, the key of a concept, or its value: lr=train.optim.lr, decay=cosine",
+            action="append",
+            metavar="CONCEPT=PATH",
+        ),
     )
-    parser.add_argument(
-        "--map",
-        action="append",
-        metavar="CONCEPT=PATH",
-        help="with --generic, the key of a concept, or its value: lr=train.optim.lr, decay=cosine",
+
+
+def folder_option() -> Any:
+    """Declares the folder of a page."""
+    return option("the folder of the page", "-o", type=Path, required=True)
+
+
+def packages_option() -> Any:
+    """Declares where a page finds onnxruntime-web."""
+    return option(
+        "the node_modules folder with onnxruntime-web; default: searched for upward", type=Path
     )
 
 
 def _source_options(
-    *, base_value: float | None, facts: Sequence[str] | None, **options: Any
+    *,
+    generic: bool,
+    map: Sequence[str] | None,
+    facts: Sequence[str] | None,
+    framework: str | None,
+    base_value: float | None = None,
+    **options: Any,
 ) -> SourceOptions:
-    framework, paths = generic_options(
-        options.pop("framework"), options.pop("map"), is_generic=options.pop("generic")
-    )
+    framework, paths = generic_options(framework, map, is_generic=generic)
     return SourceOptions(
         base=base_value, facts=parse_facts(facts), framework=framework, paths=paths, **options
     )
@@ -203,6 +206,8 @@ def parse_facts(words: Sequence[str] | None) -> dict[str, Any]:
         if not equals or not name:
             raise UsageError(f"expected name=value, got {word!r}")
         facts[name] = parse_literal(value)
+        if isinstance(facts[name], str) and "=" in value:
+            raise UsageError(f"expected name=value, got {word!r}", hint="put spaces between facts")
     return facts
 
 

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from closedform.cli.arguments import (
     FILES_HELP,
     LogOptions,
     SourceOptions,
-    add_json,
-    add_log_options,
-    add_until,
     generic_options,
+    json_flag,
+    log_bundle,
     parse_facts,
     split_name,
+    until_option,
 )
-from closedform.cli.parser import Parser
+from closedform.cli.output import check_free, note_line, print_json, table, working
+from closedform.cli.parser import argument, command, flag, option
 
 if TYPE_CHECKING:
-    from closedform.analysis.difference import CurveDifference, Difference, Source
+    from closedform.analysis.difference import CurveDifference, Source
 
 DIFFERENT, UNDECIDED = 1, 3
 """Exit codes."""
 
-_HELP = """\
+HELP = """\
 Compare A and B: proved equal, or the first update that differs, the largest gap, the area.
 
 Each is a config file, an ONNX file, a function of a Python file (train.py:get_lr), a log (CSV,
@@ -40,100 +39,63 @@ example:
   closedform diff recipe.yaml "cosine --start 3e-4 --end 0 --steps 100"
 """
 
-
-def parser(prog: str) -> Parser:
-    """Returns the parser of the command."""
-    command = Parser(prog, _HELP)
-    command.add_argument("a", metavar="A", help="the first curve")
-    command.add_argument("b", metavar="B", help="the second curve")
-    for name, side in (("--facts", "both"), ("--facts-a", "A"), ("--facts-b", "B")):
-        text = f"facts of the run that {side} leaves out: total_steps=1000; may be repeated"
-        command.add_argument(name, action="append", metavar="NAME=VALUE", help=text)
-    for side in ("a", "b"):
-        text = f"the framework of the config {side.upper()}, also with @version, or generic"
-        command.add_argument(f"--framework-{side}", metavar="FRAMEWORK", help=text)
-        text = (
-            f"for --framework-{side} generic, the key of a concept of {side.upper()}, or its value"
-        )
-        command.add_argument(f"--map-{side}", action="append", metavar="CONCEPT=PATH", help=text)
-    command.add_argument("--files", type=Path, help=FILES_HELP)
-    for side in ("a", "b"):
-        text = f"the same for {side.upper()} only"
-        command.add_argument(f"--files-{side}", type=Path, metavar="FILES", help=text)
-    command.add_argument("--key", help="only this key, such as lr")
-    add_until(command, "the number of updates")
-    add_log_options(command)
-    command.add_argument(
-        "--base-value", type=float, help="the optimizer's own value, for a class that scales it"
-    )
-    command.add_argument(
-        "--strict", action="store_true", help="exit with 3 if a curve is undecided"
-    )
-    add_json(command)
-    command.add_argument(
-        "--plot", type=Path, help="write both curves and their difference to this file"
-    )
-    command.add_argument("--force", action="store_true", help="overwrite the file")
-    return command
+_FACTS = "facts of the run that {} leaves out: total_steps=1000; may be repeated"
+_FRAMEWORK = "the framework of the config {}, also with @version, or generic"
+_MAP = "for --framework-{} generic, the key of a concept of {}, or its value"
 
 
-def run(
-    *,
-    a: str,
-    b: str,
-    facts: list[str] | None,
-    facts_a: list[str] | None,
-    facts_b: list[str] | None,
-    framework_a: str | None,
-    framework_b: str | None,
-    map_a: list[str] | None,
-    map_b: list[str] | None,
-    files: Path | None,
-    files_a: Path | None,
-    files_b: Path | None,
-    key: str | None,
-    until: int | None,
-    log_options: LogOptions,
-    base_value: float | None,
-    strict: bool,
-    as_json: bool,
-    plot: Path | None,
-    force: bool,
-) -> int:
+@command
+class Options:
+    """The options of ``closedform diff``."""
+
+    a: str = argument("the first curve", metavar="A")
+    b: str = argument("the second curve", metavar="B")
+    facts: list[str] | None = option(_FACTS.format("both"), action="append", metavar="NAME=VALUE")
+    facts_a: list[str] | None = option(_FACTS.format("A"), action="append", metavar="NAME=VALUE")
+    facts_b: list[str] | None = option(_FACTS.format("B"), action="append", metavar="NAME=VALUE")
+    framework_a: str | None = option(_FRAMEWORK.format("A"), metavar="FRAMEWORK")
+    map_a: list[str] | None = option(_MAP.format("a", "A"), action="append", metavar="CONCEPT=PATH")
+    framework_b: str | None = option(_FRAMEWORK.format("B"), metavar="FRAMEWORK")
+    map_b: list[str] | None = option(_MAP.format("b", "B"), action="append", metavar="CONCEPT=PATH")
+    files: Path | None = option(FILES_HELP, type=Path)
+    files_a: Path | None = option("the same for A only", type=Path, metavar="FILES")
+    files_b: Path | None = option("the same for B only", type=Path, metavar="FILES")
+    key: str | None = option("only this key, such as lr")
+    until: int | None = until_option("the number of updates")
+    log_options: LogOptions = log_bundle()
+    base_value: float | None = option(
+        "the optimizer's own value, for a class that scales it", type=float
+    )
+    strict: bool = flag("exit with 3 if a curve is undecided")
+    as_json: bool = json_flag()
+    plot: Path | None = option("write both curves and their difference to this file", type=Path)
+    force: bool = flag("overwrite the file")
+
+
+def run(options: Options) -> int:
     """Prints the differences."""
     from closedform.analysis.difference import diff as difference_of
-    from closedform.cli.output import check_free, note_line, working
+    from closedform.analysis.result import plain
     from closedform.cli.sources import recipe_notes
     from closedform.errors import UnknownNameError, nearest
     from closedform.verify.terms.verdict import Status
 
-    if plot is not None:
-        check_free(plot, force=force)
-    common_facts = parse_facts(facts)
-    options = SourceOptions(base=base_value)
-    first_facts, second_facts = (
-        {**common_facts, **parse_facts(facts_a)},
-        {**common_facts, **parse_facts(facts_b)},
-    )
-    _, paths_a = generic_options(framework_a, map_a, is_generic=False)
-    _, paths_b = generic_options(framework_b, map_b, is_generic=False)
-    of_a = replace(
-        options, framework=framework_a, facts=first_facts, files=files_a or files, paths=paths_a
-    )
-    of_b = replace(
-        options, framework=framework_b, facts=second_facts, files=files_b or files, paths=paths_b
-    )
-    first, second = load_curve(a, of_a, log_options), load_curve(b, of_b, log_options)
+    check_free(options.plot, force=options.force)
+    first, second = (_load_side(options, side) for side in ("a", "b"))
     with working("compare A and B"):
-        difference = difference_of(first, second, until)
-    curves = [curve for curve in difference.curves if key is None or curve.key == key]
+        difference = difference_of(first, second, options.until)
+    curves = [
+        curve for curve in difference.curves if options.key is None or curve.key == options.key
+    ]
     sides = (("A", first), ("B", second))
     if not curves:
         keys = {curve.key for curve in difference.curves}
-        raise UnknownNameError(f"the two do not share {key!r}", hint=nearest(str(key), keys))
-    if as_json:
+        raise UnknownNameError(
+            f"the two do not share {options.key!r}", hint=nearest(str(options.key), keys)
+        )
+    if options.as_json:
         notes = {side.lower(): dict(recipe_notes(source)) for side, source in sides}
-        print(json.dumps({**_plain(difference, curves), "notes": notes}, indent=2))
+        print_json({**difference.data(), "curves": plain(curves), "notes": notes}, indent=2)
     else:
         _show(curves)
         for side, source in sides:
@@ -142,12 +104,29 @@ def run(
         for name, only in (("A", difference.only_in_a), ("B", difference.only_in_b)):
             if only:
                 note_line(f"only {name} has {', '.join(only)}")
-    if plot is not None:
-        _plot(first, second, curves[0], plot, (a, b))
+    if options.plot is not None:
+        _plot(first, second, curves[0], options.plot, (options.a, options.b))
     if any(curve.verdict is Status.REFUTED for curve in curves):
         return DIFFERENT
     is_undecided = any(curve.verdict is Status.UNKNOWN for curve in curves)
-    return UNDECIDED if strict and is_undecided else 0
+    return UNDECIDED if options.strict and is_undecided else 0
+
+
+def _load_side(options: Options, side: str) -> Source:
+    """The source of a side, ``a`` or ``b``, by the options of that side and of both."""
+    text, facts, framework, words, files = (
+        getattr(options, name)
+        for name in (side, f"facts_{side}", f"framework_{side}", f"map_{side}", f"files_{side}")
+    )
+    _, paths = generic_options(framework, words, is_generic=False)
+    source_options = SourceOptions(
+        base=options.base_value,
+        framework=framework,
+        facts={**parse_facts(options.facts), **parse_facts(facts)},
+        files=files or options.files,
+        paths=paths,
+    )
+    return load_curve(text, source_options, options.log_options)
 
 
 def load_curve(text: str, options: SourceOptions, log_options: LogOptions) -> Source:
@@ -169,50 +148,19 @@ def load_curve(text: str, options: SourceOptions, log_options: LogOptions) -> So
 
 
 def _show(curves: list[CurveDifference]) -> None:
-    from closedform.cli.output import table
-
     rows = []
     for curve in curves:
-        name = f"{curve.key} of {curve.group}" if curve.group else curve.key
         if curve.first_step is None:
-            rows.append((name, str(curve.verdict), "", "", "", curve.reason))
+            rows.append((curve.name, str(curve.verdict), "", "", "", curve.reason))
             continue
         values = "" if curve.first is None else f"{curve.first[0]!r} and {curve.first[1]!r}"
         gap = f"{curve.max_gap:.6g} at {curve.at:,}" if curve.at is not None else ""
         remark = "; ".join(part for part in (values, curve.reason) if part)
-        rows.append((name, "differ", f"{curve.first_step:,}", gap, f"{curve.area:.6g}", remark))
+        rows.append(
+            (curve.name, "differ", f"{curve.first_step:,}", gap, f"{curve.area:.6g}", remark)
+        )
     columns = ("", "verdict", "first update", "largest gap", "area", "values there")
     table(columns, rows, numbers=False)
-
-
-def _plain(difference: Difference, curves: list[CurveDifference]) -> dict[str, Any]:
-    fields = CURVE_FIELDS
-    return {
-        "verdict": str(difference.verdict),
-        "curves": [{name: _of(getattr(curve, name)) for name in fields} for curve in curves],
-        "only_in_a": list(difference.only_in_a),
-        "only_in_b": list(difference.only_in_b),
-    }
-
-
-CURVE_FIELDS = (
-    "key",
-    "group",
-    "verdict",
-    "until",
-    "first_step",
-    "first",
-    "max_gap",
-    "at",
-    "area",
-    "reason",
-    "is_sampled",
-)
-"""The fields that ``--json`` prints of each curve."""
-
-
-def _of(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _plot(

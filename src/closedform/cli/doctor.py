@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import json
 import platform
 import re
 import sys
 
-from closedform.cli.arguments import add_json
-from closedform.cli.parser import Parser
+from closedform.cli.arguments import json_flag
+from closedform.cli.output import heading, is_unicode, print_json, table
+from closedform.cli.parser import command
 from closedform.errors import install_hint
 from closedform.version import __version__
 
-_HELP = """\
+HELP = """\
 Print the versions of closedform and its packages, the extras, and the engines that are used.
 
 example:
@@ -25,21 +25,19 @@ _REQUIREMENT = re.compile(r"([\w.\-]+)(?:\[\w+\])?(?:>=([\w.]+))?(?:; extra == \
 MISSING = "missing"
 
 
-def parser(prog: str) -> Parser:
-    """Returns the parser of the command."""
-    command = Parser(prog, _HELP)
-    add_json(command)
-    return command
+@command
+class Options:
+    """The options of ``closedform doctor``."""
+
+    as_json: bool = json_flag()
 
 
-def run(*, as_json: bool) -> None:
+def run(options: Options) -> None:
     """Prints the packages and the engines."""
-    from closedform.cli.output import heading, table
-
     packages = [(*entry, _version(entry[1])) for entry in _requirements()]
     engines = _engines()
     python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    if as_json:
+    if options.as_json:
         data = {
             "closedform": __version__,
             "python": python,
@@ -49,7 +47,7 @@ def run(*, as_json: bool) -> None:
             ],
             "engines": engines,
         }
-        print(json.dumps(data, indent=1, ensure_ascii=False))
+        print_json(data)
         return
     heading(f"closedform {__version__}, Python {python}")
     rows = [
@@ -91,7 +89,6 @@ def _has(module: str) -> bool:
 
 def _engines() -> dict[str, str]:
     """The engine of each job; none is imported."""
-    from closedform.cli.output import is_unicode
     from closedform.runtime.c_library import c_compiler
 
     compiler = c_compiler()

@@ -9,10 +9,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from closedform.cli.arguments import SourceOptions, add_name, add_source_options, parse_shapes
-from closedform.cli.parser import Parser, UsageError
+from closedform.cli.arguments import SourceOptions, name_argument, parse_shapes, source_bundle
+from closedform.cli.output import check_free, output_folder, working, write_output
+from closedform.cli.parser import UsageError, command, flag, option
 from closedform.errors import UnprovedWarning
 from closedform.files import files_of, writing
 
@@ -33,7 +34,7 @@ _SUFFIXES = {
 UNDECIDED = 3
 """The exit code where a translation is not proved, with ``--strict``."""
 
-_HELP = """\
+HELP = """\
 Export NAME to ONNX: schedule.onnx, and with --params init.onnx and step.onnx.
 
 The arguments of NAME are options. Of FILE.py:FUNCTION the file is imported, that is, its code is
@@ -46,157 +47,101 @@ examples:
 """
 
 
-def parser(prog: str) -> Parser:
-    """Returns the parser of the command."""
-    command = Parser(prog, _HELP, has_arguments=True)
-    add_name(command, nargs="?")
-    command.add_argument(
+@command
+class Options:
+    """The options of ``closedform export``."""
+
+    name: str | None = name_argument(nargs="?")
+    words: Sequence[str]
+    output: Path = option(
+        "a folder, or "
+        + " or ".join(f"a file {suffix} ({form})" for suffix, form in _SUFFIXES.items()),
         "-o",
-        "--output",
         type=Path,
         required=True,
-        help="a folder, or "
-        + " or ".join(f"a file {suffix} ({form})" for suffix, form in _SUFFIXES.items()),
     )
-    command.add_argument("--force", action="store_true", help="overwrite existing files")
-    command.add_argument("--optimizer", help="an optimizer, instead of NAME")
-    command.add_argument(
-        "--params",
+    force: bool = flag("overwrite existing files")
+    optimizer: str | None = option("an optimizer, instead of NAME")
+    params: list[str] | None = option(
+        "name and shape of a parameter, such as w=64x10, or an npz or safetensors file; "
+        "repeat for each",
         action="append",
         metavar="NAME=SHAPE",
-        help="name and shape of a parameter, such as w=64x10, or an npz or safetensors file; "
-        "repeat for each",
     )
-    command.add_argument(
-        "--functions",
-        action="store_true",
-        help="write step.onnx with a local function for each kind of tensor, not as a flat graph",
+    functions: bool = flag(
+        "write step.onnx with a local function for each kind of tensor, not as a flat graph"
     )
-    command.add_argument(
-        "--input",
-        dest="inputs",
-        action="append",
-        help="a hyperparameter that becomes an input; repeat for each",
+    inputs: list[str] | None = option(
+        "a hyperparameter that becomes an input; repeat for each", "--input", action="append"
     )
-    command.add_argument(
-        "--vector", action="store_true", help="the schedule takes a vector of steps"
-    )
-    command.add_argument(
-        "--dtype",
+    vector: bool = flag("the schedule takes a vector of steps")
+    dtype: str | None = option(
+        "dtype of a schedule's value (default: f64), or of a rule's tensors (default: f32)",
         choices=("f32", "f64"),
-        help="dtype of a schedule's value (default: f64), or of a rule's tensors (default: f32)",
     )
-    command.add_argument(
-        "--scalar-dtype",
-        choices=("f32", "f64"),
-        default="f64",
-        help="dtype in which scalars are computed (default: f64)",
+    scalar_dtype: str = option(
+        "dtype in which scalars are computed (default: f64)", choices=("f32", "f64"), default="f64"
     )
-    command.add_argument(
-        "--step-dtype",
-        choices=("i32", "i64"),
-        default="i64",
-        help="dtype of the step (default: i64)",
+    step_dtype: str = option(
+        "dtype of the step (default: i64)", choices=("i32", "i64"), default="i64"
     )
-    command.add_argument(
-        "--opset", type=int, help="the ONNX opset (default: that of the target, or 21)"
-    )
-    command.add_argument(
-        "--target", help='the runtime that reads the files, such as "onnxruntime>=1.17"'
-    )
-    command.add_argument(
-        "--claims",
-        action="store_true",
-        help="verify schedules; write verdicts into the files",
-    )
-    command.add_argument(
-        "--strict",
-        action="store_true",
-        help="exit with 3, and write nothing, if a file is not proved to be its source",
-    )
-    add_source_options(command)
-    return command
+    opset: int | None = option("the ONNX opset (default: that of the target, or 21)", type=int)
+    target: str | None = option('the runtime that reads the files, such as "onnxruntime>=1.17"')
+    claims: bool = flag("verify schedules; write verdicts into the files")
+    strict: bool = flag("exit with 3, and write nothing, if a file is not proved to be its source")
+    source_options: SourceOptions = source_bundle()
 
 
-def run(
-    *,
-    name: str | None,
-    words: Sequence[str],
-    output: Path,
-    force: bool,
-    optimizer: str | None,
-    params: list[str] | None,
-    functions: bool,
-    inputs: list[str] | None,
-    vector: bool,
-    dtype: str | None,
-    scalar_dtype: str,
-    step_dtype: str,
-    opset: int | None,
-    target: str | None,
-    claims: bool,
-    strict: bool,
-    options: SourceOptions,
-) -> int:
+def run(options: Options) -> int:
     """Writes the files, prints their names and verdicts, and returns the exit code."""
     import closedform as cf
-    from closedform.cli.output import check_free, output_folder
     from closedform.cli.sources import load_source, schedules_of
     from closedform.language import Schedule, UpdateRule
 
-    _check_suffix(output)
-    name, words = _split_name(name, optimizer, words)
-    shapes = parse_shapes(params or [])
-    source = load_source(name, words, options, inputs=inputs or ())
-    if output.suffix.lower() == ".h":
-        check_free(output, force=force)
-        return _write_header(source, output, dtype, inputs or (), strict=strict)
-    _check(source, shapes, output)
+    _check_suffix(options.output)
+    name, words = _split_name(options)
+    shapes = parse_shapes(options.params or [])
+    source = load_source(name, words, options.source_options, inputs=options.inputs or ())
+    if options.output.suffix.lower() == ".h":
+        check_free(options.output, force=options.force)
+        return _write_header(source, options)
+    _check(source, shapes, options.output)
+
+    graph: dict[str, Any] = {
+        name: getattr(options, name)
+        for name in ("dtype", "scalar_dtype", "step_dtype", "opset", "target")
+    }
 
     def write_schedule(schedule: Schedule, path: Path) -> list[ModelProto]:
         model = cf.to_onnx(
             schedule,
             path,
-            step_shape=("n",) if vector else (),
-            dtype=dtype,
-            scalar_dtype=scalar_dtype,
-            step_dtype=step_dtype,
-            inputs=inputs or (),
-            opset=opset,
-            target=target,
-            claims=schedule.verify() if claims else None,
+            step_shape=("n",) if options.vector else (),
+            inputs=options.inputs or (),
+            claims=schedule.verify() if options.claims else None,
+            **graph,
         )
         return [model]
 
     def write_rule(rule: UpdateRule, folder: Path) -> list[ModelProto]:
-        models = cf.to_onnx(
-            rule,
-            folder,
-            params=shapes,
-            dtype=dtype,
-            scalar_dtype=scalar_dtype,
-            step_dtype=step_dtype,
-            inline=not functions,
-            opset=opset,
-            target=target,
-        )
+        models = cf.to_onnx(rule, folder, params=shapes, inline=not options.functions, **graph)
         return [models[path.stem] for path in _rule_files(folder)]
 
     tasks: list[_Task] = []
     for key, schedule in schedules_of(source).items():
         file = "schedule.onnx" if key == "lr" else f"schedule.{key}.onnx"
-        path = output if _is_file(output) else output / file
+        path = options.output if _is_file(options.output) else options.output / file
         tasks.append(_Task((path,), path, partial(write_schedule, schedule)))
     if shapes and not isinstance(source, Schedule):
         rule = source if isinstance(source, UpdateRule) else source.optimizer()
-        tasks.append(_Task(_rule_files(output), output, partial(write_rule, rule)))
+        tasks.append(_Task(_rule_files(options.output), options.output, partial(write_rule, rule)))
     files = [path for task in tasks for path in task.files]
     for path in files:
-        check_free(path, force=force)
-    folder = output.parent if _is_file(output) else output
+        check_free(path, force=options.force)
+    folder = options.output.parent if _is_file(options.output) else options.output
     try:
         with output_folder(folder), writing(folder, "the files"):
-            lines = _write_all(tasks, folder, is_strict=strict)
+            lines = _write_all(tasks, folder, is_strict=options.strict)
     except UnprovedWarning as warning:
         return _refuse_unproved(str(warning))
     for path, line in zip(files, lines, strict=True):
@@ -233,7 +178,6 @@ def _write_all(tasks: Sequence[_Task], folder: Path, *, is_strict: bool) -> list
     Raises:
         UnprovedWarning: Strictly, a file is not proved to be its source; nothing is written.
     """
-    from closedform.cli.output import working
     from closedform.verify.translation.verdicts import translation_line
 
     lines: list[str] = []
@@ -254,11 +198,8 @@ def _refuse_unproved(reason: str) -> int:
     return UNDECIDED
 
 
-def _write_header(
-    source: Source, output: Path, dtype: str | None, inputs: Sequence[str], *, strict: bool
-) -> int:
+def _write_header(source: Source, options: Options) -> int:
     from closedform.api.c import header_and_verdict
-    from closedform.cli.output import write_output
     from closedform.cli.sources import schedules_of
     from closedform.language import Schedule, UpdateRule
     from closedform.options import GraphOptions
@@ -271,10 +212,11 @@ def _write_header(
                 f"a header is of one schedule or optimizer, got {', '.join(schedules)}: use to_c"
             )
         (source,) = schedules.values()
-    options = GraphOptions(dtype=dtype, inputs=inputs)
-    header, verdict = header_and_verdict(source, options, output.stem)
+    output = options.output
+    graph_options = GraphOptions(dtype=options.dtype, inputs=options.inputs or ())
+    header, verdict = header_and_verdict(source, graph_options, output.stem)
     line = verdict_text(verdict)
-    if strict and not verdict.proved:
+    if options.strict and not verdict.proved:
         return _refuse_unproved(f"the C of {source.name!r} is not proved to be its source: {line}")
     write_output(output, header.text)
     print(f"{output}  {output.stat().st_size:,} bytes")
@@ -282,10 +224,9 @@ def _write_header(
     return 0
 
 
-def _split_name(
-    name: str | None, optimizer: str | None, words: Sequence[str]
-) -> tuple[str, Sequence[str]]:
+def _split_name(options: Options) -> tuple[str, Sequence[str]]:
     """The name to export, and the words that are its arguments."""
+    name, optimizer, words = options.name, options.optimizer, options.words
     if optimizer is None:
         if name is None:
             raise UsageError("nothing to export: give NAME or --optimizer")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from closedform.cli.parser import Parser
-from closedform.cli.web import add_page_options, print_page
+from closedform.cli.arguments import folder_option, packages_option
+from closedform.cli.parser import argument, command
+from closedform.cli.web import print_page
 
-_HELP = """\
+HELP = """\
 Write static pages with every schedule, its curve computed by its ONNX graph.
 
 examples:
@@ -17,16 +18,19 @@ examples:
 """
 
 
-def parser(prog: str) -> Parser:
-    """Returns the parser of the command."""
-    command = Parser(prog, _HELP)
-    command.add_argument("names", nargs="*", metavar="NAME", help="the schedules; default: all")
-    add_page_options(command)
-    return command
+@command
+class Options:
+    """The options of ``closedform gallery``."""
+
+    names: Sequence[str] = argument("the schedules; default: all", nargs="*", metavar="NAME")
+    output: Path = folder_option()
+    packages: Path | None = packages_option()
 
 
-def run(*, names: Sequence[str], output: Path, packages: Path | None) -> None:
+def run(options: Options) -> None:
     """Writes the pages."""
     from closedform.web.gallery import write_gallery
 
-    print_page(write_gallery(output, names=names or None, packages=packages))
+    print_page(
+        write_gallery(options.output, names=options.names or None, packages=options.packages)
+    )

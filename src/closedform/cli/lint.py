@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from closedform.cli.arguments import SourceOptions, add_json, add_source_options, split_name
-from closedform.cli.parser import Parser, UsageError, positive
+from closedform.cli.arguments import SourceOptions, json_flag, source_bundle
+from closedform.cli.output import error_line, heading, print_json, table
+from closedform.cli.parser import UsageError, argument, command, flag, option, positive
+from closedform.errors import ClosedFormError
 
 if TYPE_CHECKING:
     from closedform.analysis.linting import Finding
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 FAULTY = 1
 """Exit code if a finding is as grave as ``--fail-on``."""
 
-_HELP = """\
+HELP = """\
 Check each RECIPE before the run: a config file, or a name with its arguments in quotes.
 
 Every update of the run is evaluated: a warmup or decay that does not end, updates without effect,
@@ -23,80 +23,72 @@ jumps, rates outside of the config's own limits, groups and numbers of the confi
 lengths in other units, known defects of the framework. --rules lists the rules.
 
 A comment `closedform: ignore RULE` in a config leaves a rule out there. The exit code is 1 if a
-finding is as grave as --fail-on.
+finding is as grave as --fail-on, 4 or 2 if a recipe cannot be read.
 
 example:
   closedform lint recipe.yaml --facts world_size=8
 """
 
 
-def parser(prog: str) -> Parser:
-    """Returns the parser of the command."""
-    command = Parser(prog, _HELP)
-    command.add_argument("recipes", metavar="RECIPE", nargs="*", help="the recipes")
-    command.add_argument("--rules", action="store_true", help="list the rules")
-    command.add_argument(
-        "--fail-on",
+@command
+class Options:
+    """The options of ``closedform lint``."""
+
+    recipes: list[str] = argument("the recipes", metavar="RECIPE", nargs="*")
+    rules: bool = flag("list the rules")
+    fail_on: str = option(
+        "the least severity that fails (default: error)",
         choices=("warning", "error"),
         default="error",
-        help="the least severity that fails (default: error)",
     )
-    command.add_argument(
-        "--ignore", action="append", metavar="RULE", help="leave a rule out; may be repeated"
+    ignore: list[str] | None = option(
+        "leave a rule out; may be repeated", action="append", metavar="RULE"
     )
-    command.add_argument("--updates", type=positive, help="the number of updates of the run")
-    add_source_options(command)
-    add_json(command)
-    return command
+    updates: int | None = option("the number of updates of the run", type=positive)
+    source_options: SourceOptions = source_bundle()
+    as_json: bool = json_flag()
 
 
-def run(
-    *,
-    recipes: list[str],
-    rules: bool,
-    fail_on: str,
-    ignore: list[str] | None,
-    updates: int | None,
-    options: SourceOptions,
-    as_json: bool,
-) -> int:
+def run(options: Options) -> int:
     """Prints the findings."""
     from closedform.analysis.linting import RULES, Severity, lint
-    from closedform.cli.output import heading, table
+    from closedform.cli.application import code_of
+    from closedform.cli.sources import load_curves
 
-    if rules:
+    if options.rules:
         table(("rule", "severity", "fault"), [(name, *rule) for name, rule in RULES.items()])
         return 0
-    if not recipes:
+    if not options.recipes:
         raise UsageError("give the recipes to check", hint="closedform lint recipe.yaml")
-    findings = {
-        recipe: lint(_source(recipe, options), updates=updates, ignore=ignore or ())
-        for recipe in recipes
-    }
-    if as_json:
-        plain = [_plain(recipe, row) for recipe, rows in findings.items() for row in rows]
-        print(json.dumps({"findings": plain}, indent=1, ensure_ascii=False))
+    findings: dict[str, list[Finding]] = {}
+    errors: dict[str, Exception] = {}
+    for recipe in options.recipes:
+        try:
+            curves = load_curves(recipe, options.source_options)
+            findings[recipe] = lint(curves, updates=options.updates, ignore=options.ignore or ())
+        except (ClosedFormError, OSError) as error:
+            # One file that cannot be read does not hide the findings of the others.
+            if len(options.recipes) == 1:
+                raise
+            errors[recipe] = error
+    if options.as_json:
+        rows_of_all = [(recipe, row) for recipe, rows in findings.items() for row in rows]
+        data = {"findings": [{"recipe": recipe, **row.data()} for recipe, row in rows_of_all]}
+        unread = [{"recipe": recipe, "error": str(error)} for recipe, error in errors.items()]
+        print_json(data | ({"errors": unread} if unread else {}))
     else:
         for recipe, rows in findings.items():
-            if len(recipes) > 1:
+            if len(options.recipes) > 1:
                 heading(recipe)
             print("\n".join(map(str, rows)) or "no findings")
-    least = Severity(fail_on).rank
+    for reason in errors.values():
+        error_line(reason)
+    if len(options.recipes) > 1 and not options.as_json:
+        rows = [row for several in findings.values() for row in several]
+        counts = [f"{sum(row.severity is s for row in rows)} {s}s" for s in reversed(Severity)]
+        print(f"\nof {len(options.recipes)} recipes: {', '.join(counts)}; {len(errors)} not read")
+    if errors:
+        return max(map(code_of, errors.values()))
+    least = Severity(options.fail_on).rank
     is_faulty = any(row.severity.rank >= least for rows in findings.values() for row in rows)
     return FAULTY if is_faulty else 0
-
-
-def _source(recipe: str, options: SourceOptions) -> Any:
-    from closedform.cli.sources import load_source
-    from closedform.language import UpdateRule
-
-    # A path may hold spaces, as those that pre-commit passes.
-    name, words = (recipe, []) if Path(recipe).is_file() else split_name(recipe)
-    source = load_source(name, words, options)
-    if isinstance(source, UpdateRule):
-        raise UsageError(f"{name} is an optimizer", hint="name a config or a schedule")
-    return source
-
-
-def _plain(recipe: str, finding: Finding) -> dict[str, Any]:
-    return {"recipe": recipe, **finding.plain()}

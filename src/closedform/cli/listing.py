@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from closedform.cli.arguments import add_json
-from closedform.cli.parser import Parser, UsageError
+from closedform.cli.arguments import json_flag
+from closedform.cli.output import heading, print_json, table
+from closedform.cli.parser import UsageError, argument, command, flag
 from closedform.docstrings import summary
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from closedform.recipes.entries import Parameter
     from closedform.recipes.framework import Framework
 
-_HELP = """\
+HELP = """\
 List schedules and optimizers by family, with their names in other frameworks.
 
 examples:
@@ -24,40 +24,34 @@ examples:
 """
 
 
-def parser(prog: str) -> Parser:
-    """Returns the parser of the command."""
-    command = Parser(prog, _HELP)
-    command.add_argument(
-        "framework", nargs="?", help="list the classes of this framework, such as torch"
-    )
-    command.add_argument(
-        "--frameworks", action="store_true", help="list the frameworks, with their repositories"
-    )
-    add_json(command)
-    return command
+@command
+class Options:
+    """The options of ``closedform list``."""
+
+    framework: str | None = argument("list the classes of this framework, such as torch", nargs="?")
+    frameworks: bool = flag("list the frameworks, with their repositories")
+    as_json: bool = json_flag()
 
 
-def run(*, framework: str | None, frameworks: bool, as_json: bool) -> None:
+def run(options: Options) -> None:
     """Prints the names."""
-    if frameworks and framework is not None:
+    if options.frameworks and options.framework is not None:
         raise UsageError(
-            f"--frameworks lists all of them, got the name {framework!r}",
-            hint=f"closedform list {framework} lists the classes of one",
+            f"--frameworks lists all of them, got the name {options.framework!r}",
+            hint=f"closedform list {options.framework} lists the classes of one",
         )
-    if frameworks:
-        _list_frameworks(as_json=as_json)
+    if options.frameworks:
+        _list_frameworks(as_json=options.as_json)
         return
-    if framework is not None:
-        _list_framework(framework, as_json=as_json)
+    if options.framework is not None:
+        _list_framework(options.framework, as_json=options.as_json)
         return
     data = {
         kind: [_entry(*item) for item in _sort_names(kind)] for kind in ("schedules", "optimizers")
     }
-    if as_json:
-        print(json.dumps(data, indent=1, ensure_ascii=False))
+    if options.as_json:
+        print_json(data)
         return
-    from closedform.cli.output import heading, table
-
     heading("schedules")
     rows = [
         (e["family"], e["name"], e["description"], _lines(e["frameworks"]))
@@ -74,14 +68,13 @@ def run(*, framework: str | None, frameworks: bool, as_json: bool) -> None:
 def _list_frameworks(*, as_json: bool) -> None:
     """Prints the frameworks: whether configs are read and written, and the origin of formulas."""
     import closedform as cf
-    from closedform.cli.output import table
 
     data = [
         {"framework": name, **_origin(framework)}
         for name, framework in sorted(cf.frameworks.FRAMEWORKS.items())
     ]
     if as_json:
-        print(json.dumps(data, indent=1, ensure_ascii=False))
+        print_json(data)
         return
     table(tuple(data[0]), [tuple(entry.values()) for entry in data])
 
@@ -100,7 +93,6 @@ def _origin(framework: Framework) -> dict[str, str]:
 def _list_framework(name: str, *, as_json: bool) -> None:
     """Prints the classes of a framework, with their arguments and library equivalents."""
     import closedform as cf
-    from closedform.cli.output import heading, table
 
     names = cf.frameworks.names(name)
     framework = cf.frameworks.FRAMEWORKS[name]
@@ -118,7 +110,7 @@ def _list_framework(name: str, *, as_json: bool) -> None:
                 {"name": e.name, "arguments": _defaults(e.parameters)} for e in optimizers
             ],
         }
-        print(json.dumps(data, indent=1, ensure_ascii=False))
+        print_json(data)
         return
     heading(f"{name}: closedform show {name}:CLASS")
     rows = [(e.name, ", ".join(e.builds), _arguments(e.parameters)) for e in schedulers]

@@ -15,12 +15,15 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from closedform.alignment import align_columns
 from closedform.cli.parser import UsageError
 from closedform.cli.wording import in_terminal
 from closedform.errors import ClosedFormError
+
+if TYPE_CHECKING:
+    from closedform.analysis.result import Result
 
 Item = TypeVar("Item")
 
@@ -137,6 +140,22 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: boo
         print(line)
 
 
+def print_json(data: object, indent: int = 1) -> None:
+    """Prints data as JSON; characters that the stream does not have are escaped."""
+    import json  # with its decoder, a millisecond of `closedform --help`
+
+    text = json.dumps(data, indent=indent, ensure_ascii=not is_unicode(sys.stdout.encoding))
+    print(text)
+
+
+def print_result(result: Result, *, as_json: bool) -> None:
+    """Prints the lines of a result, or its data as JSON."""
+    if as_json:
+        print_json(result.data(), indent=2)
+    else:
+        print(result)
+
+
 def with_progress(items: Sequence[Item], description: str) -> Iterable[Item]:
     """Returns the items, with a progress bar on stderr while they are used, on a terminal."""
     if not sys.stderr.isatty():
@@ -162,13 +181,13 @@ def working(description: str) -> Iterator[None]:
         yield
 
 
-def check_free(path: Path, *, force: bool) -> None:
-    """Refuses to overwrite a file; a device such as ``/dev/stdout`` may be written to.
+def check_free(path: Path | None, *, force: bool) -> None:
+    """Refuses to overwrite a file, if one is named; a device may be written to, as /dev/stdout.
 
     Raises:
         UsageError: The file exists, and ``force`` is not given.
     """
-    if path.is_file() and not force:
+    if path is not None and path.is_file() and not force:
         raise UsageError(f"the file {str(path)!r} exists", hint="add --force to overwrite it")
 
 

@@ -11,11 +11,12 @@ from closedform.cli.arguments import (
     NAME_HELP,
     LogOptions,
     SourceOptions,
-    add_log_options,
-    add_source_options,
-    add_until,
+    log_bundle,
+    source_bundle,
+    until_option,
 )
-from closedform.cli.parser import Parser, UsageError
+from closedform.cli.output import check_free, has_color, heading, is_unicode, output_folder
+from closedform.cli.parser import UsageError, argument, command, flag, option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from closedform.language import Schedule
     from closedform.recipes.logs import Log
 
-_HELP = """\
+HELP = """\
 Plot schedules and logs in the terminal, or write the plot to a file with -o.
 
 The arguments of one NAME are options. Several are plotted together, their arguments in quotes, and
@@ -37,92 +38,79 @@ examples:
 _CLOCKS = ("updates", "micro-batches", "samples", "tokens", "epochs")
 
 
-def parser(prog: str) -> Parser:
-    """Returns the parser of the command."""
-    command = Parser(prog, _HELP, has_arguments=True)
-    command.add_argument("names", nargs="+", metavar="name", help=f"{NAME_HELP}, or a log")
-    command.add_argument("-o", "--output", type=Path, help="a .png, .svg or .pdf file")
-    command.add_argument("--force", action="store_true", help="overwrite the file")
-    add_until(command, "the last step of the plot")
-    command.add_argument(
-        "--clock",
+@command
+class Options:
+    """The options of ``closedform plot``."""
+
+    names: list[str] = argument(f"{NAME_HELP}, or a log", nargs="+", metavar="name")
+    words: list[str]
+    output: Path | None = option("a .png, .svg or .pdf file", "-o", type=Path)
+    force: bool = flag("overwrite the file")
+    until: int | None = until_option("the last step of the plot")
+    clock: str = option(
+        "the unit of the horizontal axis; it needs --facts, such as tokens_per_update=4e6",
         choices=_CLOCKS,
         default="updates",
-        help="the unit of the horizontal axis; it needs --facts, such as tokens_per_update=4e6",
     )
-    command.add_argument("--log", choices=("x", "y", "xy"), default="", help="logarithmic axes")
-    command.add_argument("--area", action="store_true", help="fill the area and write its sum")
-    command.add_argument(
-        "--no-milestones", action="store_true", help="do not mark where a branch changes"
-    )
-    command.add_argument(
-        "--compare", action="store_true", help="draw the differences from the first curve below"
-    )
-    command.add_argument("--title", help="the title")
-    add_log_options(command)
-    add_source_options(command)
-    return command
+    log: str = option("logarithmic axes", choices=("x", "y", "xy"), default="")
+    area: bool = flag("fill the area and write its sum")
+    no_milestones: bool = flag("do not mark where a branch changes")
+    compare: bool = flag("draw the differences from the first curve below")
+    title: str | None = option("the title")
+    log_options: LogOptions = log_bundle()
+    source_options: SourceOptions = source_bundle()
 
 
-def run(
-    *,
-    names: list[str],
-    words: list[str],
-    output: Path | None,
-    force: bool,
-    until: int | None,
-    clock: str,
-    log: str,
-    area: bool,
-    no_milestones: bool,
-    compare: bool,
-    title: str | None,
-    log_options: LogOptions,
-    options: SourceOptions,
-) -> None:
+def run(options: Options) -> None:
     """Draws the plot."""
-    from closedform.cli.output import check_free, output_folder
-
-    if output is not None:
-        check_free(output, force=force)
-    if len(names) > 1 and words:
+    check_free(options.output, force=options.force)
+    if len(options.names) > 1 and options.words:
         raise UsageError(
-            f"{words[0]} can be an argument of several names",
-            hint=f'put a name and its arguments in quotes: "{names[0]} {words[0]} …"',
+            f"{options.words[0]} can be an argument of several names",
+            hint="put a name and its arguments in quotes: "
+            f'"{options.names[0]} {options.words[0]} …"',
         )
     curves: dict[str, Schedule | Log] = {}
     ends: list[int] = []
-    for name in names:
-        label, curve, end = _curve(name, words, log_options, options)
+    for name in options.names:
+        label, curve, end = _curve(name, options.words, options.log_options, options.source_options)
         curves[f"{label} #{len(curves) + 1}" if label in curves else label] = curve
         ends.append(end)
-    end = max(ends) if until is None else until
-    if output is None:
-        drawings = {"clock": clock != "updates", "log": bool(log), "area": area}
-        drawings |= {"compare": compare}
+    end = max(ends) if options.until is None else options.until
+    if options.output is None:
+        drawings = {
+            "clock": options.clock != "updates",
+            "log": bool(options.log),
+            "area": options.area,
+        }
+        drawings |= {"compare": options.compare}
         for option, is_given in drawings.items():
             if is_given:
                 raise UsageError(f"--{option} is for a file", hint="give one, such as -o lr.png")
-        _print(curves, end, options.key)
+        _print(curves, end, options.source_options.key)
         return
     from closedform.plotting import plot
 
     single = next(iter(curves)) if len(curves) == 1 else None
-    with output_folder(output.parent):
+    with output_folder(options.output.parent):
         plot(
             curves,
-            output,
+            options.output,
             steps=end,
-            key=options.key,
-            clock=clock,
-            facts={name: value for name, value in options.facts.items() if clock != "updates"},
-            log=log,
-            area=area,
-            milestones=not no_milestones,
-            compare=compare,
-            title=title or single,
+            key=options.source_options.key,
+            clock=options.clock,
+            facts={
+                name: value
+                for name, value in options.source_options.facts.items()
+                if options.clock != "updates"
+            },
+            log=options.log,
+            area=options.area,
+            milestones=not options.no_milestones,
+            compare=options.compare,
+            title=options.title or single,
         )
-    print(output)
+    print(options.output)
 
 
 def _curve(
@@ -153,7 +141,6 @@ def _curve(
 
 def _print(curves: dict[str, Schedule | Log], end: int, key: str) -> None:
     """Prints all curves as one plot of characters, logs as points."""
-    from closedform.cli.output import has_color, heading, is_unicode
     from closedform.language import Schedule
     from closedform.plotting import overlay
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from closedform.cli.arguments import (
     SourceOptions,
-    add_json,
-    add_name,
-    add_source_options,
+    json_flag,
+    name_argument,
+    source_bundle,
     split_name,
 )
-from closedform.cli.parser import Parser, UsageError, positive
+from closedform.cli.output import check_free, output_folder, print_result
+from closedform.cli.parser import UsageError, command, flag, option, positive
 
 if TYPE_CHECKING:
-    from closedform.analysis.resuming import Resumed
     from closedform.language import Schedule
 
-_HELP = """\
+HELP = """\
 Change the schedule of a run at an update: another schedule, horizon or batch size.
 
 Exactly one of --new, --total and --batch-sizes is given. The report says what changes, and whether
@@ -30,80 +29,61 @@ example:
 """
 
 
-def parser(prog: str) -> Parser:
-    """Returns the parser of the command."""
-    command = Parser(prog, _HELP, has_arguments=True)
-    add_name(command)
-    command.add_argument("--at", type=int, required=True, help="the first update with the change")
-    command.add_argument(
-        "--new",
-        metavar="NAME",
-        help="the schedule that follows, from its own step 0; its arguments in quotes: "
+@command
+class Options:
+    """The options of ``closedform resume``."""
+
+    name: str = name_argument()
+    words: list[str]
+    at: int = option("the first update with the change", type=int, required=True)
+    new: str | None = option(
+        "the schedule that follows, from its own step 0; its arguments in quotes: "
         '"cosine --start 3e-4 --end 0 --steps 1000"',
+        metavar="NAME",
     )
-    command.add_argument(
-        "--total", type=positive, help="the new number of updates of the whole run"
-    )
-    command.add_argument(
-        "--batch-sizes",
-        metavar="OLD,NEW",
-        help="the batch sizes before and after, such as 256,512: the schedule remains the same "
+    total: int | None = option("the new number of updates of the whole run", type=positive)
+    batch_sizes: str | None = option(
+        "the batch sizes before and after, such as 256,512: the schedule remains the same "
         "function of the samples",
+        metavar="OLD,NEW",
     )
-    command.add_argument(
-        "--scaling",
+    scaling: str = option(
+        "how the value scales with the batch size (default: none)",
         choices=("none", "linear", "sqrt"),
         default="none",
-        help="how the value scales with the batch size (default: none)",
     )
-    command.add_argument(
-        "--jump", action="store_true", help="do not rescale --new: the value may jump"
-    )
-    command.add_argument("-o", "--output", type=Path, help="write the whole schedule to this .onnx")
-    command.add_argument("--force", action="store_true", help="overwrite the file")
-    add_json(command)
-    add_source_options(command)
-    return command
+    jump: bool = flag("do not rescale --new: the value may jump")
+    output: Path | None = option("write the whole schedule to this .onnx", "-o", type=Path)
+    force: bool = flag("overwrite the file")
+    as_json: bool = json_flag()
+    source_options: SourceOptions = source_bundle()
 
 
-def run(
-    *,
-    name: str,
-    words: list[str],
-    at: int,
-    new: str | None,
-    total: int | None,
-    batch_sizes: str | None,
-    scaling: str,
-    jump: bool,
-    output: Path | None,
-    force: bool,
-    as_json: bool,
-    options: SourceOptions,
-) -> None:
+def run(options: Options) -> None:
     """Prints the report of the change."""
     from closedform.analysis.resuming import resume
-    from closedform.cli.output import check_free, output_folder
 
-    if output is not None:
-        if output.suffix != ".onnx":
-            raise UsageError(f"-o must be an .onnx file, got {str(output)!r}")
-        check_free(output, force=force)
+    if options.output is not None:
+        if options.output.suffix != ".onnx":
+            raise UsageError(f"-o must be an .onnx file, got {str(options.output)!r}")
+        check_free(options.output, force=options.force)
     resumption = resume(
-        _schedule(name, words, options),
-        at,
-        None if new is None else _schedule(*split_name(new), options),
-        total=total,
-        batch_sizes=_pair(batch_sizes),
-        scaling=scaling,
-        is_continuous=not jump,
+        _schedule(options.name, options.words, options.source_options),
+        options.at,
+        None
+        if options.new is None
+        else _schedule(*split_name(options.new), options.source_options),
+        total=options.total,
+        batch_sizes=_pair(options.batch_sizes),
+        scaling=options.scaling,
+        is_continuous=not options.jump,
     )
-    print(json.dumps(_plain(resumption), indent=2) if as_json else resumption)
-    if output is not None:
+    print_result(resumption, as_json=options.as_json)
+    if options.output is not None:
         import closedform as cf
 
-        with output_folder(output.parent):
-            cf.to_onnx(resumption.schedule, output)
+        with output_folder(options.output.parent):
+            cf.to_onnx(resumption.schedule, options.output)
 
 
 def _schedule(name: str, words: list[str], options: SourceOptions) -> Schedule:
@@ -128,19 +108,3 @@ def _pair(text: str | None) -> tuple[float, float] | None:
     if not isinstance(sizes, list) or len(sizes) != 2:
         raise UsageError(f"--batch-sizes must be two numbers such as 256,512, got {text!r}")
     return sizes[0], sizes[1]
-
-
-def _plain(resumption: Resumed) -> dict[str, Any]:
-    """The report as JSON; numbers are the nearest floats."""
-    from closedform.language.exact import to_float
-
-    return {
-        "at": resumption.at,
-        "before": to_float(resumption.before),
-        "after": to_float(resumption.after),
-        "history": str(resumption.history),
-        "continuity": str(resumption.continuity),
-        "old_length": resumption.old_length,
-        "new_length": resumption.new_length,
-        "factor": to_float(resumption.factor),
-    }

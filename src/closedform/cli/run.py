@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from closedform.cli.parser import Parser
+from closedform.cli.output import check_free, table, with_progress, write_output
+from closedform.cli.parser import argument, command, flag, option
 
 _CHUNK = 65_536
-_HELP = """\
+HELP = """\
 Run an exported schedule in onnxruntime and print its value at each step.
 
 Inputs of the graph are options.
@@ -18,45 +19,38 @@ example:
 """
 
 
-def parser(prog: str) -> Parser:
-    """Returns the parser of the command."""
-    command = Parser(prog, _HELP, has_arguments=True)
-    command.add_argument("file", type=Path, help="an .onnx file of an exported schedule")
-    command.add_argument(
-        "--steps", default="0:10", help="start:stop:stride, without stop (default: 0:10)"
-    )
-    command.add_argument(
-        "--format", dest="form", choices=("table", "csv"), default="table", help="the output format"
-    )
-    command.add_argument("-o", "--output", type=Path, help="write CSV to this file")
-    command.add_argument("--force", action="store_true", help="overwrite the file")
-    return command
+@command
+class Options:
+    """The options of ``closedform run``."""
+
+    file: Path = argument("an .onnx file of an exported schedule", type=Path)
+    words: list[str]
+    steps: str = option("start:stop:stride, without stop (default: 0:10)", default="0:10")
+    form: str = option("the output format", "--format", choices=("table", "csv"), default="table")
+    output: Path | None = option("write CSV to this file", "-o", type=Path)
+    force: bool = flag("overwrite the file")
 
 
-def run(
-    *, file: Path, steps: str, form: str, output: Path | None, force: bool, words: list[str]
-) -> None:
+def run(options: Options) -> None:
     """Prints or writes the values."""
     import numpy as np
 
     import closedform as cf
     from closedform.cli.arguments import free_arguments, parse_steps
-    from closedform.cli.output import check_free, table, with_progress, write_output
 
-    step_numbers = parse_steps(steps)
-    inputs = free_arguments(words)
-    if output is not None:
-        check_free(output, force=force)
-    session = cf.ScheduleSession(file)
+    step_numbers = parse_steps(options.steps)
+    inputs = free_arguments(options.words)
+    check_free(options.output, force=options.force)
+    session = cf.ScheduleSession(options.file)
     rows: list[tuple[str, str]] = []
     for begin in with_progress(range(0, len(step_numbers), _CHUNK), "run"):
         chunk = np.array(step_numbers[begin : begin + _CHUNK], dtype=np.int64)
         values = np.asarray(session(chunk, **inputs))
         rows += [(str(t), str(v)) for t, v in zip(chunk.tolist(), values, strict=True)]
-    if output is not None:
-        write_output(output, _csv(rows))
-        print(output)
-    elif form == "csv":
+    if options.output is not None:
+        write_output(options.output, _csv(rows))
+        print(options.output)
+    elif options.form == "csv":
         sys.stdout.write(_csv(rows))
     else:
         table(("step", "value"), rows, numbers=True)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from closedform.cli.arguments import (
     SourceOptions,
-    add_json,
-    add_name,
-    add_source_options,
-    add_until,
+    json_flag,
+    name_argument,
     parse_shapes,
+    source_bundle,
+    until_option,
 )
-from closedform.cli.parser import Parser
+from closedform.cli.output import heading, print_folded, print_json, table
+from closedform.cli.parser import command, flag, option
 
 if TYPE_CHECKING:
     import sympy as sp
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MAX_ROWS = 60
 _FEW_ROWS = 6
-_HELP = """\
+HELP = """\
 Show the formula, the values at the boundaries and the graph of NAME.
 
 The arguments of NAME are options.
@@ -34,52 +34,40 @@ example:
 """
 
 
-def parser(prog: str) -> Parser:
-    """Returns the parser of the command."""
-    command = Parser(prog, _HELP, has_arguments=True)
-    add_name(command)
-    command.add_argument("--latex", action="store_true", help="print formulas in LaTeX")
-    command.add_argument("--ir", action="store_true", help="also print the graph")
-    command.add_argument(
-        "--all",
-        dest="is_whole",
-        action="store_true",
-        help="for a config: all param groups, and the formulas of the optimizer",
+@command
+class Options:
+    """The options of ``closedform show``."""
+
+    name: str = name_argument()
+    words: list[str]
+    latex: bool = flag("print formulas in LaTeX")
+    ir: bool = flag("also print the graph")
+    is_whole: bool = flag(
+        "for a config: all param groups, and the formulas of the optimizer", "--all"
     )
-    add_until(command, "the last step of the table")
-    command.add_argument(
-        "--params",
+    until: int | None = until_option("the last step of the table")
+    params: list[str] | None = option(
+        "for the graph of an optimizer: w=4x3; repeat for each parameter",
         action="append",
         metavar="NAME=SHAPE",
-        help="for the graph of an optimizer: w=4x3; repeat for each parameter",
     )
-    add_json(command)
-    add_source_options(command)
-    return command
+    as_json: bool = json_flag()
+    source_options: SourceOptions = source_bundle()
 
 
-def run(
-    *,
-    name: str,
-    words: list[str],
-    latex: bool,
-    ir: bool,
-    is_whole: bool,
-    until: int | None,
-    params: list[str] | None,
-    as_json: bool,
-    options: SourceOptions,
-) -> None:
+def run(options: Options) -> None:
     """Prints the summary of a config, the schedules and the rule."""
-    from closedform.cli.output import heading
-    from closedform.cli.sources import load_source, rule_of, schedules_of
+    from closedform.cli.sources import load_source, rule_of, schedule_of, schedules_of
     from closedform.language import Schedule
 
-    shapes = parse_shapes(params or ["w=4x3"])
-    source = load_source(name, words, options)
+    shapes = parse_shapes(options.params or ["w=4x3"])
+    source = load_source(options.name, options.words, options.source_options)
     schedules = schedules_of(source)
-    until = until or getattr(source, "horizon", None)
-    if as_json:
+    key = options.source_options.key
+    if key != "lr" and not isinstance(source, Schedule):
+        schedules = {key: schedule_of(source, options.name, key)}
+    until = options.until or getattr(source, "horizon", None)
+    if options.as_json:
         data: dict[str, Any] = {
             "schedules": {k: _schedule_data(schedule, until) for k, schedule in schedules.items()}
         }
@@ -89,21 +77,21 @@ def run(
         summary = _summary_of(source)
         if summary is not None:
             data["recipe"] = summary.data()
-        print(json.dumps(data, indent=1, ensure_ascii=False))
+        print_json(data)
         return
     summary = _summary_of(source)
     if summary is not None:
-        for line in summary.lines(None) if is_whole else summary.lines():
+        for line in summary.lines(None) if options.is_whole else summary.lines():
             print(line)
         print()
     for key, schedule in schedules.items():
         heading(schedule.name if isinstance(source, Schedule) else f"{key}: {schedule.name}")
-        _show_schedule(schedule, latex=latex, ir=ir, until=until)
-    if summary is None or is_whole or ir:
+        _show_schedule(schedule, latex=options.latex, ir=options.ir, until=until)
+    if summary is None or options.is_whole or options.ir:
         rule = rule_of(source)
         if rule is not None:
             heading(f"optimizer: {rule.name}")
-            _show_rule(rule, latex=latex, shapes=shapes if ir else None)
+            _show_rule(rule, latex=options.latex, shapes=shapes if options.ir else None)
 
 
 def _summary_of(source: Schedule | UpdateRule | Recipe) -> Summary | None:
@@ -184,8 +172,6 @@ def _values(schedule: Schedule, until: int | None) -> list[tuple[int, float, str
 
 
 def _show_values(schedule: Schedule, until: int | None) -> None:
-    from closedform.cli.output import table
-
     values = _values(schedule, until)
     rows = [(f"{step:,}", repr(value), remark) for step, value, remark in values[:_MAX_ROWS]]
     table(("step", "value", ""), rows, numbers=True)
@@ -197,7 +183,6 @@ def _show_values(schedule: Schedule, until: int | None) -> None:
 def _show_rule(rule: UpdateRule, *, latex: bool, shapes: dict[str, tuple[int, ...]] | None) -> None:
     import sympy as sp
 
-    from closedform.cli.output import print_folded
     from closedform.language.printing import latex as in_latex
 
     def formula_text(expr: sp.Basic) -> str:

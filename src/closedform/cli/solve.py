@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from closedform.cli.arguments import (
     SourceOptions,
-    add_json,
-    add_name,
-    add_source_options,
-    add_until,
+    json_flag,
+    name_argument,
     parse_literal,
+    source_bundle,
+    until_option,
 )
-from closedform.cli.parser import Parser, UsageError
+from closedform.cli.output import print_result
+from closedform.cli.parser import UsageError, command, option
 
 if TYPE_CHECKING:
-    from closedform.analysis.inverse import Solution
+    pass
 
-_HELP = """\
+HELP = """\
 Find the hyperparameter of NAME for which its area, or its value at an update, is a number.
 
 The area is the sum of the values of all updates. Options of NAME are its arguments, also that
@@ -30,67 +30,52 @@ examples:
 """
 
 
-def parser(prog: str) -> Parser:
-    """Returns the parser of the command."""
-    command = Parser(prog, _HELP, has_arguments=True)
-    add_name(command)
-    command.add_argument(
-        "--for",
-        dest="unknown",
-        required=True,
-        metavar="HYPERPARAMETER",
-        help="the hyperparameter to find",
+@command
+class Options:
+    """The options of ``closedform solve``."""
+
+    name: str = name_argument()
+    words: list[str]
+    unknown: str = option(
+        "the hyperparameter to find", "--for", required=True, metavar="HYPERPARAMETER"
     )
-    command.add_argument("--area", metavar="NUMBER", help="the sum of the values of all updates")
-    add_until(command, "the number of updates of the area, if NAME has no length")
-    command.add_argument("--value", metavar="NUMBER", help="the value at update --at")
-    command.add_argument("--at", type=int, help="the update of --value")
-    command.add_argument(
+    area: str | None = option("the sum of the values of all updates", metavar="NUMBER")
+    until: int | None = until_option("the number of updates of the area, if NAME has no length")
+    value: str | None = option("the value at update --at", metavar="NUMBER")
+    at: int | None = option("the update of --value", type=int)
+    bounds: str | None = option(
+        "the values that are searched (a thousandth to a thousand times that of NAME)",
         "--range",
-        dest="bounds",
         metavar="LOW,HIGH",
-        help="the values that are searched (a thousandth to a thousand times that of NAME)",
     )
-    add_json(command)
-    add_source_options(command)
-    return command
+    as_json: bool = json_flag()
+    source_options: SourceOptions = source_bundle()
 
 
-def run(
-    *,
-    name: str,
-    words: list[str],
-    unknown: str,
-    area: str | None,
-    until: int | None,
-    value: str | None,
-    at: int | None,
-    bounds: str | None,
-    as_json: bool,
-    options: SourceOptions,
-) -> None:
+def run(options: Options) -> None:
     """Prints the hyperparameter."""
     from closedform.analysis.inverse import solve
     from closedform.cli.sources import load_source, schedule_of
     from closedform.language import exact_number
     from closedform.language.quantities import Equation
 
-    if (area is None) == (value is None):
+    if (options.area is None) == (options.value is None):
         raise UsageError("give either --area or --value with --at")
-    if (value is None) != (at is None):
+    if (options.value is None) != (options.at is None):
         raise UsageError("--value and --at are given together")
-    if value is not None and until is not None:
+    if options.value is not None and options.until is not None:
         raise UsageError("--until is for --area")
-    low, high = (None, None) if bounds is None else _bounds(bounds)
-    source = load_source(name, words, options)
-    schedule = schedule_of(source, name, options.key)
+    low, high = (None, None) if options.bounds is None else _bounds(options.bounds)
+    source = load_source(options.name, options.words, options.source_options)
+    schedule = schedule_of(source, options.name, options.source_options.key)
+    until = options.until
     if until is None and schedule.length is None:
         until = getattr(source, "horizon", None)
-    quantity = schedule.area(until) if at is None else schedule.at(at)
-    target = _number(str(area if value is None else value))
+    quantity = schedule.area(until) if options.at is None else schedule.at(options.at)
+    target = _number(str(options.area if options.value is None else options.value))
     equation = Equation(quantity, exact_number(target, "the number"))
-    solution = solve(equation, unknown, low=low, high=high)
-    print(json.dumps(_plain(solution), indent=2) if as_json else _text(solution))
+    solution = solve(equation, options.unknown, low=low, high=high)
+    print_result(solution, as_json=options.as_json)
 
 
 def _number(text: str) -> int | float:
@@ -105,34 +90,3 @@ def _bounds(text: str) -> tuple[float, float]:
     if not comma:
         raise UsageError(f"--range must be two numbers such as 10,1000, got {text!r}")
     return _number(low), _number(high)
-
-
-def _text(solution: Solution) -> str:
-    text = str(solution.value) if solution.is_exact else repr(_float(solution.value))
-    if solution.is_exact:
-        return f"{solution.name} = {text}, exactly"
-    if solution.low.is_Integer and solution.high.is_Integer:
-        return (
-            f"{solution.name} = {text}, the nearest: {solution.low} gives {solution.at_low!r}, "
-            f"{solution.high} gives {solution.at_high!r}"
-        )
-    return f"{solution.name} = {text}, from {_float(solution.low)!r} to {_float(solution.high)!r}"
-
-
-def _float(number: Any) -> float | int:
-    from closedform.language.exact import to_float
-
-    return int(number) if number.is_Integer else to_float(number)
-
-
-def _plain(solution: Solution) -> dict[str, Any]:
-    """The solution as JSON; numbers are integers or the nearest floats."""
-    return {
-        "name": solution.name,
-        "value": _float(solution.value),
-        "is_exact": solution.is_exact,
-        "low": _float(solution.low),
-        "high": _float(solution.high),
-        "at_low": solution.at_low,
-        "at_high": solution.at_high,
-    }

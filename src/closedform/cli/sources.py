@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import closedform as cf
-from closedform.cli.arguments import LogOptions, SourceOptions, free_arguments
+from closedform.cli.arguments import LogOptions, SourceOptions, free_arguments, split_name
+from closedform.cli.output import note_line
 from closedform.cli.parser import UsageError
 from closedform.errors import ArgumentError, UnknownNameError, nearest
 
@@ -55,9 +56,11 @@ def load_source(
         UsageError: The words are not arguments.
         ClosedFormError: The name is unknown, or the arguments do not fit it.
     """
+    options = options or SourceOptions()
+    if name == "-":
+        return _load_text(None, "standard input", options)
     if name.startswith("-"):
         raise UsageError(f"the name must precede its options, got {name!r}")
-    options = options or SourceOptions()
     arguments = free_arguments(words)
     if name.lower().endswith(CONFIG_SUFFIXES):
         if arguments:
@@ -75,9 +78,44 @@ def load_source(
     kind, colon, own_name = name.partition(":")
     if colon and f"{kind}s" in KINDS:
         return _in_updates(_from_library(own_name, arguments, (f"{kind}s",)), options.facts)
+    # A name of the library goes before a file of that name.
+    is_in_library = any(_function(kind, name) is not None for kind in KINDS)
+    if Path(name).is_dir() and not is_in_library:
+        raise UsageError(f"{name} is a folder", hint="name a config in it")
+    if Path(name).exists() and not is_in_library:
+        return _load_text(None if name == "/dev/stdin" else Path(name), name, options)
     if not colon:
         return _in_updates(_from_library(name, arguments), options.facts)
     return _from_framework(kind, own_name, arguments, options)
+
+
+def _load_text(path: Path | None, label: str, options: SourceOptions) -> Recipe:
+    """The recipe of a file by its content, whatever its ending; None is the standard input."""
+    from closedform.recipes.document import document_by_content, text_of
+    from closedform.recipes.documents.limits import MAX_BYTES
+
+    if path is not None:
+        return _load_config(document_by_content(text_of(path), label), options)
+    try:
+        text = sys.stdin.buffer.read(MAX_BYTES + 1).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the standard input is not UTF-8: {error}") from None
+    return _load_config(document_by_content(text, label), options)
+
+
+def load_curves(text: str, options: SourceOptions) -> Schedule | Recipe:
+    """Returns the recipe or schedule that a text denotes, a name with its arguments.
+
+    Raises:
+        UsageError: It is an optimizer.
+    """
+    from closedform.language import UpdateRule
+
+    name, words = split_name(text)
+    source = load_source(name, words, options)
+    if isinstance(source, UpdateRule):
+        raise UsageError(f"{name} is an optimizer", hint="name a config or a schedule")
+    return source
 
 
 def _load_config(source: Any, options: SourceOptions) -> Recipe:
@@ -106,7 +144,12 @@ def load_log(name: str, options: LogOptions) -> Log | None:
     if not is_log(path) and not (has_pattern and path.suffix.lower() not in CONFIG_SUFFIXES):
         return None
     pattern = options.pattern if has_pattern else None
-    return read_log(path, options.offset, pattern=pattern, column=options.column)
+    log = read_log(path, options.offset, pattern=pattern, column=options.column)
+    if log.left_out:
+        count, line = len(log.left_out), log.left_out[0]
+        rows = "row has a rate that is" if count == 1 else "rows have rates that are"
+        note_line(f"{count} {rows} infinite or not a number, left out; the first in line {line}")
+    return log
 
 
 def _from_framework(
@@ -135,9 +178,19 @@ def _from_framework(
     try:
         if entry.rule is not None:
             return cf.frameworks.metric_rule(framework, name, arguments, base=base)
-        return cf.frameworks.schedule(
-            framework, name, arguments, key=key, base=base, as_implemented=as_implemented
-        )
+        keys = dict.fromkeys(("lr", key))
+        schedules = {
+            entry_key: cf.frameworks.schedule(
+                framework, name, arguments, key=entry_key, base=base, as_implemented=as_implemented
+            )
+            for entry_key in keys
+        }
+        # Classes of cerebras schedule any key; the others ignore one that they have not.
+        if framework != "cerebras" and key != "lr" and schedules[key] == schedules["lr"]:
+            raise UnknownNameError(
+                f"{framework}:{name} has no schedule for {key!r}", hint="leave --key out, for lr"
+            )
+        return schedules[key]
     except ArgumentError as error:
         # The hint of the library names the argument of Python; a terminal has an option for it.
         if error.hint != NEEDS_BASE:
@@ -220,7 +273,6 @@ def rule_of(source: Schedule | UpdateRule | Recipe) -> UpdateRule | None:
 
     if isinstance(source, Schedule):
         return None
-    from closedform.cli.output import note_line
     from closedform.cli.wording import in_terminal
     from closedform.language import UpdateRule
 
@@ -292,7 +344,6 @@ def _from_python(
     options: SourceOptions,
 ) -> Schedule | UpdateRule | Recipe:
     """Returns the schedule of a function, or a scheduler, schedule or config, of a Python file."""
-    from closedform.cli.output import note_line
     from closedform.language import Schedule, UpdateRule
     from closedform.recipes.documents.objects import is_config
 

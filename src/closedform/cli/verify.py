@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator
@@ -11,8 +10,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from closedform.cli.arguments import SourceOptions, add_json, add_name, add_source_options
-from closedform.cli.parser import Parser, UsageError, at_least_a_tenth
+from closedform.cli.arguments import SourceOptions, json_flag, name_argument, source_bundle
+from closedform.cli.output import check_free, heading, output_folder, print_json, table, working
+from closedform.cli.parser import UsageError, at_least_a_tenth, command, flag, option
 
 if TYPE_CHECKING:
     from closedform.language import Schedule, UpdateRule
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 REFUTED, UNKNOWN, OUT_OF_REACH = 1, 3, 5
 """Exit codes."""
 
-_HELP = """\
+HELP = """\
 Verify claims about NAME: each is proved, refuted by a counterexample, or undecided.
 
 The exit code is 0, 1 if a claim is refuted, 2 for a wrong request, 3 with --strict if a claim is
@@ -52,140 +52,91 @@ class _Checked:
     certificate_line: str = ""
 
 
-def parser(prog: str) -> Parser:
-    """Returns the parser of the command."""
-    command = Parser(prog, _HELP, has_arguments=True)
-    add_name(command)
-    command.add_argument(
-        "-o", "--output", type=Path, help="a .png, .svg or .pdf plot with counterexamples"
+@command
+class Options:
+    """The options of ``closedform verify``."""
+
+    name: str = name_argument()
+    words: list[str]
+    output: Path | None = option("a .png, .svg or .pdf plot with counterexamples", "-o", type=Path)
+    force: bool = flag("overwrite the plot")
+    symbolic: bool = flag("verify for all values of the hyperparameters")
+    strict: bool = flag("exit with code 3 if a claim is undecided")
+    as_json: bool = json_flag()
+    against: str | None = option(
+        "compare an .onnx file with a source: a name with its options in quotes, a config "
+        "file, or FILE.py:NAME, which is run"
     )
-    command.add_argument("--force", action="store_true", help="overwrite the plot")
-    command.add_argument(
-        "--symbolic", action="store_true", help="verify for all values of the hyperparameters"
-    )
-    command.add_argument(
-        "--strict", action="store_true", help="exit with code 3 if a claim is undecided"
-    )
-    add_json(command)
-    command.add_argument(
-        "--against",
-        help="compare an .onnx file with a source: a name with its options in quotes, a config "
-        "file, or FILE.py:NAME, which is run",
-    )
-    command.add_argument(
+    settings: list[str] = option(
+        "an option of the source of --against, such as lr=0.01; may be repeated",
         "--set",
-        dest="settings",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an option of the source of --against, such as lr=0.01; may be repeated",
     )
-    command.add_argument(
-        "--ports",
-        type=Path,
-        help="a JSON file of what the inputs and outputs of a step are, such as "
+    ports: Path | None = option(
+        "a JSON file of what the inputs and outputs of a step are, such as "
         '{"in_0": "grad.w"}; without it their use says so',
-    )
-    command.add_argument(
-        "--certificate",
         type=Path,
-        help="a folder for the proofs, as JSON that the checker replays",
     )
-    command.add_argument(
-        "--effort",
+    certificate: Path | None = option(
+        "a folder for the proofs, as JSON that the checker replays", type=Path
+    )
+    effort: float = option(
+        "work per claim, as a multiple of the usual (default: 1)",
         type=at_least_a_tenth,
         default=1.0,
-        help="work per claim, as a multiple of the usual (default: 1)",
     )
-    command.add_argument(
-        "--budget",
-        type=at_least_a_tenth,
-        help="seconds of wall-clock time per claim (default: no limit; a verdict that it ends "
+    budget: float | None = option(
+        "seconds of wall-clock time per claim (default: no limit; a verdict that it ends "
         "depends on the machine)",
-    )
-    command.add_argument(
-        "--seconds",
         type=at_least_a_tenth,
-        default=60.0,
-        help="seconds for an .onnx file (default: 60)",
     )
-    command.add_argument(
-        "--memory",
-        type=at_least_a_tenth,
-        default=2.0,
-        help="GiB of memory for an .onnx file (default: 2)",
+    seconds: float = option(
+        "seconds for an .onnx file (default: 60)", type=at_least_a_tenth, default=60.0
     )
-    add_source_options(command)
-    return command
+    memory: float = option(
+        "GiB of memory for an .onnx file (default: 2)", type=at_least_a_tenth, default=2.0
+    )
+    source_options: SourceOptions = source_bundle()
 
 
-def run(
-    *,
-    name: str,
-    words: list[str],
-    output: Path | None,
-    force: bool,
-    symbolic: bool,
-    strict: bool,
-    as_json: bool,
-    against: str | None,
-    settings: list[str],
-    ports: Path | None,
-    certificate: Path | None,
-    effort: float,
-    budget: float | None,
-    seconds: float,
-    memory: float,
-    options: SourceOptions,
-) -> int:
+def run(options: Options) -> int:
     """Prints the verdicts."""
-    from closedform.cli.output import check_free, working
     from closedform.cli.sources import load_source
 
-    is_file = name.lower().endswith(".onnx")
-    if is_file and words:
-        raise UsageError(f"an .onnx file takes no {words[0]}")
-    if against is not None and not is_file:
-        raise UsageError(f"--against is for an .onnx file, got {name!r}")
-    if ports is not None and not is_file:
-        raise UsageError(f"--ports is for an .onnx file, got {name!r}")
-    if settings and against is None:
+    is_file = options.name.lower().endswith(".onnx")
+    if is_file and options.words:
+        raise UsageError(f"an .onnx file takes no {options.words[0]}")
+    if options.against is not None and not is_file:
+        raise UsageError(f"--against is for an .onnx file, got {options.name!r}")
+    if options.ports is not None and not is_file:
+        raise UsageError(f"--ports is for an .onnx file, got {options.name!r}")
+    if options.settings and options.against is None:
         raise UsageError("--set is for the source of --against, and there is none")
-    if is_file and certificate is not None:
+    if is_file and options.certificate is not None:
         raise UsageError("--certificate is for a source, got an .onnx file")
-    if output is not None:
-        check_free(output, force=force)
+    check_free(options.output, force=options.force)
     if is_file:
-        size = int(memory * 2**30)
-        with working(f"read and verify {Path(name).name}"):
-            subject = _check_file(
-                Path(name),
-                with_settings(against, settings),
-                ports,
-                options.key,
-                effort,
-                budget,
-                seconds,
-                size,
-                strict=strict,
-            )
+        with working(f"read and verify {Path(options.name).name}"):
+            subject = _check_file(options)
         subjects = [subject]
     else:
-        source = load_source(name, words, options)
-        with working(f"verify {name}"):
-            reports = list(_check_source(source, symbolic=symbolic, effort=effort, budget=budget))
+        source = load_source(options.name, options.words, options.source_options)
+        with working(f"verify {options.name}"):
+            reports = list(_check_source(source, options))
         subjects = []
         for title, report, *schedule in reports:
-            subject = _of_report(title, report, *schedule, strict=strict)
-            if certificate is not None:
-                subject = _with_certificate(subject, report, certificate)
+            subject = _of_report(title, report, *schedule, strict=options.strict)
+            if options.certificate is not None:
+                subject = _with_certificate(subject, report, options.certificate)
             subjects.append(subject)
-    if as_json:
-        print(json.dumps([_as_data(subject) for subject in subjects], indent=1, ensure_ascii=False))
-    for subject in () if as_json else subjects:
+    if options.as_json:
+        print_json([_as_data(subject) for subject in subjects])
+    for subject in () if options.as_json else subjects:
         _show(subject)
-    if output is not None:
-        _draw(subjects, name, options.key, output)
+    if options.output is not None:
+        _draw(subjects, options.name, options.source_options.key, options.output)
     return max((subject.code for subject in subjects), key=weight)
 
 
@@ -212,31 +163,20 @@ def weight(code: int) -> int:
     return (0, UNKNOWN, OUT_OF_REACH, REFUTED).index(code)
 
 
-def _check_file(
-    path: Path,
-    against: str | None,
-    ports: Path | None,
-    key: str,
-    effort: float,
-    budget: float | None,
-    seconds: float,
-    memory: int,
-    *,
-    strict: bool,
-) -> _Checked:
+def _check_file(options: Options) -> _Checked:
     from closedform.api.verification import verify_file
 
     report = verify_file(
-        path,
-        against=against,
-        ports=ports,
-        key=key,
-        effort=effort,
-        budget=budget,
-        seconds=seconds,
-        memory=memory,
+        Path(options.name),
+        against=with_settings(options.against, options.settings),
+        ports=options.ports,
+        key=options.source_options.key,
+        effort=options.effort,
+        budget=options.budget,
+        seconds=options.seconds,
+        memory=int(options.memory * 2**30),
     )
-    code = report.exit_code(strict=strict)
+    code = report.exit_code(strict=options.strict)
     return _Checked(report.subject, report.rows, report.seconds, code)
 
 
@@ -273,7 +213,6 @@ def _with_certificate(subject: _Checked, report: Report, folder: Path) -> _Check
 def _equality_of_file(schedule: Schedule, path: Path) -> Report:
     """The verdict that the term read back from an ONNX file of a schedule is that of its source."""
     from closedform.api.onnx import from_onnx, to_onnx
-    from closedform.cli.output import output_folder
     from closedform.verify.claims.report import check
     from closedform.verify.claims.values import equal_to
 
@@ -284,18 +223,18 @@ def _equality_of_file(schedule: Schedule, path: Path) -> Report:
 
 
 def _check_source(
-    source: Schedule | UpdateRule | Recipe, *, symbolic: bool, effort: float, budget: float | None
+    source: Schedule | UpdateRule | Recipe, options: Options
 ) -> Iterator[tuple[str, Report] | tuple[str, Report, Schedule]]:
     from closedform.cli.sources import rule_of, schedules_of
     from closedform.language import Schedule
 
     for key, schedule in schedules_of(source).items():
         title = schedule.name if isinstance(source, Schedule) else f"{key}: {schedule.name}"
-        subject = schedule.unbind() if symbolic else schedule
-        yield title, subject.verify(effort=effort, budget=budget), subject
+        subject = schedule.unbind() if options.symbolic else schedule
+        yield title, subject.verify(effort=options.effort, budget=options.budget), subject
     rule = rule_of(source)
     if rule is not None:
-        yield f"optimizer: {rule.name}", rule.verify(effort=effort, budget=budget)
+        yield f"optimizer: {rule.name}", rule.verify(effort=options.effort, budget=options.budget)
 
 
 def _as_data(subject: _Checked) -> dict[str, object]:
@@ -313,8 +252,6 @@ def _as_data(subject: _Checked) -> dict[str, object]:
 
 
 def _show(subject: _Checked) -> None:
-    from closedform.cli.output import heading, table
-
     heading(subject.title)
     rows = [(row.verdict, row.claim, row.detail) for row in subject.rows]
     table(("verdict", "claim", "by, or counterexample"), rows)
@@ -340,7 +277,6 @@ def summary(rows: Iterable[ReportLine], seconds: float) -> str:
 
 
 def _draw(subjects: list[_Checked], name: str, key: str, output: Path) -> None:
-    from closedform.cli.output import output_folder
     from closedform.plotting import last_step, plot_schedule
 
     plottable = [(subject, _schedule_of(subject, name)) for subject in subjects]

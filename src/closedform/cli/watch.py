@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from closedform.cli.arguments import (
     LogOptions,
     SourceOptions,
-    add_json,
-    add_log_options,
-    add_source_options,
-    split_name,
+    json_flag,
+    log_bundle,
+    source_bundle,
 )
-from closedform.cli.parser import Parser, UsageError, positive
+from closedform.cli.output import print_result
+from closedform.cli.parser import UsageError, argument, command, flag, option, positive
 
 if TYPE_CHECKING:
     from closedform.analysis.watching import LogReport
     from closedform.language import Schedule
     from closedform.recipes import Recipe
-    from closedform.recipes.logs import Log
 
 DEPARTED = 1
 """Exit code if a value departs from the recipe."""
 
-_HELP = """\
+HELP = """\
 Compare each logged value of LOG with RECIPE, and name the likely cause of the first that departs.
 
 RECIPE is a config file or a name with its arguments in quotes. The causes are an offset by one, a
@@ -42,116 +40,60 @@ example:
 """
 
 
-def parser(prog: str) -> Parser:
-    """Returns the parser of the command."""
-    command = Parser(prog, _HELP)
-    command.add_argument("recipe", metavar="RECIPE", help="the recipe")
-    command.add_argument("log", metavar="LOG", help="the log of the run")
-    command.add_argument("--follow", action="store_true", help="read the log as it grows")
-    command.add_argument(
-        "--interval", type=positive, default=5, help="seconds between two readings (default: 5)"
-    )
-    add_log_options(command)
-    add_source_options(command)
-    add_json(command)
-    return command
+@command
+class Options:
+    """The options of ``closedform watch``."""
+
+    recipe: str = argument("the recipe", metavar="RECIPE")
+    log: str = argument("the log of the run", metavar="LOG")
+    follow: bool = flag("read the log as it grows")
+    interval: int = option("seconds between two readings (default: 5)", type=positive, default=5)
+    log_options: LogOptions = log_bundle()
+    source_options: SourceOptions = source_bundle()
+    as_json: bool = json_flag()
 
 
-def run(
-    *,
-    recipe: str,
-    log: str,
-    follow: bool,
-    interval: int,
-    log_options: LogOptions,
-    options: SourceOptions,
-    as_json: bool,
-) -> int:
+def run(options: Options) -> int:
     """Prints the first departure, or that there is none."""
-    from closedform.cli.sources import load_source
-    from closedform.language import UpdateRule
+    from closedform.cli.sources import load_curves
 
-    name, words = split_name(recipe)
-    source = load_source(name, words, options)
-    if isinstance(source, UpdateRule):
-        raise UsageError(f"{name} is an optimizer", hint="name a config or a schedule")
-    report = _watch(source, log, options, log_options)
-    while follow and (report is None or (report.departure is None and not report.is_complete)):
-        size = _size(log)
-        threading.Event().wait(interval)
-        if _size(log) != size or report is None:
-            report = _watch(source, log, options, log_options, is_growing=True)
+    source = load_curves(options.recipe, options.source_options)
+    report = _watch(source, options)
+    while options.follow and (
+        report is None or (report.departure is None and not report.is_complete)
+    ):
+        size = _size(options.log)
+        threading.Event().wait(options.interval)
+        if _size(options.log) != size or report is None:
+            report = _watch(source, options, is_growing=True)
     if report is None:
-        raise UsageError(f"{log} is not a log", hint="give --pattern for a log of text")
-    if as_json:
-        print(json.dumps(_plain(report), indent=2))
-    else:
-        print(report)
+        raise UsageError(f"{options.log} is not a log", hint="give --pattern for a log of text")
+    print_result(report, as_json=options.as_json)
     return 0 if report.departure is None else DEPARTED
 
 
 def _watch(
-    recipe: Recipe | Schedule,
-    log: str,
-    options: SourceOptions,
-    log_options: LogOptions,
-    *,
-    is_growing: bool = False,
+    recipe: Recipe | Schedule, options: Options, *, is_growing: bool = False
 ) -> LogReport | None:
     """The report on the log as it is now; None while it is not yet a log."""
     from closedform.analysis.watching import RunNumbers, watch_log
-    from closedform.errors import ConfigError
+    from closedform.cli.sources import load_log
+    from closedform.errors import ArgumentError, ConfigError
     from closedform.recipes.clock import Facts
 
     try:
-        read = _read(log, log_options)
-    except ConfigError:
+        read = load_log(options.log, options.log_options)
+    except (ArgumentError, ConfigError):
         if is_growing:
             return None
         raise
     if read is None:
         return None
-    facts = Facts.of(options.facts)
-    numbers = RunNumbers(
-        accumulation=_count(facts.gradient_accumulation),
-        processes=_count(facts.world_size),
-        updates_per_epoch=_count(facts.updates_per_epoch),
-        horizon=_count(facts.total_updates),
-    )
+    numbers = RunNumbers.of(Facts.of(options.source_options.facts))
     return watch_log(recipe, read, numbers)
-
-
-def _read(log: str, options: LogOptions) -> Log | None:
-    from closedform.cli.sources import load_log
-
-    return load_log(log, options)
-
-
-def _count(number: Any) -> int | None:
-    return None if number is None else int(number)
 
 
 def _size(log: str) -> int:
     path = Path(log)
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
-
-
-FIELDS = ("update", "line", "group", "key", "value", "expected")
-"""The fields of a departure that ``--json`` prints."""
-
-
-def _plain(report: LogReport) -> dict[str, Any]:
-    departure = report.departure
-    plain: dict[str, Any] = {
-        "values": report.values,
-        "last": report.last,
-        "reading": report.reading,
-        "departure": None,
-    }
-    if departure is not None:
-        plain["departure"] = {name: getattr(departure, name) for name in FIELDS}
-        plain["departure"]["causes"] = [
-            {"kind": str(cause.kind), "text": cause.text} for cause in departure.causes
-        ]
-    return plain

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from closedform.cli.parser import Parser, UsageError
+from closedform.cli.arguments import folder_option, packages_option
+from closedform.cli.parser import UsageError, argument, command, option
 
-_HELP = """\
+HELP = """\
 Write a static page that trains with TRAIN in the browser.
 
 examples:
@@ -16,71 +17,61 @@ examples:
 """
 
 
-def parser(prog: str) -> Parser:
-    """Returns the parser of the command."""
-    command = Parser(prog, _HELP)
-    command.add_argument("train", type=Path, help="train.onnx, in the same folder as init.onnx")
-    command.add_argument(
-        "--data", type=Path, help="the safetensors file that the page loads initially"
-    )
-    command.add_argument(
-        "--text",
+@command
+class Options:
+    """The options of ``closedform web``."""
+
+    train: Path = argument("train.onnx, in the same folder as init.onnx", type=Path)
+    data: Path | None = option("the safetensors file that the page loads initially", type=Path)
+    text: Path | None = option(
+        "fine-tune a language model on a text; the UTF-8 file that the page loads initially",
         type=Path,
-        help="fine-tune a language model on a text; the UTF-8 file that the page loads initially",
     )
-    command.add_argument(
-        "--alphabet",
+    alphabet: Path | None = option(
+        "with --text: a UTF-8 file with the characters of the tokens 0, 1, …; "
+        "default: tokens are bytes",
         type=Path,
         metavar="FILE",
-        help="with --text: a UTF-8 file with the characters of the tokens 0, 1, …; "
-        "default: tokens are bytes",
     )
-    command.add_argument(
-        "--device",
+    device: str = option(
+        "where the page trains: webgpu for a step that was exported with target='webgpu'; "
+        "without an adapter it trains in WebAssembly",
         choices=("wasm", "webgpu"),
         default="wasm",
-        help="where the page trains: webgpu for a step that was exported with target='webgpu'; "
-        "without an adapter it trains in WebAssembly",
     )
-    add_page_options(command)
-    return command
+    output: Path = folder_option()
+    packages: Path | None = packages_option()
 
 
-def add_page_options(command: Parser) -> None:
-    """Declares the options of a page."""
-    command.add_argument("-o", "--output", type=Path, required=True, help="the folder of the page")
-    command.add_argument(
-        "--packages",
-        type=Path,
-        help="the node_modules folder with onnxruntime-web; default: searched for upward",
-    )
-
-
-def run(
-    *,
-    train: Path,
-    output: Path,
-    data: Path | None,
-    text: Path | None,
-    alphabet: Path | None,
-    packages: Path | None,
-    device: str,
-) -> None:
+def run(options: Options) -> None:
     """Writes the page."""
-    if text is None:
+    if options.text is None:
         from closedform.web.training import write_training_page
 
-        if alphabet is not None:
+        if options.alphabet is not None:
             raise UsageError("--alphabet goes with --text")
-        print_page(write_training_page(train, output, data=data, packages=packages, device=device))
+        print_page(
+            write_training_page(
+                options.train,
+                options.output,
+                data=options.data,
+                packages=options.packages,
+                device=options.device,
+            )
+        )
         return
     from closedform.web.text import read_text, write_text_page
 
-    if data is not None:
+    if options.data is not None:
         raise UsageError("--data and --text are for different pages: give one of them")
-    letters = None if alphabet is None else read_text(alphabet)
+    letters = None if options.alphabet is None else read_text(options.alphabet)
     page = write_text_page(
-        train, output, text=text, alphabet=letters, packages=packages, device=device
+        options.train,
+        options.output,
+        text=options.text,
+        alphabet=letters,
+        packages=options.packages,
+        device=options.device,
     )
     print_page(page)
 

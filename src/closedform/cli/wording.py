@@ -8,7 +8,7 @@ _VALUE = r"""('[^']*'|"[^"]*"|\{[^{}]*\}|[\w.…]+)"""
 _CALL = re.compile(rf"load_recipe\((?:…, )?(\w+={_VALUE})\)")
 _ARGUMENT = re.compile(rf"\b(framework|version|facts|files|base|paths|total)={_VALUE}")
 _NUMBER = ("give an int, a float, a Fraction or a SymPy number", "give one, such as 100 or 3e-4")
-_MISSING = re.compile(r"missing facts: (\w+)")
+_MISSING = re.compile(r"missing facts: (\w+(?:, \w+)*)")
 _ENTRY = re.compile(r"""['"]?([\w.\-]+)['"]?\s*:\s*['"]?([^'",{}]+)""")
 _OPTIONS = {
     "base": "--base-value",
@@ -31,11 +31,13 @@ def in_terminal(text: str) -> str:
         >>> in_terminal("give facts={'total_updates': 9}")
         'give --facts total_updates=9'
     """
-    wording = text.replace(*_NUMBER)
-    wording = _ARGUMENT.sub(_option, _CALL.sub(r"\1", wording))
+    # Between backticks stands source code, or a command already.
+    parts = text.replace(*_NUMBER).split("`")
+    parts[::2] = [_ARGUMENT.sub(_option, _CALL.sub(r"\1", part)) for part in parts[::2]]
+    wording = "`".join(parts)
     missing = _MISSING.search(wording)
     if missing is not None and "--facts" not in wording:
-        wording += f"; give --facts {missing[1]}=VALUE"
+        wording += f"; give --facts {missing[1].replace(', ', '=VALUE ')}=VALUE"
     return wording
 
 

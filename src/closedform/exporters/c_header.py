@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import sympy as sp
 
-from closedform.compiler import CLOCK, compile_evaluation, compile_parts, has_evaluation
+from closedform.compiler import compile_evaluation, compile_parts, has_evaluation
 from closedform.errors import ExportError
 from closedform.exporters.c_function import (
     COLUMNS,
@@ -36,7 +36,7 @@ from closedform.language.printing import text
 from closedform.language.schedule import Schedule
 from closedform.language.symbols import PARAM
 from closedform.language.update_rule import UpdateRule
-from closedform.options import GraphOptions, ModelSpec, Precision
+from closedform.options import CLOCK, GraphOptions, ModelSpec, Precision
 from closedform.version import __version__
 
 ANY_PARAM = "all"

@@ -7,7 +7,7 @@ subnormal numbers to zero on some devices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,26 +17,13 @@ from jax import Array, lax
 
 from closedform.errors import ExportError
 from closedform.ir import draws
+from closedform.ir.array_ops import ArrayOp, array_ops
 from closedform.ir.graph import Graph, Node
 from closedform.ir.ops import Op
-from closedform.ir.types import COMPUTED_FLOATS, DType, sizes_for
-
-JAX_DTYPES: Mapping[DType, Any] = {
-    DType.BOOL: jnp.bool_,
-    DType.I8: jnp.int8,
-    DType.I32: jnp.int32,
-    DType.I64: jnp.int64,
-    DType.F16: jnp.float16,
-    DType.BF16: jnp.bfloat16,
-    DType.F32: jnp.float32,
-    DType.F64: jnp.float64,
-}
+from closedform.ir.types import COMPUTED_FLOATS, DType
 
 # Without jax_enable_x64 JAX computes in 32 bits, with a warning at most.
 _WIDE = frozenset({DType.I64, DType.F64})
-
-Emitter = Callable[[Node, tuple[Array, ...]], Array]
-
 
 _ARITHMETIC = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV})
 
@@ -104,24 +91,10 @@ def is_x64() -> bool:
     return bool(jax.config.jax_enable_x64)
 
 
-def _direct(function: Callable[..., Any]) -> Emitter:
-    """An op that is one function of the same operands."""
-
-    def emit(_: Node, operands: tuple[Array, ...]) -> Array:
-        result: Array = function(*operands)
-        return result
-
-    return emit
-
-
-def _identity(_: Node, operands: tuple[Array, ...]) -> Array:
-    return operands[0]
-
-
 def _const(node: Node, _: tuple[Array, ...]) -> Array:
     """A constant; a subnormal one is zero on any device, as XLA takes it on CPUs."""
     values = np.where(_is_subnormal(node), np.copysign(0, node.array()), node.array())
-    return jnp.asarray(values, JAX_DTYPES[node.type.dtype])
+    return jnp.asarray(values, node.type.dtype.numpy)
 
 
 def _is_subnormal(node: Node) -> Any:
@@ -145,9 +118,7 @@ def _divisor(graph: Graph, index: int, values: Sequence[Array]) -> Array:
         return values[index]
     numbers = source.array()
     least = np.copysign(np.finfo(numbers.dtype).tiny, numbers)
-    divisors = jnp.asarray(
-        np.where(_is_subnormal(source), least, numbers), JAX_DTYPES[source.type.dtype]
-    )
+    divisors = jnp.asarray(np.where(_is_subnormal(source), least, numbers), source.type.dtype.numpy)
     return _lookup(node, (divisors, values[node.operands[1]])) if is_entry else divisors
 
 
@@ -168,7 +139,7 @@ def _cast(node: Node, operands: tuple[Array, ...]) -> Array:
         return operand != jnp.zeros((), operand.dtype)
     if target is DType.BF16 and operand.dtype == jnp.float64:
         operand = operand.astype(jnp.float32)  # as onnxruntime and torch round
-    result = operand.astype(JAX_DTYPES[target])
+    result = operand.astype(target.numpy)
     if not (target.is_integer and jnp.issubdtype(operand.dtype, jnp.floating)):
         return result
     info = np.iinfo(target.numpy)
@@ -187,27 +158,9 @@ def _reduce_sum(node: Node, operands: tuple[Array, ...]) -> Array:
     return jnp.sum(operand, axis=axes, keepdims=keepdims, dtype=operand.dtype)
 
 
-def _reduce_max(node: Node, operands: tuple[Array, ...]) -> Array:
-    axes = tuple(node.attribute("axes"))
-    return jnp.max(operands[0], axis=axes, keepdims=bool(node.attribute("keepdims")))
-
-
 def _matmul(_: Node, operands: tuple[Array, ...]) -> Array:
     """The product at full precision: the default of accelerators is bfloat16 or TF32."""
     return jnp.matmul(*operands, precision=lax.Precision.HIGHEST)
-
-
-def _transpose(node: Node, operands: tuple[Array, ...]) -> Array:
-    return jnp.transpose(operands[0], tuple(node.attribute("permutation")))
-
-
-def _reshape(node: Node, operands: tuple[Array, ...]) -> Array:
-    sizes = sizes_for(node.attribute("shape"), operands[0].size)
-    return jnp.reshape(operands[0], sizes)
-
-
-def _broadcast_to(node: Node, operands: tuple[Array, ...]) -> Array:
-    return jnp.broadcast_to(operands[0], tuple(node.attribute("shape")))
 
 
 def _lookup(_: Node, operands: tuple[Array, ...]) -> Array:
@@ -222,45 +175,17 @@ def _uniform(node: Node, operands: tuple[Array, ...]) -> Array:
     high = (step >> 32).astype(jnp.uint32) if step.dtype == jnp.int64 else None
     seed = draws.seed_word(int(node.attribute("seed")))
     bits = draws.UNSIGNED.bits(place, step.astype(jnp.uint32), high, seed)
-    dtype = JAX_DTYPES[node.type.dtype]
+    dtype = node.type.dtype.numpy
     return bits.astype(dtype) * jnp.asarray(2.0**-draws.BITS, dtype)
 
 
-JAX_OPS: Mapping[Op, Emitter] = {
-    Op.INPUT: _identity,
+JAX_OPS: Mapping[Op, ArrayOp] = {
+    **array_ops(jnp),
     Op.CONST: _const,
-    Op.ADD: _direct(jnp.add),
-    Op.SUB: _direct(jnp.subtract),
-    Op.MUL: _direct(jnp.multiply),
-    Op.NEG: _direct(jnp.negative),
-    Op.ABS: _direct(jnp.abs),
-    Op.DIV: _direct(jnp.divide),
-    Op.FLOOR_DIV: _direct(jnp.floor_divide),
     Op.FLOOR_MOD: _floor_mod,
-    Op.MIN: _direct(jnp.minimum),
-    Op.MAX: _direct(jnp.maximum),
-    Op.FLOOR: _direct(jnp.floor),
-    Op.SQRT: _direct(jnp.sqrt),
-    Op.EXP: _direct(jnp.exp),
-    Op.LOG: _direct(jnp.log),
-    Op.COS: _direct(jnp.cos),
-    Op.SIN: _direct(jnp.sin),
-    Op.ATAN: _direct(jnp.arctan),
-    Op.POW: _direct(jnp.power),
-    Op.LT: _direct(jnp.less),
-    Op.LE: _direct(jnp.less_equal),
-    Op.EQ: _direct(jnp.equal),
-    Op.AND: _direct(jnp.logical_and),
-    Op.OR: _direct(jnp.logical_or),
-    Op.NOT: _direct(jnp.logical_not),
-    Op.WHERE: _direct(jnp.where),
     Op.CAST: _cast,
     Op.REDUCE_SUM: _reduce_sum,
-    Op.REDUCE_MAX: _reduce_max,
     Op.MATMUL: _matmul,
-    Op.TRANSPOSE: _transpose,
-    Op.RESHAPE: _reshape,
-    Op.BROADCAST_TO: _broadcast_to,
     Op.LOOKUP: _lookup,
     Op.UNIFORM: _uniform,
 }

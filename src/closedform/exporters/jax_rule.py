@@ -19,7 +19,7 @@ from jax import Array
 
 from closedform.compiler import compile_program
 from closedform.errors import SessionError
-from closedform.exporters.jax_ops import JAX_DTYPES, is_x64, run_graph
+from closedform.exporters.jax_ops import is_x64, run_graph
 from closedform.ir import naming
 from closedform.ir.graph import Graph, Role
 from closedform.ir.program import Call, Program, flatten
@@ -103,7 +103,7 @@ def jax_rule(
                     leaf_states.append(optax.MaskedNode())
                     continue
                 compute_dtype = _dtype([array])
-                dtype = JAX_DTYPES[compute_dtype if spec.stored is None else DType(spec.stored)]
+                dtype = (compute_dtype if spec.stored is None else DType(spec.stored)).numpy
                 if spec.initial == PARAM:
                     # A state in the parameter's buffer could not be donated together with it.
                     leaf_states.append(jnp.array(array, dtype, copy=True))
@@ -146,7 +146,7 @@ def jax_rule(
                 differences.append((after - before.astype(after.dtype)).astype(before.dtype))
                 continue
             # A difference of two floats of 16 bits is exact in float32; it need not be one of them.
-            wide = JAX_DTYPES[dtype]
+            wide = dtype.numpy
             differences.append(after.astype(wide) - before.astype(wide))
         states = {}
         for label in rule.states:
@@ -210,7 +210,7 @@ def _step_feeds(
     feeds |= _hypers(rule, program, values)
 
     def add(port: str, leaf: _Leaf, array: Any) -> None:
-        cast = jnp.asarray(array).astype(JAX_DTYPES[dtype])
+        cast = jnp.asarray(array).astype(dtype.numpy)
         feeds[port] = cast.reshape(-1) if rule.is_elementwise else cast
 
     grads = structure.flatten_up_to(updates)
@@ -248,7 +248,7 @@ def _hypers(rule: UpdateRule, program: Program, values: Mapping[str, Any]) -> di
     # Other values belong to other transformations of a chain, which all get them.
     return {
         str(node.attribute("name")): jnp.asarray(
-            values[node.attribute("name")], JAX_DTYPES[node.type.dtype]
+            values[node.attribute("name")], node.type.dtype.numpy
         )
         for node in nodes
     }

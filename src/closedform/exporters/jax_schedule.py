@@ -13,7 +13,7 @@ from jax import Array
 
 from closedform.compiler import compile_schedule
 from closedform.errors import ExportError, SessionError, nearest
-from closedform.exporters.jax_ops import JAX_DTYPES, is_x64, run_graph
+from closedform.exporters.jax_ops import is_x64, run_graph
 from closedform.ir.graph import Graph, Role
 from closedform.ir.steps import checked_steps, last_step
 from closedform.ir.types import DType
@@ -98,7 +98,7 @@ def read_counts(count: Any, dtype: DType, where: str) -> tuple[Array, Array | No
     is_outside = count < 0
     if jnp.iinfo(count.dtype).max > last:
         is_outside = is_outside | (count > last)
-    return count.astype(JAX_DTYPES[dtype]), is_outside
+    return count.astype(dtype.numpy), is_outside
 
 
 def _options(wide: bool, rank: int, dtype: DType | None, inputs: tuple[str, ...]) -> GraphOptions:
@@ -115,7 +115,7 @@ def _options(wide: bool, rank: int, dtype: DType | None, inputs: tuple[str, ...]
 
 def _hypers(graph: Graph, arguments: Mapping[str, Any], where: str) -> dict[str, Array]:
     hyper_dtypes = {
-        str(node.attribute("name")): JAX_DTYPES[node.type.dtype]
+        str(node.attribute("name")): node.type.dtype.numpy
         for node in graph.inputs
         if node.attribute("role") == Role.HYPER
     }

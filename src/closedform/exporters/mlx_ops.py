@@ -8,7 +8,7 @@ is left out: it exists only on CPUs, where exp, sin and cos of it have the preci
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import mlx.core as mx
@@ -16,21 +16,16 @@ import numpy as np
 
 from closedform.errors import ExportError
 from closedform.ir import draws
+from closedform.ir.array_ops import ArrayOp, array_ops
 from closedform.ir.graph import Graph, Node
 from closedform.ir.ops import Op
-from closedform.ir.types import DType, sizes_for
+from closedform.ir.types import DType
 
 Array = Any
 
 MLX_DTYPES: Mapping[DType, Any] = {
     DType.BOOL: mx.bool_,
-    DType.I8: mx.int8,
-    DType.I32: mx.int32,
-    DType.I64: mx.int64,
-    DType.F16: mx.float16,
-    DType.BF16: mx.bfloat16,
-    DType.F32: mx.float32,
-    DType.F64: mx.float64,
+    **{dtype: getattr(mx, dtype.row.name) for dtype in DType if dtype is not DType.BOOL},
 }
 
 # Beyond these the exponential is infinite or zero. The high part of log(2) has 9 bits: its products
@@ -39,8 +34,6 @@ _EXPONENTS = (-104.0, 89.0)
 _LOG2_E = math.log2(math.e)
 _LN2_HIGH = 355 / 512
 _LN2_LOW = math.log(2) - _LN2_HIGH
-
-Emitter = Callable[[Node, tuple[Array, ...]], Array]
 
 
 def run_graph(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -81,11 +74,6 @@ def run_graph(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     return {output.name: values[output.index] for output in graph.outputs}
 
 
-def _direct(function: Callable[..., Any]) -> Emitter:
-    """An op that is one function of the same operands."""
-    return lambda _, operands: function(*operands)
-
-
 def _const(node: Node, _: tuple[Array, ...]) -> Array:
     return mx.array(node.array(), MLX_DTYPES[node.type.dtype])
 
@@ -113,19 +101,6 @@ def _exp(_: Node, operands: tuple[Array, ...]) -> Array:
     return mx.exp(rest) * mx.power(two, half) * mx.power(two, count - half)
 
 
-def _reduction(function: Callable[..., Any]) -> Emitter:
-    def emit(node: Node, operands: tuple[Array, ...]) -> Array:
-        axes = list(node.attribute("axes"))
-        return function(operands[0], axis=axes, keepdims=bool(node.attribute("keepdims")))
-
-    return emit
-
-
-def _reshape(node: Node, operands: tuple[Array, ...]) -> Array:
-    sizes = sizes_for(node.attribute("shape"), operands[0].size)
-    return mx.reshape(operands[0], sizes)
-
-
 def _uniform(node: Node, operands: tuple[mx.array, ...]) -> mx.array:
     """``closedform.ir.draws`` in words of 32 bits."""
     like, step = operands
@@ -151,45 +126,11 @@ _WORDS: draws.Words[mx.array] = draws.Words(
 )
 
 
-MLX_OPS: Mapping[Op, Emitter] = {
-    Op.INPUT: lambda _, operands: operands[0],
+MLX_OPS: Mapping[Op, ArrayOp] = {
+    **array_ops(mx),
     Op.CONST: _const,
-    Op.ADD: _direct(mx.add),
-    Op.SUB: _direct(mx.subtract),
-    Op.MUL: _direct(mx.multiply),
-    Op.NEG: _direct(mx.negative),
-    Op.ABS: _direct(mx.abs),
-    Op.DIV: _direct(mx.divide),
-    Op.FLOOR_DIV: _direct(mx.floor_divide),
-    Op.FLOOR_MOD: _direct(mx.remainder),
-    Op.MIN: _direct(mx.minimum),
-    Op.MAX: _direct(mx.maximum),
-    Op.FLOOR: _direct(mx.floor),
-    Op.SQRT: _direct(mx.sqrt),
     Op.EXP: _exp,
-    Op.LOG: _direct(mx.log),
-    Op.COS: _direct(mx.cos),
-    Op.SIN: _direct(mx.sin),
-    Op.ATAN: _direct(mx.arctan),
-    Op.POW: _direct(mx.power),
-    Op.LT: _direct(mx.less),
-    Op.LE: _direct(mx.less_equal),
-    Op.EQ: _direct(mx.equal),
-    Op.AND: _direct(mx.logical_and),
-    Op.OR: _direct(mx.logical_or),
-    Op.NOT: _direct(mx.logical_not),
-    Op.WHERE: _direct(mx.where),
     Op.CAST: _cast,
-    Op.REDUCE_SUM: _reduction(mx.sum),
-    Op.REDUCE_MAX: _reduction(mx.max),
-    Op.MATMUL: _direct(mx.matmul),
-    Op.TRANSPOSE: lambda node, operands: mx.transpose(
-        operands[0], list(node.attribute("permutation"))
-    ),
-    Op.RESHAPE: _reshape,
-    Op.BROADCAST_TO: lambda node, operands: mx.broadcast_to(
-        operands[0], list(node.attribute("shape"))
-    ),
     Op.LOOKUP: lambda _, operands: mx.take(operands[0], operands[1], axis=0),
     Op.UNIFORM: _uniform,
 }

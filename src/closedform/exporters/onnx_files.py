@@ -10,14 +10,6 @@ import numpy as np
 import sympy as sp
 from onnx import ModelProto, ValueInfoProto, helper
 
-from closedform.compiler import (
-    CLOCK,
-    compile_evaluation,
-    compile_init,
-    compile_program,
-    compile_schedule,
-    has_evaluation,
-)
 from closedform.errors import ExportError
 from closedform.exporters.onnx_model import to_model
 from closedform.exporters.onnx_program import to_program_model
@@ -31,7 +23,7 @@ from closedform.language.exact import to_float
 from closedform.language.printing import latex
 from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
-from closedform.options import GraphOptions, ModelSpec
+from closedform.options import CLOCK, ModelSpec
 from closedform.version import __version__
 
 DEFAULT_FORMAT = OnnxFormat()
@@ -67,7 +59,7 @@ class Calls(TypedDict):
 
 def schedule_model(
     schedule: Schedule,
-    options: GraphOptions,
+    graph: Graph,
     *,
     form: OnnxFormat = DEFAULT_FORMAT,
     claims: str | None = None,
@@ -76,14 +68,13 @@ def schedule_model(
 
     Args:
         schedule: The schedule.
-        options: How it is compiled. An input that has a value keeps it as its default.
+        graph: What it was compiled to. An input that has a value keeps it as its default.
         form: How the graph is written.
         claims: A report of claims in JSON, for the metadata.
 
     Raises:
         ExportError: The opset does not have an op, or the target does not have a dtype.
     """
-    graph = compile_schedule(schedule, options)
     values = {name: str(value) for name, value in schedule.hyperparameters.items()}
     claims_entry = {} if claims is None else {"closedform.claims": claims}
     return to_model(
@@ -112,47 +103,50 @@ def input_defaults(schedule: Schedule, graph: Graph) -> dict[str, float]:
 
 
 def rule_models(
-    spec: ModelSpec, options: GraphOptions, form: OnnxFormat = DEFAULT_FORMAT
-) -> tuple[dict[str, ModelProto], Program]:
-    """Returns the models of a rule by name, and the step that they were made of.
+    spec: ModelSpec,
+    program: Program,
+    init: Graph,
+    evaluation: Graph | None = None,
+    form: OnnxFormat = DEFAULT_FORMAT,
+) -> dict[str, ModelProto]:
+    """Returns the models of a rule by name.
 
     They are ``init`` and ``step``, and ``evaluation`` where a model is evaluated at a point of its
     own, such as an average.
 
     Args:
         spec: The parameters and their rules.
-        options: How they are compiled.
+        program: One step.
+        init: The states before the first one.
+        evaluation: The point of evaluation, if there is one.
         form: How the graphs are written: ``step`` as one flat graph, or the step of a kind of
             tensor as a local function that each of them calls.
 
     Raises:
         ExportError: The opset does not have an op, or the target does not have a dtype.
     """
-    program = compile_program(spec, options)
     facts = rule_facts(spec)
 
     def write_graph(graph: Graph) -> ModelProto:
         return to_model(graph, opset=form.opset, dtypes=form.dtypes, **facts)
 
     models = {
-        "init": write_graph(compile_init(spec, options)),
+        "init": write_graph(init),
         "step": write_graph(flatten(program))
         if form.inline
         else to_program_model(program, opset=form.opset, dtypes=form.dtypes, **facts),
     }
-    if has_evaluation(spec):
-        models["evaluation"] = write_graph(compile_evaluation(spec, options))
-    return models, program
+    if evaluation is not None:
+        models["evaluation"] = write_graph(evaluation)
+    return models
 
 
-def training_model(
-    spec: ModelSpec, options: GraphOptions, models: Mapping[str, ModelProto]
-) -> ModelProto:
+def training_model(spec: ModelSpec, init: Graph, models: Mapping[str, ModelProto]) -> ModelProto:
     """Returns the step of a rule as ONNX's training information of its parameters, which are zeros.
 
     Args:
         spec: The parameters and their rules.
-        options: How they were compiled.
+        init: The states before the first step.
         models: The models of the rule by name.
 
     Raises:
@@ -174,8 +168,7 @@ def training_model(
         for value in step.graph.input
         if value.name.startswith(naming.PARAM)
     }
-    start = compile_init(spec, options)
-    values = {**params, **evaluate(start, {name: params[name] for name in input_names(start)})}
+    values = {**params, **evaluate(init, {name: params[name] for name in input_names(init)})}
     inference = models["evaluation"] if "evaluation" in models else _identity_model(step, spec)
     return with_training_info(inference, step, models["init"], values)
 

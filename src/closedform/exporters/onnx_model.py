@@ -14,7 +14,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto, helper
 
 from closedform.errors import ExportError, WriteError, describe, nearest
 from closedform.exporters.onnx_metadata import set_metadata
-from closedform.exporters.onnx_ops import BF16_MIN_OPSET, ELEMENT_TYPES, ONNX_OPS, Writer
+from closedform.exporters.onnx_ops import BF16_MIN_OPSET, ONNX_OPS, Writer
 from closedform.exporters.onnx_targets import ALL_DTYPES, check_dtypes, lowest_ir_version
 from closedform.files import files_of, write_file, writing
 from closedform.ir.graph import Graph, Node, Role, input_names
@@ -129,7 +129,7 @@ def finish_model(
 
 def type_info(name: str, type_: TensorType) -> ValueInfoProto:
     """Returns the declaration of an input or output."""
-    return helper.make_tensor_value_info(name, ELEMENT_TYPES[type_.dtype], type_.shape)
+    return helper.make_tensor_value_info(name, type_.dtype.row.number, type_.shape)
 
 
 def serialize(model: ModelProto) -> bytes:

@@ -24,17 +24,6 @@ from closedform.ir.graph import Array, Graph, Node
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape, TensorType
 
-ELEMENT_TYPES: Mapping[DType, int] = {
-    DType.BOOL: TensorProto.BOOL,
-    DType.I8: TensorProto.INT8,
-    DType.I32: TensorProto.INT32,
-    DType.I64: TensorProto.INT64,
-    DType.F16: TensorProto.FLOAT16,
-    DType.BF16: TensorProto.BFLOAT16,
-    DType.F32: TensorProto.FLOAT,
-    DType.F64: TensorProto.DOUBLE,
-}
-
 
 @dataclass(slots=True)
 class Writer:
@@ -69,7 +58,7 @@ class Writer:
 
     def add_initializer(self, name: str, type_: TensorType, data: bytes) -> None:
         """Adds a constant under a name of the caller's choice."""
-        element = ELEMENT_TYPES[type_.dtype]
+        element = type_.dtype.row.number
         self.initializers.append(
             helper.make_tensor(name, element, sizes(type_.shape), data, raw=True)
         )
@@ -160,7 +149,7 @@ def sizes(shape: Shape) -> list[int]:
 
 
 def _input(writer: Writer, node: Node, _: tuple[str, ...], result: str) -> None:
-    element = ELEMENT_TYPES[node.type.dtype]
+    element = node.type.dtype.row.number
     writer.inputs.append(helper.make_tensor_value_info(result, element, node.type.shape))
 
 
@@ -273,7 +262,7 @@ def _is_positive_constant(node: Node) -> bool:
 
 
 def _cast(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
-    writer.call("Cast", *operands, into=result, to=ELEMENT_TYPES[node.attribute("to")])
+    writer.call("Cast", *operands, into=result, to=node.attribute("to").row.number)
 
 
 def _reduce_sum(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
@@ -433,7 +422,7 @@ def _uniform(writer: Writer, node: Node, operands: tuple[str, ...], result: str)
     )
     allowed: dict[str, int] = {} if is_static else {"allowzero": 1}
     bits = writer.call("Reshape", bits, sizes_of_like, into=None, **allowed)
-    numbers = writer.call("Cast", bits, to=ELEMENT_TYPES[node.type.dtype])
+    numbers = writer.call("Cast", bits, to=node.type.dtype.row.number)
     unit = writer.constant(np.asarray(2.0**-draws.BITS), node.type.dtype)
     writer.call("Mul", numbers, unit, into=result)
 

@@ -13,7 +13,6 @@ import onnx
 from onnx import AttributeProto, ModelProto, NodeProto, helper
 
 from closedform.errors import ExportError, nearest
-from closedform.exporters.onnx_ops import ELEMENT_TYPES
 from closedform.ir.types import DType
 from closedform.options import DEFAULT_OPSET
 
@@ -168,7 +167,7 @@ def check_dtypes(model: ModelProto, dtypes: frozenset[DType]) -> None:
     """
     if dtypes == ALL_DTYPES:
         return
-    legal = {ELEMENT_TYPES[dtype]: dtype for dtype in dtypes}
+    legal = {dtype.row.number: dtype for dtype in dtypes}
     for name, element in _elements(onnx.shape_inference.infer_shapes(model, strict_mode=True)):
         if element not in legal:
             kind = onnx.TensorProto.DataType.Name(element).lower()

@@ -23,14 +23,7 @@ from closedform.ir.ops import Op
 from closedform.ir.types import DType
 
 TORCH_DTYPES: Mapping[DType, torch.dtype] = {
-    DType.BOOL: torch.bool,
-    DType.I8: torch.int8,
-    DType.I32: torch.int32,
-    DType.I64: torch.int64,
-    DType.F16: torch.float16,
-    DType.BF16: torch.bfloat16,
-    DType.F32: torch.float32,
-    DType.F64: torch.float64,
+    dtype: getattr(torch, dtype.row.name) for dtype in DType
 }
 
 SIXTEEN_BITS = (DType.F16, DType.BF16)

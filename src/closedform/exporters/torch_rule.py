@@ -8,12 +8,12 @@ import sympy as sp
 import torch
 from torch import Tensor, nn
 
-from closedform.compiler import compile_init, compile_step
 from closedform.errors import ExportError, SessionError
 from closedform.exporters.torch_module import outside_domain, to_module
 from closedform.ir import naming
+from closedform.ir.graph import Graph
 from closedform.language.update_rule import UpdateRule
-from closedform.options import GraphOptions, ModelSpec
+from closedform.options import ModelSpec
 
 SHARED = "shared"
 """The key of the states of the whole model among the states."""
@@ -30,20 +30,15 @@ class RuleModule(nn.Module):
 
     Args:
         spec: The parameters and their rules.
-        options: How they are compiled.
-
-    Raises:
-        ExportError: A rule decides whether its step counts, or takes other tensors than the
-            gradient.
+        step: Their step.
+        init: The states before the first one.
     """
 
-    def __init__(self, spec: ModelSpec, options: GraphOptions) -> None:
+    def __init__(self, spec: ModelSpec, step: Graph, init: Graph) -> None:
         super().__init__()
-        for assignment in spec.assignments:
-            check_functional(assignment.rule)
         self.name = spec.rule.name
-        self.program = to_module(compile_step(spec, options))
-        self.initial = to_module(compile_init(spec, options))
+        self.program = to_module(step)
+        self.initial = to_module(init)
         self.param_names = tuple(spec.params)
         prefixes = (naming.STATE, naming.SHARED)
         self.carried = tuple(n for n in self.initial.output_names if n.startswith(prefixes))

@@ -16,14 +16,14 @@ import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from closedform.errors import VerificationError
-from closedform.exporters.onnx_ops import ATAN_BOUND, ELEMENT_TYPES
+from closedform.exporters.onnx_ops import ATAN_BOUND
 from closedform.importers.onnx_constants import array_of
 from closedform.importers.onnx_structure import BRANCH, CHOICE, check_entries
 from closedform.ir import Builder, DType, Op, Shape, Value, broadcast
 from closedform.ir.analysis.interval import full
 from closedform.ir.analysis.ranges import Ranges
 
-DTYPES: Mapping[int, DType] = {number: dtype for dtype, number in ELEMENT_TYPES.items()}
+DTYPES: Mapping[int, DType] = {dtype.row.number: dtype for dtype in DType}
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """The checker: the conditions that a graph satisfies before anything reads it.
 
-A graph made by ``Builder`` has legal types; a graph made by hand, by a pass or from a text may
-break any rule. The checker collects every problem with its place and raises once.
+A graph made by ``Builder`` has legal types; a graph made by hand or from a text may break any rule.
+The checker collects every problem with its place and raises once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def check(graph: Graph, where: str = "") -> None:
 
     Args:
         graph: Any value of the class.
-        where: What has just been done to the graph, such as ``"after pass fold"``.
+        where: What has just been done to the graph, such as ``"as parsed"``.
 
     Raises:
         GraphError: The graph breaks rules; the message has a line for each.

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike
 
 from closedform.errors import GraphError, nearest
 from closedform.ir import draws
+from closedform.ir.array_ops import ArrayOp, array_ops, direct
 from closedform.ir.graph import Array, Graph, Node, Role, input_names
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape, TensorType, convert
@@ -177,17 +178,14 @@ def _bind_sizes(graph: Graph, arrays: Mapping[str, Array]) -> dict[str, int]:
     return sizes
 
 
+def _of_any_size(function: ArrayOp) -> Kernel:
+    """The kernel of an op that needs no sizes."""
+    return lambda node, operands, _: function(node, operands)
+
+
 def _plain(function: Callable[..., Any]) -> Kernel:
     """The kernel of an op that is a function of only its operands."""
-
-    def kernel(_: Node, operands: tuple[Array, ...], __: Sizes) -> Any:
-        return function(*operands)
-
-    return kernel
-
-
-def _identity(operand: Array) -> Array:
-    return operand
+    return _of_any_size(direct(function))
 
 
 def _const(node: Node, _: tuple[Array, ...], __: Sizes) -> Array:
@@ -261,10 +259,6 @@ def _reduce_max(node: Node, operands: tuple[Array, ...], _: Sizes) -> Any:
     return np.where((result == 0) & has_zero, operand.dtype.type(0), result)
 
 
-def _transpose(node: Node, operands: tuple[Array, ...], _: Sizes) -> Any:
-    return np.transpose(operands[0], node.attribute("permutation"))
-
-
 def _reshape(node: Node, operands: tuple[Array, ...], sizes: Sizes) -> Any:
     return np.reshape(operands[0], concrete_shape(node.type.shape, sizes))
 
@@ -293,38 +287,15 @@ def _uniform(node: Node, operands: tuple[Array, ...], _: Sizes) -> Any:
 
 
 KERNELS: Mapping[Op, Kernel] = {
-    Op.INPUT: _plain(_identity),
+    **{op: _of_any_size(function) for op, function in array_ops(np).items()},
     Op.CONST: _const,
-    Op.ADD: _plain(np.add),
-    Op.SUB: _plain(np.subtract),
-    Op.MUL: _plain(np.multiply),
-    Op.NEG: _plain(np.negative),
-    Op.ABS: _plain(np.absolute),
-    Op.DIV: _plain(np.divide),
     Op.FLOOR_DIV: _plain(_floor_div),
     Op.FLOOR_MOD: _plain(_floor_mod),
     Op.MIN: _plain(_min),
     Op.MAX: _plain(_max),
-    Op.FLOOR: _plain(np.floor),
-    Op.SQRT: _plain(np.sqrt),
-    Op.EXP: _plain(np.exp),
-    Op.LOG: _plain(np.log),
-    Op.COS: _plain(np.cos),
-    Op.SIN: _plain(np.sin),
-    Op.ATAN: _plain(np.arctan),
-    Op.POW: _plain(np.power),
-    Op.LT: _plain(np.less),
-    Op.LE: _plain(np.less_equal),
-    Op.EQ: _plain(np.equal),
-    Op.AND: _plain(np.logical_and),
-    Op.OR: _plain(np.logical_or),
-    Op.NOT: _plain(np.logical_not),
-    Op.WHERE: _plain(np.where),
     Op.CAST: _cast,
     Op.REDUCE_SUM: _reduce_sum,
     Op.REDUCE_MAX: _reduce_max,
-    Op.MATMUL: _plain(np.matmul),
-    Op.TRANSPOSE: _transpose,
     Op.RESHAPE: _reshape,
     Op.BROADCAST_TO: _broadcast_to,
     Op.LOOKUP: _plain(_lookup),

@@ -23,6 +23,54 @@ StepArray = NDArray[np.int64]
 """Steps at which a schedule is evaluated."""
 
 
+@dataclass(frozen=True, slots=True)
+class ElementType:
+    """One row of the table of element types: the name of a type in each format and library.
+
+    Attributes:
+        label: In safetensors; in lower case the name in the text form of a graph.
+        name: In NumPy, torch, JAX and MLX.
+        number: In ONNX (``TensorProto.DataType``).
+        runtime: In onnxruntime, between the parentheses of ``tensor(…)``.
+        precision: The bits of the significand of a float, of which it holds every integer up to 2
+            to this power.
+        exponent: The exponent of 2 that is the smallest normal float.
+    """
+
+    label: str
+    name: str
+    number: int
+    runtime: str
+    precision: int = 0
+    exponent: int = 0
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype; bfloat16 is that of ``ml_dtypes``."""
+        if self.name == "bfloat16":
+            import ml_dtypes
+
+            return cast("np.dtype[Any]", np.dtype(ml_dtypes.bfloat16))
+        return np.dtype(self.name)
+
+
+ELEMENT_TYPES = (
+    ElementType("BOOL", "bool", 9, "bool"),
+    ElementType("U8", "uint8", 2, "uint8"),
+    ElementType("I8", "int8", 3, "int8"),
+    ElementType("I16", "int16", 5, "int16"),
+    ElementType("I32", "int32", 6, "int32"),
+    ElementType("I64", "int64", 7, "int64"),
+    ElementType("F16", "float16", 10, "float16", 11, -14),
+    ElementType("BF16", "bfloat16", 16, "bfloat16", 8, -126),
+    ElementType("F32", "float32", 1, "float", 24, -126),
+    ElementType("F64", "float64", 11, "double", 53, -1022),
+)
+"""The element types of files and tensors of users; ``DType`` has the ones of graphs."""
+
+_ROWS = {row.label.lower(): row for row in ELEMENT_TYPES}
+
+
 class DType(StrEnum):
     """Element type of a value; the string is its name in the text form."""
 
@@ -46,13 +94,14 @@ class DType(StrEnum):
         return self in INTEGERS
 
     @property
+    def row(self) -> ElementType:
+        """The names of the type in formats and libraries."""
+        return _ROWS[self]
+
+    @property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype; bf16 is that of ``ml_dtypes``."""
-        if self is DType.BF16:
-            import ml_dtypes
-
-            return cast("np.dtype[Any]", np.dtype(ml_dtypes.bfloat16))
-        return np.dtype(_NUMPY[self])
+        return self.row.numpy
 
     @property
     def limits(self) -> Any:
@@ -83,17 +132,6 @@ HOLDS: Mapping[DType, frozenset[DType]] = {
     DType.F64: frozenset({DType.F64}),
 }
 """The dtypes that hold every value of a dtype."""
-
-
-_NUMPY = {
-    DType.BOOL: np.bool_,
-    DType.I8: np.int8,
-    DType.I32: np.int32,
-    DType.I64: np.int64,
-    DType.F16: np.float16,
-    DType.F32: np.float32,
-    DType.F64: np.float64,
-}
 
 
 MAX_STEP = magnitude.LAST_STEP

@@ -304,6 +304,7 @@ FAMILIES: Mapping[str, str] = {
     "linear": "linear",
     "linearwarmuplinear": "linear",
     "constant": "constant",
+    "const": "constant",
     "none": "constant",
     "fixed": "constant",
     "flat": "constant",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import sympy as sp
 
 from closedform.errors import DefinitionError
+from closedform.language.settled import substitute
 from closedform.language.shapes import SHAPE_SYMBOLS
 from closedform.language.symbols import local
 
@@ -28,7 +29,7 @@ def replace_shape_symbols(
         DefinitionError: A symbol that must has none, or the expression divides by a size of 0.
     """
     try:
-        result = expr.xreplace(values)
+        result = substitute(expr, values)
     except ValueError:  # SymPy's, of a Max of complex infinity
         result = sp.nan
     if result.has(sp.nan, sp.zoo):

@@ -35,7 +35,7 @@ class AllBut(sp.Tuple):
 
 # No eval and no fdiff: SymPy must neither rewrite nor differentiate these; translations match their
 # arguments by position.
-class _TensorFunction(sp.Function):
+class _TensorFunction(RealValued, sp.Function):
     """A function of tensors, inert; arguments after the first ones are its static structure."""
 
     is_elementwise = False  # see sympy_folding
@@ -58,7 +58,7 @@ class _TensorFunction(sp.Function):
         return rf"\operatorname{{{name}}}\left({inside}\right)"
 
 
-class _Reduction(RealValued, _TensorFunction):
+class _Reduction(_TensorFunction):
     """A function of the elements along some axes."""
 
     nargs = (1, 3)
@@ -142,7 +142,7 @@ class LikeParam(_TensorFunction):
     nargs = 1
 
 
-class Positions(RealValued, _TensorFunction):
+class Positions(_TensorFunction):
     """The places of a tensor's elements along an axis, of size 1 along the others."""
 
     nargs = 2

@@ -72,6 +72,11 @@ def upper_triangle(x: sp.Expr) -> sp.Expr:
     return sp.Piecewise((x, positions(x, -2) <= positions(x, -1)), (0, True))
 
 
+def largest_row_sum(x: sp.Expr) -> sp.Expr:
+    """Returns the largest sum of sizes in a row, of shape [1, 1]: a bound of the eigenvalues."""
+    return reduce_max(reduce_sum(sp.Abs(x), (-1,), keepdims=True), (-2, -1), keepdims=True)
+
+
 def inverse_root(
     x: sp.Expr, order: int, prefix: str, *, steps: int, norm: sp.Expr | None = None
 ) -> Definitions:
@@ -95,9 +100,7 @@ def inverse_root(
         norm: A bound λ of the largest eigenvalue, of shape [1, 1]; the largest sum of sizes in a
             row by default.
     """
-    bound = norm
-    if bound is None:
-        bound = reduce_max(reduce_sum(sp.Abs(x), (-1,), keepdims=True), (-2, -1), keepdims=True)
+    bound = largest_row_sum(x) if norm is None else norm
     # A / bound has its eigenvalues in (0, 1], where the iteration converges monotonically; outside
     # of (0, p + 1) it need not converge.
     definitions: Definitions = {f"{prefix}_bound": bound, f"{prefix}_unit": identity(x)}

@@ -39,10 +39,9 @@ _MOST_BITS = 2**14
 _MOST_MARKS = 8
 _MOST_POINTS = 40
 
-_POSITIVE_INTEGER = sp.Symbol("n", integer=True, positive=True).assumptions0
 # Samples are positive integers: they are values of a symbol only if its assumptions hold for all
 # positive integers.
-_CLOCK = {t}
+_POSITIVE_INTEGER = sp.Symbol("n", integer=True, positive=True).assumptions0
 
 # Traps turn a quiet NaN or infinity into an exception. With 60 digits, the error of a root stays
 # below _LEAST_GAP for values up to 1e30.
@@ -64,8 +63,6 @@ _ORDERS = (sp.Lt, sp.Le, sp.Gt, sp.Ge)
 
 class RealValued:
     """Functions of which SymPy knows that their values are real, like symbols."""
-
-    __slots__ = ()
 
 
 def construct(func: type[sp.Basic], *operands: sp.Basic | int) -> Any:
@@ -238,7 +235,7 @@ def _samples(exprs: Sequence[sp.Basic], *, with_roots: bool = False) -> Iterator
         exprs: The expressions.
         with_roots: Whether roots have values, which are rounded.
     """
-    symbols = set().union(*(expr.free_symbols for expr in exprs)) - _CLOCK
+    symbols = set().union(*(expr.free_symbols for expr in exprs)) - {t}
     if not all(symbol.assumptions0.items() <= _POSITIVE_INTEGER.items() for symbol in symbols):
         raise _UnknownError
     names = sorted(symbols.union(*(expr.atoms(RealValued) for expr in exprs)), key=str)
@@ -287,6 +284,9 @@ def _value(
         return _power(base, exponent, with_roots=with_roots)
     if isinstance(expr, sp.Piecewise):
         return value(_branch(expr, values, with_roots=with_roots))
+    if isinstance(expr, sp.floor):
+        # A rounded root may be on the other side of an integer: it has no value here.
+        return Fraction(math.floor(_value(expr.args[0], values)))
     if not isinstance(expr, sp.Add | sp.Mul | sp.Min | sp.Max | sp.Abs):
         raise _UnknownError
     parts = [value(part) for part in expr.args]
@@ -308,10 +308,9 @@ def _power(base: Fraction, exponent: Fraction, *, with_roots: bool) -> Fraction:
     if not with_roots or base < 0 or (base == 0 and exponent < 0):
         raise _NoValueError
     try:
-        root = _ROOTS.power(_decimal(base), _decimal(exponent))
+        return Fraction(_ROOTS.power(_decimal(base), _decimal(exponent)))
     except DecimalException as error:
         raise _NoValueError from error
-    return Fraction(root)
 
 
 def _decimal(value: Fraction) -> Decimal:

@@ -24,10 +24,6 @@ from closedform.lowering.pair_arithmetic import Arithmetic, Number
 from closedform.lowering.safe_operand import SafeOperand
 from closedform.lowering.trigonometry import raised_cosine
 
-# Largest integer up to which every integer is exact in a float dtype.
-# Beyond, the spacing of the floats is 2.
-_EXACT = {DType.F64: 2**53, DType.F32: 2**24}
-
 
 def lower_integer(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     """Lowers an integer expression to a value of the integer dtype."""
@@ -40,7 +36,7 @@ def lower_integer(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
 
 def lower_integral(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     """Lowers an integer expression to an exact value of the scalar float dtype."""
-    if _is_exact_in_float(expr, domain, _EXACT[low.scalar]):
+    if _is_exact_in_float(expr, domain, 2**low.scalar.row.precision):
         return _arithmetic(low, expr, domain, low.scalar)
     return low.cast(lower_integer(low, expr, domain), low.scalar)
 
@@ -71,8 +67,9 @@ def _arithmetic(low: Lowering, expr: sp.Expr, domain: Domain, dtype: DType) -> V
     if isinstance(expr, sp.Abs):
         return low.emit(Op.ABS, _arithmetic(low, expr.args[0], domain, dtype))
     if isinstance(expr, sp.Pow):
-        base = _arithmetic(low, expr.base, domain, dtype)
-        return low.fold(Op.MUL, [base] * int(expr.exp))
+        return low.fold(Op.MUL, [_arithmetic(low, expr.base, domain, dtype)] * int(expr.exp))
+    if isinstance(expr, sp.Mul) and expr.args[0] == -1:
+        return low.emit(Op.NEG, _arithmetic(low, -expr, domain, dtype))
     op = _FOLDED.get(expr.func)
     if op is not None:
         operands = sorted(expr.args, key=constants_last)

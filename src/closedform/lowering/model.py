@@ -211,17 +211,12 @@ def _start(builder: Builder, rule: UpdateRule, param: str, shape: Shape, dtype: 
         param_value = builder.input(
             naming.param(param), TensorType(stored_dtype, shape), Role.PARAM
         )
-        param_value = (
-            param_value if stored_dtype is dtype else builder.emit(Op.CAST, param_value, to=dtype)
-        )
+        param_value = builder.emit(Op.CAST, param_value, to=dtype)
     for label, spec in rule.states.items():
         state_shape = rule.state_shape(label, shape)
         state_dtype = dtype if spec.stored is None else DType(spec.stored)
         if spec.initial == PARAM and param_value is not None:
-            is_stored_so = param_value.type.dtype is state_dtype
-            first = (
-                param_value if is_stored_so else builder.emit(Op.CAST, param_value, to=state_dtype)
-            )
+            first = builder.emit(Op.CAST, param_value, to=state_dtype)
             builder.output(naming.state(param, label), first)
             continue
         fill = builder.const(float(spec.initial), state_dtype)

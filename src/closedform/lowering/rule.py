@@ -430,9 +430,7 @@ def _tensor_inputs(
     values = {}
     for symbol, port in ports.items():
         if needed_symbols is None or symbol in needed_symbols:
-            value = builder.input(*port)
-            is_computed_in = value.type.dtype is dtype
-            values[symbol] = value if is_computed_in else builder.emit(Op.CAST, value, to=dtype)
+            values[symbol] = builder.emit(Op.CAST, builder.input(*port), to=dtype)
     return values
 
 

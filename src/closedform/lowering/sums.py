@@ -14,6 +14,7 @@ from closedform.errors import LoweringError
 from closedform.ir import naming
 from closedform.language.definitions import taken_by
 from closedform.language.model import GlobalSum, Shared
+from closedform.language.settled import substitute
 from closedform.language.symbols import PARAM, local
 from closedform.language.update_rule import State, UpdateRule
 
@@ -50,8 +51,7 @@ class SumTable:
             definitions[key] = name(expr)
         changes = rule.expressions_by(name, definitions)
         # Symbols that occur only in a sum are used, too: each term becomes an unused definition.
-        extra_definitions = {f"added_to_{key}": part for key, part in parts.items()}
-        changes["definitions"] = {**definitions, **extra_definitions}
+        definitions.update((f"added_to_{key}", part) for key, part in parts.items())
         numbers = {**rule.hyperparameters, **dict.fromkeys(parts)}
         return replace(rule, **changes, hyperparameters=numbers), parts
 
@@ -69,7 +69,7 @@ class SumTable:
                 key = self._name(total.args[0], definitions)
                 parts[key] = total.args[0]
                 symbols[total] = sum_symbol(key)
-            expr = expr.xreplace(symbols)
+            expr = substitute(expr, symbols)
 
     def _name(self, expr: sp.Expr, definitions: dict[str, sp.Expr]) -> str:
         used_definitions = tuple(taken_by([expr], definitions).items())

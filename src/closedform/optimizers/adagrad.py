@@ -21,8 +21,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper, Number
-from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import (
+from closedform.language.arguments import (
     choice,
     flag,
     hyperparameter,
@@ -31,6 +30,8 @@ from closedform.optimizers.arguments import (
     number,
     several,
 )
+from closedform.language.rule_functions import rule_function
+from closedform.language.settled import construct
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,
@@ -337,13 +338,10 @@ def _accumulate_square(old: sp.Expr, square: sp.Expr, beta2: Hyper) -> sp.Expr:
 
 def _least(accumulators: Sequence[sp.Expr]) -> sp.Expr:
     """The least of the accumulators that a parameter of each rank has."""
-    branches = [
-        # A branch for each rank; for_shape takes one, so that no graph has accumulators of missing
-        # axes.
-        (sp.Min(*accumulators[:rank]), sp.Le(RANK, rank))
-        for rank in range(1, len(accumulators))
-    ]
-    return sp.Piecewise(*branches, (sp.Min(*accumulators), True))
+    # A branch for each rank; for_shape takes one: no graph has accumulators of missing axes.
+    least = [construct(sp.Min, *accumulators[: i + 1]) for i in range(len(accumulators))]
+    branches = [(minimum, sp.Le(RANK, rank)) for rank, minimum in enumerate(least[:-1], start=1)]
+    return sp.Piecewise(*branches, (least[-1], True))
 
 
 def _scale_gradient(gradient: sp.Expr, moment: sp.Expr, eps: Hyper) -> sp.Expr:

@@ -9,9 +9,9 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
+from closedform.language.arguments import choice, flag, hyperparameters
 from closedform.language.rule_functions import rule_function
 from closedform.language.settled import construct, product
-from closedform.optimizers.arguments import choice, flag, hyperparameters
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,

@@ -25,9 +25,9 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper
+from closedform.language.arguments import hyperparameters, whole
 from closedform.language.rule_functions import rule_function
 from closedform.language.shapes import ShapeRule
-from closedform.optimizers.arguments import hyperparameters, whole
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,

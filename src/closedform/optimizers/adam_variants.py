@@ -8,9 +8,9 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper, Number
+from closedform.language.arguments import flag, hyperparameter, hyperparameters, several
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.adam import adam_moments
-from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, several
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     decoupled_decay,

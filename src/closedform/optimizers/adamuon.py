@@ -19,14 +19,14 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import (
+from closedform.language.arguments import (
     MOST_UNROLLED,
     choice,
     hyperparameter,
     hyperparameters,
     whole,
 )
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,

@@ -21,8 +21,8 @@ from closedform.language import (
     transpose,
 )
 from closedform.language.aliases import Hyper
+from closedform.language.arguments import hyperparameter, hyperparameters, whole
 from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import hyperparameter, hyperparameters, whole
 from closedform.optimizers.formulas import ascent_or_descent, decoupled_decay, rule_of
 
 

@@ -18,8 +18,8 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper
+from closedform.language.arguments import choice, hyperparameters
 from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import choice, hyperparameters
 from closedform.optimizers.formulas import ascent_or_descent, rule_of, with_penalty
 
 FIRST_STEPS = ("heuristic", "distance", "rate")

@@ -7,8 +7,8 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
+from closedform.language.arguments import flag, hyperparameter, hyperparameters, is_zero
 from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, is_zero
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     decoupled_decay,

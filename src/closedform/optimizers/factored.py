@@ -20,9 +20,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.rule_functions import rule_function
-from closedform.language.settled import construct
-from closedform.optimizers.arguments import (
+from closedform.language.arguments import (
     choice,
     decay_rates,
     flag,
@@ -31,6 +29,8 @@ from closedform.optimizers.arguments import (
     is_zero,
     several,
 )
+from closedform.language.rule_functions import rule_function
+from closedform.language.settled import construct
 from closedform.optimizers.formulas import (
     IS_FACTORED,
     Factors,

@@ -8,14 +8,8 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, reduce_sum, state, t
 from closedform.language.aliases import Hyper
+from closedform.language.arguments import choice, decay_rates, hyperparameters, is_zero, whole
 from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import (
-    choice,
-    decay_rates,
-    hyperparameters,
-    is_zero,
-    whole,
-)
 from closedform.optimizers.formulas import (
     blend,
     decoupled_decay,

@@ -27,8 +27,8 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper
+from closedform.language.arguments import choice, flag, hyperparameter, is_zero
 from closedform.language.settled import construct, product
-from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero
 
 
 def ascent_or_descent(maximize: bool, where: str) -> sp.Expr:

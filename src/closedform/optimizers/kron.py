@@ -29,9 +29,9 @@ from closedform.language import (
     transpose,
 )
 from closedform.language.aliases import Hyper
+from closedform.language.arguments import flag, hyperparameter, hyperparameters, is_zero, whole
 from closedform.language.rotations import Definitions
 from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, is_zero, whole
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     decoupled_decay,

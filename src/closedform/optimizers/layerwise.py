@@ -8,8 +8,8 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, local, reduce_sum, state, t
 from closedform.language.aliases import Hyper
+from closedform.language.arguments import flag, hyperparameters, is_zero
 from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import flag, hyperparameters, is_zero
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     norm,

@@ -21,8 +21,8 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper, Number
+from closedform.language.arguments import flag, hyperparameter, hyperparameters, number
 from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, number
 from closedform.optimizers.formulas import decoupled_decay, rule_of, weighted_mean, with_penalty
 
 SIZE = shared("d")

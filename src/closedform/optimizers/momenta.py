@@ -9,8 +9,8 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import PARAM, State, UpdateRule, hyper, local, state, t
 from closedform.language.aliases import Hyper
+from closedform.language.arguments import hyperparameter, hyperparameters
 from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import hyperparameter, hyperparameters
 from closedform.optimizers.formulas import ascent_or_descent, rule_of, with_penalty
 
 

@@ -17,8 +17,8 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper, Number
+from closedform.language.arguments import flag, hyperparameter, hyperparameters, number
 from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, number
 from closedform.optimizers.formulas import rule_of
 
 _NO_STEP = sp.Rational(1, 2**52)  # the epsilon of float64, below which optax takes no step

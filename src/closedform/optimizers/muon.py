@@ -27,8 +27,7 @@ from closedform.language import (
     transpose,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import (
+from closedform.language.arguments import (
     MOST_UNROLLED,
     choice,
     flag,
@@ -36,6 +35,7 @@ from closedform.optimizers.arguments import (
     is_zero,
     whole,
 )
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, rule_of
 
 LOOKAHEADS = ("blend", "sum")

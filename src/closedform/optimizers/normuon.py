@@ -21,8 +21,7 @@ from closedform.language import (
     state,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import (
+from closedform.language.arguments import (
     MOST_UNROLLED,
     choice,
     flag,
@@ -31,6 +30,7 @@ from closedform.optimizers.arguments import (
     is_zero,
     whole,
 )
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,

@@ -22,9 +22,9 @@ from closedform.language import (
     state,
 )
 from closedform.language.aliases import Hyper
+from closedform.language.arguments import choice, flag, hyperparameter, hyperparameters
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.adam import EPS_ADDED, adam_moments
-from closedform.optimizers.arguments import choice, flag, hyperparameter, hyperparameters
 from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, rule_of
 
 

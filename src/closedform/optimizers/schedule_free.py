@@ -10,8 +10,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import GRAD, PARAM, Shared, State, UpdateRule, hyper, shared, state, t
 from closedform.language.aliases import Hyper
-from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import (
+from closedform.language.arguments import (
     decay_rates,
     flag,
     hyperparameter,
@@ -19,6 +18,8 @@ from closedform.optimizers.arguments import (
     is_zero,
     whole,
 )
+from closedform.language.rule_functions import rule_function
+from closedform.language.settled import construct
 from closedform.optimizers.formulas import rectification, rule_of, weighted_mean, with_penalty
 
 
@@ -200,7 +201,7 @@ def _averaged_rule(
     values: dict[str, Any],
 ) -> UpdateRule:
     """The average around a base step of this rate and direction."""
-    largest = sp.Max(shared("lr_max"), rate)
+    largest = construct(sp.Max, shared("lr_max"), rate)
     share = largest ** hyper("rate_exponent")
     if not is_zero(values["weight_exponent"]):
         share = share * (t + 1) ** hyper("weight_exponent")

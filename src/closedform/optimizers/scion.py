@@ -18,8 +18,7 @@ from closedform.language import (
     state,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import (
+from closedform.language.arguments import (
     MOST_UNROLLED,
     choice,
     flag,
@@ -27,6 +26,7 @@ from closedform.optimizers.arguments import (
     hyperparameters,
     whole,
 )
+from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, rule_of, sign
 from closedform.optimizers.muon import (
     COEFFICIENTS,

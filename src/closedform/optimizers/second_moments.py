@@ -8,14 +8,8 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, local, state, t
 from closedform.language.aliases import Hyper, Number
+from closedform.language.arguments import flag, hyperparameter, hyperparameters, is_zero, number
 from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import (
-    flag,
-    hyperparameter,
-    hyperparameters,
-    is_zero,
-    number,
-)
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,

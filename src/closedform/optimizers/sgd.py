@@ -7,9 +7,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import PARAM, Schedule, State, UpdateRule, hyper, local, state, t
 from closedform.language.aliases import Hyper
-from closedform.language.rule_functions import rule_function
-from closedform.language.settled import construct
-from closedform.optimizers.arguments import (
+from closedform.language.arguments import (
     choice,
     flag,
     hyperparameter,
@@ -17,6 +15,8 @@ from closedform.optimizers.arguments import (
     is_zero,
     number_or_zero,
 )
+from closedform.language.rule_functions import rule_function
+from closedform.language.settled import construct
 from closedform.optimizers.formulas import ascent_or_descent, rule_of, storage, with_penalty
 
 FIRST_MOMENTUM = ("gradient", "dampened")

@@ -8,9 +8,7 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.language.rule_functions import rule_function
-from closedform.language.settled import construct
-from closedform.optimizers.arguments import (
+from closedform.language.arguments import (
     flag,
     hyperparameter,
     hyperparameters,
@@ -18,6 +16,8 @@ from closedform.optimizers.arguments import (
     number_or_zero,
     several,
 )
+from closedform.language.rule_functions import rule_function
+from closedform.language.settled import construct
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     decoupled_decay,

@@ -25,8 +25,8 @@ from closedform.language import (
     transpose,
 )
 from closedform.language.aliases import Hyper
+from closedform.language.arguments import flag, hyperparameter, hyperparameters, whole
 from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, whole
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,

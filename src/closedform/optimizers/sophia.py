@@ -18,8 +18,8 @@ from closedform.language import (
     tensor_input,
 )
 from closedform.language.aliases import Hyper
+from closedform.language.arguments import hyperparameters, whole
 from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import hyperparameters, whole
 from closedform.optimizers.formulas import blend, decoupled_decay, rule_of
 
 

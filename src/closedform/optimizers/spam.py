@@ -9,8 +9,8 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import PARAM, State, UpdateRule, floor_mod, hyper, local, state, t
 from closedform.language.aliases import Hyper
+from closedform.language.arguments import hyperparameters, is_zero, whole
 from closedform.language.rule_functions import rule_function
-from closedform.optimizers.arguments import hyperparameters, is_zero, whole
 from closedform.optimizers.formulas import ascent_or_descent, blend, rule_of, sign, weighted_mean
 
 

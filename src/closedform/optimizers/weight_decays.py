@@ -21,9 +21,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper, Number
-from closedform.language.rule_functions import rule_function
-from closedform.optimizers.adam import EPS_ADDED, adam_moments
-from closedform.optimizers.arguments import (
+from closedform.language.arguments import (
     choice,
     flag,
     hyperparameter,
@@ -31,6 +29,8 @@ from closedform.optimizers.arguments import (
     is_zero,
     number,
 )
+from closedform.language.rule_functions import rule_function
+from closedform.optimizers.adam import EPS_ADDED, adam_moments
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     decoupled_decay,

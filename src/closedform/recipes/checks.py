@@ -8,16 +8,10 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import DefinitionError
-from closedform.language import exact_number
-from closedform.optimizers.arguments import flag as flag
-from closedform.optimizers.arguments import whole
+from closedform.language import arguments, exact_number
+from closedform.language.arguments import NO_WARMUP, positive_steps, rational_milestones, whole
+from closedform.language.arguments import flag as flag
 from closedform.recipes.entries import Check
-from closedform.schedules.arguments import (
-    NO_WARMUP,
-    check_choice,
-    positive_steps,
-    rational_milestones,
-)
 from closedform.schedules.inverse import falling_rate
 
 steps = positive_steps
@@ -156,7 +150,7 @@ def choice(*names: str) -> Check:
     """Returns the check of a name that must be one of ``names``."""
 
     def check(value: object, name: str, where: str) -> str:
-        check_choice(value, names, name, where)
+        arguments.choice(value, name, where, names)
         return str(value)
 
     return check

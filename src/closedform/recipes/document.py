@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from numbers import Number
 from os import PathLike
@@ -76,6 +76,7 @@ class Document:
         syntax: The syntax of the file.
         python: The syntax tree and the expressions of a Python file.
         program: The name of the Python script that a command line runs, without its ending.
+        keys_read: The entries that a reader has read so far, with their values.
     """
 
     content: dict[str, Any]
@@ -83,6 +84,7 @@ class Document:
     syntax: Syntax = Syntax.MAPPING
     python: PythonText | None = None
     program: str = ""
+    keys_read: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def place(self, path: str) -> str:
         """Returns a place in errors: the source, and the path within it."""
@@ -179,6 +181,36 @@ def document_of(text: str, suffix: str, name: str) -> Document:
         content = _copy(content, "", Budget(name))
     program = program_of(text) if syntax is Syntax.ARGUMENTS else ""
     return Document(content, name, syntax, program=program)
+
+
+def document_by_content(text: str, name: str) -> Document:
+    r"""Returns a config whose ending says nothing: of JSON, TOML, YAML or a command line.
+
+    Raises:
+        ConfigError: The text is a mapping in none of these syntaxes.
+
+    Example:
+        >>> document_by_content("[net]\nlearning_rate=0.001", "yolo.cfg").content
+        {'net': {'learning_rate': 0.001}}
+    """
+    for suffix in (".json", ".toml", ".yaml", ".args"):
+        # A command line has options; any text has words.
+        if suffix == ".args" and "--" not in text:
+            break
+        try:
+            document = document_of(text, suffix, name)
+        except ConfigError:
+            continue
+        if document.content:
+            return document
+    if not text.strip():
+        raise ConfigError("the file is empty, expected a config", where=name)
+    raise ConfigError(
+        f"the text is not a config: neither JSON, TOML and YAML with keys nor a command line, "
+        f"got {text.strip()!r:.40}",
+        where=name,
+        hint=f"the ending of a config of Python or gin is its syntax: {', '.join(SUFFIXES)}",
+    )
 
 
 def text_of(path: Path, most: int = MAX_BYTES) -> str:

@@ -10,7 +10,7 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, t
-from closedform.schedules.arguments import stepwise
+from closedform.schedules.branches import stepwise
 
 
 class SupportsFloor(Protocol):

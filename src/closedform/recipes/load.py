@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from os import PathLike
 from typing import Any
 
-from closedform.errors import ArgumentError, ConfigError, UnknownNameError
+from closedform.errors import (
+    ArgumentError,
+    ClosedFormError,
+    ConfigError,
+    MissingFactsError,
+    UnknownNameError,
+)
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import CHECKED, Facts
-from closedform.recipes.document import Document, read_document
-from closedform.recipes.framework import Framework
+from closedform.recipes.document import Document, join_path, read_document
+from closedform.recipes.framework import Framework, Tier
 from closedform.recipes.inheritance import FileSource, merge_files
+from closedform.recipes.raw_section import RELATED, entry_name, key_name
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Recipe
 from closedform.recipes.registry import FRAMEWORKS, known_version, unknown_framework
@@ -100,6 +108,7 @@ def load_recipe(
             f"paths are for framework='generic', got {framework!r}", hint="leave them out"
         )
     declaration, reader = _reader(document, framework, paths)
+    guessed_by = () if framework is not None else deciding_keys(document, reader.matches)
     run_facts = facts if isinstance(facts, Facts) else Facts.of(facts or {}, declaration.facts)
     reading = Reading(
         document,
@@ -110,11 +119,20 @@ def load_recipe(
         declaration.defects,
     )
     try:
-        recipe = replace(reader.read(reading), facts=run_facts, document=document)
+        recipe = replace(
+            reader.read(reading), facts=run_facts, document=document, guessed_by=guessed_by
+        )
+        _check_used(document, framework)
+    except MissingFactsError:
+        _check_used(document, framework)
+        raise
     except ConfigError as error:
         if framework is not None:
             raise
-        explanation = f"the config was taken for {declaration.name}, by its keys"
+        explanation = (
+            f"the config was taken for {declaration.name} by {', '.join(guessed_by[:4])}; "
+            "framework='generic' reads the keys by their names"
+        )
         hint = explanation if error.hint is None else f"{error.hint}; {explanation}"
         raise ConfigError(error.what, where=error.where, hint=hint) from error
     # A formula divides by a number of the config, or converts it: the framework fails there, too.
@@ -194,7 +212,95 @@ def _reader(
     # Imported only here: a config that is recognized does not need it.
     from closedform.recipes.nearness import unrecognized_error
 
-    raise unrecognized_error(document)
+    raise unrecognized_error(document, lambda name: _reads_most(document, name))
+
+
+def _check_used(document: Document, framework: str | None) -> None:
+    """Refuses a config of which the framework that was named has read nothing."""
+    # A reader of another package may read the document without sections.
+    if framework in (None, GENERIC) or FRAMEWORKS[framework].tier is Tier.COMMUNITY:
+        return
+    entries = {
+        entry_name(path.rpartition(".")[2], value): path
+        for path, value in _entries(document.content)
+    }
+    if any(RELATED.search(entries[name]) for name in document.keys_read & entries.keys()):
+        return
+    from closedform.recipes.nearness import describe_keys, keys_of_schedule, leaves
+
+    keys = keys_of_schedule(document)
+    # A section that is the block of a class counts by its name: its class reads the arguments.
+    sections = {key_name(name) for path in keys for name in re.split(r"\.|\[\d+\]", path)[:-1]}
+    names = {entry_name(name, value) for _, name, value in leaves(document.content)}
+    if keys and document.keys_read.isdisjoint(sections | names):
+        raise ConfigError(
+            f"no key of the config is one that {framework} reads; {describe_keys(document)}",
+            where=document.source,
+            hint="name another framework; framework='generic' reads the keys by their names",
+        )
+
+
+def _reads_most(document: Document, framework: str) -> bool:
+    """Whether a framework reads a config without an error, and at least half of its keys."""
+    from closedform.recipes.nearness import keys_of_schedule
+
+    trial = replace(document, keys_read=set())
+    try:
+        load_recipe(trial, framework)
+    except MissingFactsError:
+        pass
+    except ClosedFormError:
+        return False
+    names = {*map(key_name, keys_of_schedule(document).values())}
+    return 2 * len(names & {entry.partition(" = ")[0] for entry in trial.keys_read}) >= len(names)
+
+
+def deciding_keys(document: Document, matches: Callable[[Document], bool]) -> tuple[str, ...]:
+    """Returns paths that suffice for a document to match, none of which can be left out.
+
+    The search halves the keys that remain; it asks about 2 k log n times for k of n keys.
+
+    Example:
+        >>> config = read_document({"model": "gpt", "optim": {"lr": 1, "eps": 2}})
+        >>> deciding_keys(config, lambda part: "lr" in part.content.get("optim", {}))
+        ('optim.lr',)
+    """
+
+    def search(base: list[str], candidates: list[str]) -> list[str]:
+        if matches(replace(document, content=part(document.content, {*base}))):
+            return []
+        if len(candidates) == 1:
+            return candidates
+        half = len(candidates) // 2
+        second = search([*base, *candidates[:half]], candidates[half:])
+        return search([*base, *second], candidates[:half]) + second
+
+    paths = [path for path, _ in _entries(document.content)]
+    sufficient_paths = search([], paths) if paths else []
+    return tuple(sufficient_paths) or (document.program or "its text",)
+
+
+def _entries(content: Mapping[Any, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """The innermost entries of mappings, by their paths."""
+    for key, value in content.items():
+        place = join_path(path, key)
+        if isinstance(value, Mapping) and value:
+            yield from _entries(value, place)
+        else:
+            yield place, value
+
+
+def part(content: Mapping[Any, Any], paths: set[str], path: str = "") -> dict[Any, Any]:
+    """Returns the entries of some paths, with the mappings that they are in."""
+    entries = {}
+    for key, value in content.items():
+        place = join_path(path, key)
+        if not isinstance(value, Mapping) or not value:
+            if place in paths:
+                entries[key] = value
+        elif inner := part(value, paths, place):
+            entries[key] = inner
+    return entries
 
 
 def _check_facts(recipe: Recipe, facts: Facts, document: Document) -> None:

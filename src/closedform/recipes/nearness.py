@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,21 +124,23 @@ def near_frameworks(document: Document) -> list[Near]:
     ]
 
 
-def unrecognized_error(document: Document) -> ConfigError:
-    """Returns the error of a config that no framework recognizes: its keys, and what to do."""
+def unrecognized_error(document: Document, reads: Callable[[str], bool]) -> ConfigError:
+    """Returns the error of a config that no framework recognizes: its keys, and what to do.
+
+    Args:
+        document: The config.
+        reads: Whether a framework reads it without an error.
+    """
     keys = keys_of_schedule(document)
-    evidence = f"of a schedule it has {_enumerate(tuple(keys), _MOST_KEYS)}"
-    if not keys:
-        top = tuple(str(key) for key in document.content)
-        evidence = (
-            f"no key is of a schedule: it has {_enumerate(top, _MOST_KEYS) if top else 'none'}"
-        )
     near = near_frameworks(document)
-    ways = []
+    ways = ["framework='generic' reads the keys by their names"] if keys else []
     if near:
-        ways.append(f"near are {', '.join(map(str, near))}: framework={near[0].name!r} reads it so")
-    if keys:
-        ways.append("framework='generic' reads the keys by their names")
+        text = f"near are {', '.join(map(str, near))}"
+        reading = next((entry.name for entry in near if reads(entry.name)), None)
+        if reading is None:
+            ways.append(text)
+        else:
+            ways.insert(0, f"{text}: framework={reading!r} reads it so")
     functions = _functions(document)
     if functions:
         calls = ", ".join(f"{document.source}:{name}" for name in functions[:3])
@@ -147,10 +149,19 @@ def unrecognized_error(document: Document) -> ConfigError:
         readable = (name for name, entry in FRAMEWORKS.items() if entry.reader is not None)
         ways.append(f"name it, as in framework='cerebras'; there are {', '.join(readable)}")
     return ConfigError(
-        f"the framework of the config is not recognized; {evidence}",
+        f"the framework of the config is not recognized; {describe_keys(document)}",
         where=document.source,
         hint="; ".join(ways),
     )
+
+
+def describe_keys(document: Document) -> str:
+    """Returns the clause of an error with the keys of a config that are of a schedule."""
+    keys = tuple(keys_of_schedule(document))
+    if keys:
+        return f"of a schedule it has {_enumerate(keys, _MOST_KEYS)}"
+    top = tuple(str(key) for key in document.content)
+    return f"no key is of a schedule: it has {_enumerate(top, _MOST_KEYS) if top else 'none'}"
 
 
 def _functions(document: Document) -> list[str]:

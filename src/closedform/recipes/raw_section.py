@@ -77,6 +77,7 @@ class RawSection:
             if isinstance(default, Required):
                 raise self.error(f"{key} is missing", hint=f"give {self.at(key)}")
             return default
+        self.document.keys_read.add(entry_name(str(key), value))
         if isinstance(value, Unresolved):
             raise self.error(
                 f"{key} is needed, but the file does not determine it: {value.text!r}",
@@ -273,6 +274,17 @@ class RawSection:
             inner = f"; {error.where}" if error.where else ""
             where = f"{self.document.place(self.at(key))}{inner}"
             raise ConfigError(error.what, where=where, hint=error.hint) from error
+
+
+def entry_name(key: str, value: object) -> str:
+    """Returns the name of an entry, with its value: a reader's own defaults have other values."""
+    scalar = "" if isinstance(value, Mapping | list | tuple | ConfigCall) else f" = {value!r:.40}"
+    return f"{key_name(key)}{scalar}"
+
+
+def key_name(key: str) -> str:
+    """Returns the name of a key for comparisons: in lower case, with underscores."""
+    return key.strip("-").replace("-", "_").lower()
 
 
 def document_section(document: Document) -> RawSection:

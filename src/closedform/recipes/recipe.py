@@ -188,6 +188,7 @@ class Recipe:
         grouping: The framework's grouping of a model's parameters, with the options of the config;
             None where it is not modelled.
         document: The config as plain data; None for a recipe without one.
+        guessed_by: The keys of the config that its framework was found by; empty if it was named.
     """
 
     name: str
@@ -204,6 +205,7 @@ class Recipe:
     derived: Mapping[str, Any] = field(default_factory=dict)
     grouping: Grouping | None = None
     document: Document | None = field(default=None, repr=False, compare=False)
+    guessed_by: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     def __repr__(self) -> str:
         count = len(self.param_groups)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MOST_GROUPS = 12
 """Param groups in a shortened summary: a screen has some 40 lines."""
 
+_MOST_KEYS = 4
 _PATTERNS_WIDTH = 40
 _NOTE_WIDTH = 96
 _DEFAULT = "default"
@@ -142,6 +143,12 @@ def summarize(recipe: Recipe) -> Summary:
     if recipe.accumulation is not None:
         options["accumulation"] = _quantity(recipe.accumulation, "micro-batch", "micro-batches")
     version = f" {recipe.version}" if recipe.version else ""
+    assumptions = [name for name, text in recipe.notes.items() if "assumed" in text]
+    if assumptions and not recipe.version:
+        version += f"; {_quantity(len(assumptions), 'assumption', 'assumptions')}: "
+        version += f"{', '.join(assumptions)}"
+    if recipe.guessed_by:
+        version += f", guessed by {', '.join(recipe.guessed_by[:_MOST_KEYS])}"
     return Summary(
         f"{recipe.name} ({recipe.framework}{version})",
         options,

@@ -23,9 +23,6 @@ from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.rule_terms import Model
 from closedform.verify.translation.translation import time_verdict, validate_outputs
 
-EXACT_COUNTS = {DType.F16: 2**11, DType.BF16: 2**8, DType.F32: 2**24, DType.F64: 2**53}
-"""By dtype: the whole numbers up to this one are floats of it."""
-
 
 def prove_step(simulation: Simulation, model: Model, effort: Effort) -> Verdict:
     """Returns whether each output of a file is what the rule makes of it.
@@ -52,13 +49,13 @@ def prove_step(simulation: Simulation, model: Model, effort: Effort) -> Verdict:
         for port, meaning in simulation.renaming.items()
         if meaning.offset is not None and meaning.number is None
     ]
-    limits = [EXACT_COUNTS[dtype] - 2 for dtype in counts if dtype.is_float]
+    limits = [2**dtype.row.precision - 2 for dtype in counts if dtype.is_float]
     verdict = time_verdict(lambda: decide(min(limits, default=None)), effort)
     has_integers = any(dtype.is_integer for dtype in counts)
     if verdict.proved or limits or not has_integers:
         return verdict
     # A count that is converted to a float, where no rounding of a larger one is admitted.
-    exact = time_verdict(lambda: decide(EXACT_COUNTS[DType.F32] - 2), effort)
+    exact = time_verdict(lambda: decide(2**DType.F32.row.precision - 2), effort)
     return exact if exact.proved else verdict
 
 

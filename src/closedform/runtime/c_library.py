@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from closedform.errors import SessionError
 from closedform.exporters.c_function import SIZE, CFunction, Parameter, Passing
 from closedform.exporters.c_header import Header
-from closedform.ir.types import DType
 
 BASE_FLAGS = ("-std=c11", "-ffp-contract=off", "-DCLOSEDFORM_API=", "-shared", "-fPIC")
 FAST_FLAGS = ("-O3", "-fno-math-errno", "-march=native")
@@ -23,13 +24,6 @@ FAST_FLAGS = ("-O3", "-fno-math-errno", "-march=native")
 
 _SECONDS = 120.0
 _SHOWN = 5
-
-_NUMBERS: dict[DType, Any] = {
-    DType.I32: ctypes.c_int32,
-    DType.I64: ctypes.c_int64,
-    DType.F32: ctypes.c_float,
-    DType.F64: ctypes.c_double,
-}
 
 
 class CLibrary:
@@ -75,7 +69,10 @@ class CLibrary:
 def _load_function(library: ctypes.CDLL, function: CFunction) -> Any:
     symbol = library[function.name]
     symbol.argtypes = [_type(parameter) for parameter in function.parameters]
-    symbol.restype = None if function.result is None else _NUMBERS[function.result]
+    if function.result is None:
+        symbol.restype = None
+    else:
+        symbol.restype = np.ctypeslib.as_ctypes_type(function.result.numpy)
     return symbol
 
 
@@ -83,7 +80,7 @@ def _type(parameter: Parameter) -> Any:
     if parameter.port == SIZE:
         return ctypes.c_size_t
     if parameter.passing is Passing.VALUE:
-        return _NUMBERS[parameter.dtype]
+        return np.ctypeslib.as_ctypes_type(parameter.dtype.numpy)
     return ctypes.c_void_p
 
 

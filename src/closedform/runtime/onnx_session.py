@@ -13,33 +13,22 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
-from onnx import ModelProto, TensorProto
+from onnx import ModelProto
 
 from closedform.errors import SessionError, ThreadsWarning
 from closedform.exporters.onnx_model import serialize, to_model
 from closedform.files import check_regular
 from closedform.ir.graph import Array, Graph
-from closedform.ir.types import DType
+from closedform.ir.types import ELEMENT_TYPES, DType
 from closedform.runtime.shared_places import node_with_shared_places
 
 ModelSource = str | os.PathLike[str] | bytes | ModelProto | Graph
 
 CPU = ("CPUExecutionProvider",)
 
-_DTYPES: dict[str, type[np.generic]] = {
-    "tensor(bool)": np.bool_,
-    "tensor(uint8)": np.uint8,
-    "tensor(int8)": np.int8,
-    "tensor(int16)": np.int16,
-    "tensor(int32)": np.int32,
-    "tensor(int64)": np.int64,
-    "tensor(float16)": np.float16,
-    "tensor(bfloat16)": DType.BF16.numpy.type,
-    "tensor(float)": np.float32,
-    "tensor(double)": np.float64,
-}
+_DTYPES = {f"tensor({row.runtime})": row.numpy for row in ELEMENT_TYPES}
 
-_ELEMENT_TYPES = {DType.BF16.numpy: TensorProto.BFLOAT16}
+_ELEMENT_TYPES = {DType.BF16.numpy: DType.BF16.row.number}
 """The element type that onnxruntime expects for a dtype that NumPy itself does not have."""
 
 
@@ -215,8 +204,7 @@ def _ports(arguments: Sequence[Any], where: str) -> dict[str, Port]:
             )
         shape = tuple(size if isinstance(size, int) else None for size in argument.shape)
         symbols = tuple(size if isinstance(size, str) else None for size in argument.shape)
-        dtype = np.dtype(_DTYPES[argument.type])
-        ports[argument.name] = Port(argument.name, dtype, shape, symbols)
+        ports[argument.name] = Port(argument.name, _DTYPES[argument.type], shape, symbols)
     return ports
 
 

@@ -12,9 +12,10 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number, hyper
 from closedform.language.aliases import Number, Steps
+from closedform.language.arguments import rational_milestones, run_length
 from closedform.language.lengths import with_lengths
 from closedform.language.settled import values_in
-from closedform.schedules.arguments import rational_milestones, run_length, stepwise, whole_length
+from closedform.schedules.branches import stepwise, whole_length
 
 
 @with_lengths

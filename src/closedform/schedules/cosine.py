@@ -9,21 +9,16 @@ import sympy as sp
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Count, Number, Steps
+from closedform.language.arguments import positive_steps, run_length, whole_number
 from closedform.language.lengths import with_lengths
 from closedform.language.settled import construct, values_in
-from closedform.schedules.arguments import (
-    positive_steps,
-    run_length,
-    steps_symbol,
-    whole_length,
-    whole_number,
-)
 from closedform.schedules.blends import (
     along_cosine,
     along_envelope,
     along_half_cosine,
     along_line,
 )
+from closedform.schedules.branches import steps_symbol, whole_length
 
 
 @with_lengths

@@ -10,9 +10,9 @@ import sympy as sp
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, floor_div, floor_mod, hyper, t
 from closedform.language.aliases import Number, Steps
+from closedform.language.arguments import choice, positive_steps
 from closedform.language.lengths import with_lengths
 from closedform.language.settled import construct, values_in
-from closedform.schedules.arguments import check_choice, positive_steps
 
 MODES = ("triangular", "triangular2", "exp_range")
 SCALE_MODES = ("cycle", "iterations")
@@ -90,8 +90,8 @@ def _scale(
     cycle: sp.Expr,
 ) -> sp.Expr:
     """The factor on the height of the triangles."""
-    check_choice(mode, MODES, "mode", "cyclic")
-    check_choice(scale_mode, SCALE_MODES, "scale_mode", "cyclic")
+    choice(mode, "mode", "cyclic", MODES)
+    choice(scale_mode, "scale_mode", "cyclic", SCALE_MODES)
     if scale is None:
         factors = {
             "triangular": sp.Integer(1),

@@ -7,15 +7,10 @@ import sympy as sp
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Count, Number, Steps
+from closedform.language.arguments import positive_steps, run_length, whole_number
 from closedform.language.lengths import with_lengths
 from closedform.language.settled import construct
-from closedform.schedules.arguments import (
-    positive_steps,
-    run_length,
-    steps_symbol,
-    whole_length,
-    whole_number,
-)
+from closedform.schedules.branches import steps_symbol, whole_length
 
 
 @with_lengths

@@ -12,7 +12,7 @@ from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number
 from closedform.language.aliases import Number, Steps
 from closedform.language.lengths import with_lengths
-from closedform.schedules.arguments import stepwise
+from closedform.schedules.branches import stepwise
 
 
 @with_lengths

@@ -7,9 +7,10 @@ import sympy as sp
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, floor_div, hyper, t
 from closedform.language.aliases import Number, Steps
+from closedform.language.arguments import NO_WARMUP, positive_steps
 from closedform.language.lengths import with_lengths
 from closedform.language.settled import construct
-from closedform.schedules.arguments import NO_WARMUP, positive_steps, steps_symbol
+from closedform.schedules.branches import steps_symbol
 
 
 @with_lengths

@@ -12,9 +12,9 @@ import sympy as sp
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Count, Number, Steps
+from closedform.language.arguments import choice, whole_number
 from closedform.language.lengths import with_lengths
 from closedform.language.settled import construct, values_in
-from closedform.schedules.arguments import check_choice, whole_number
 from closedform.schedules.blends import along_cosine, along_line
 
 ANNEALS = {"cos": along_cosine, "linear": along_line}
@@ -201,7 +201,7 @@ def _phases(
     is_three = len(places) == 4
     phases = cycle_phases(steps, rise, name, three_phase=is_three, clamp=clamp)
     last = phases.last
-    check_choice(anneal, tuple(ANNEALS), "anneal", name)
+    choice(anneal, "anneal", name, tuple(ANNEALS))
     n, r = hyper("steps", integer=True, positive=True), hyper("rise")
     bounds = _bounds(n, r, three_phase=is_three)
     clock = construct(sp.Min, t, n - 1) if clamp else t

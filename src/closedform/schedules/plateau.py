@@ -9,7 +9,7 @@ import sympy as sp
 from closedform.errors import DomainError
 from closedform.language import GRAD, PARAM, exact_number, hyper, state
 from closedform.language.aliases import Number
-from closedform.schedules.arguments import check_choice, whole_number
+from closedform.language.arguments import choice, whole_number
 
 if TYPE_CHECKING:
     from closedform.language import UpdateRule
@@ -79,8 +79,8 @@ def reduce_on_plateau(
     from closedform.language import State, UpdateRule
 
     where = "reduce_on_plateau"
-    check_choice(mode, MODES, "mode", where)
-    check_choice(threshold_mode, THRESHOLD_MODES, "threshold_mode", where)
+    choice(mode, "mode", where, MODES)
+    choice(threshold_mode, "threshold_mode", where, THRESHOLD_MODES)
     if not 0 <= exact_number(factor, f"factor of {where}") < 1:
         raise DomainError(f"factor must be at least 0 and below 1, got {factor!r}", where=where)
     if exact_number(eps, f"eps of {where}") < 0:

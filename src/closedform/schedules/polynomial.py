@@ -7,8 +7,9 @@ import sympy as sp
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, floor_div, hyper, t
 from closedform.language.aliases import Number, Steps
+from closedform.language.arguments import run_length
 from closedform.language.lengths import with_lengths
-from closedform.schedules.arguments import run_length, steps_symbol, whole_length
+from closedform.schedules.branches import steps_symbol, whole_length
 
 
 @with_lengths

@@ -7,16 +7,11 @@ import sympy as sp
 from closedform.errors import DomainError, LimitError, describe
 from closedform.language import Schedule, exact_number, floor_mod, hyper, t
 from closedform.language.aliases import Count, Number, Steps
+from closedform.language.arguments import positive_steps, run_length, whole_number
 from closedform.language.compose import product
 from closedform.language.lengths import with_lengths
-from closedform.schedules.arguments import (
-    positive_steps,
-    run_length,
-    steps_symbol,
-    whole_length,
-    whole_number,
-)
 from closedform.schedules.blends import along_cosine, along_line
+from closedform.schedules.branches import steps_symbol, whole_length
 
 # The last step of the clock (lowering/analysis/domain.py): restarts beyond it are never met.
 _LAST_RESTART = 2**50

@@ -10,9 +10,10 @@ import sympy as sp
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, t
 from closedform.language.aliases import Count, Number
+from closedform.language.arguments import choice, whole_number
 from closedform.language.exact import value_at
 from closedform.language.lengths import with_lengths
-from closedform.schedules.arguments import check_choice, stepwise, whole_number
+from closedform.schedules.branches import stepwise
 from closedform.schedules.wsd import POSITIVE_SHAPES, SHAPES
 
 
@@ -105,7 +106,7 @@ def _curve(
             f"a stage must be (end, steps) or (end, steps, shape), got {entry!r}", where=where
         )
     stage = Stage(*entry)
-    check_choice(stage.shape, tuple(SHAPES), "shape", where)
+    choice(stage.shape, "shape", where, tuple(SHAPES))
     length = whole_number(stage.steps, "steps", where, least=1)
     first = previous if stage.start is None else exact_number(stage.start, "start")
     end = exact_number(stage.end, "end")

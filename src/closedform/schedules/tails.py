@@ -8,9 +8,9 @@ from closedform.deprecation import renamed_keywords
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Count, Number, Steps
+from closedform.language.arguments import choice, positive_steps, whole_number
 from closedform.language.lengths import with_lengths
 from closedform.language.settled import construct, values_in
-from closedform.schedules.arguments import check_choice, positive_steps, whole_number
 from closedform.schedules.blends import along_cosine, along_inverse_root, along_line
 from closedform.schedules.wsd import POSITIVE_SHAPES, SHAPES
 
@@ -151,7 +151,7 @@ def power_with_tail(
         raise DomainError(
             f"warmup and tail must fit into steps, got {rising} + {falling} > {number}", where=where
         )
-    check_choice(shape, tuple(SHAPES), "shape", where)
+    choice(shape, "shape", where, tuple(SHAPES))
     low = exact_number(end, f"end of {where}")
     if shape in POSITIVE_SHAPES and low <= 0:
         raise DomainError(f"end must be above 0 for the shape {shape}, got {end!r}", where=where)

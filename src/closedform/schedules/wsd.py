@@ -11,9 +11,9 @@ from closedform.deprecation import renamed_keywords
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Count, Number
+from closedform.language.arguments import NO_STEPS, choice, whole_number
 from closedform.language.lengths import with_lengths
 from closedform.language.settled import construct
-from closedform.schedules.arguments import NO_STEPS, check_choice, whole_number
 from closedform.schedules.blends import (
     along_cosine,
     along_geometric,
@@ -284,7 +284,7 @@ def _with_warmup(
     domain: tuple[sp.Basic, ...],
 ) -> Schedule:
     """The shape along a progress, after a linear warmup."""
-    check_choice(shape, tuple(SHAPES), "shape", name)
+    choice(shape, "shape", name, tuple(SHAPES))
     peak, end, warmup_start = values
     exact = [exact_number(peak, f"peak of {name}"), exact_number(end, f"end of {name}")]
     exact_number(warmup_start, f"warmup_start of {name}")

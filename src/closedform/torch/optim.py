@@ -11,15 +11,22 @@ from closedform.torch.compat.optimizers import NamedOptimizer, optimizer_classes
 
 
 class _TorchOptimizer(NamedOptimizer):
-    """The base of all classes: states are made by the first step, as in torch."""
+    """The base of all classes: a parameter has states from its first step on, as in torch."""
 
-    _creates_states_in_advance = False
+    def _saves_first_states(self, index: int) -> bool:
+        return False
 
     def _check_arguments(self, values: Mapping[str, Any], where: str) -> None:
         super()._check_arguments(values, where)
         if values.get("foreach") and values.get("fused"):
             hint = "leave foreach out for the fused kernel"
             raise ArgumentError("foreach and fused cannot both be True", where=where, hint=hint)
+
+
+class _WithoutStep(_TorchOptimizer):
+    """The base of classes whose states torch keeps without a step."""
+
+    _saves_no_step = True
 
 
 class _WithScalars(_TorchOptimizer):
@@ -36,7 +43,13 @@ class _WithFirstRate(_TorchOptimizer):
         return {"lr_at_first_step": True}
 
 
-_BASES = {"ASGD": _WithScalars, "NAdam": _WithScalars, "Rprop": _WithFirstRate}
+_BASES = {
+    "ASGD": _WithScalars,
+    "Muon": _WithoutStep,
+    "NAdam": _WithScalars,
+    "Rprop": _WithFirstRate,
+    "SGD": _WithoutStep,
+}
 
 OPTIMIZERS = {
     **optimizer_classes("torch", __name__, _TorchOptimizer),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
@@ -13,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim import optimizer
 from torch.optim.optimizer import ParamsT
 
-from closedform.errors import ArgumentError, StateError, nearest
+from closedform.errors import ArgumentError, ClosedFormError, StateError, nearest
 from closedform.ir.naming import GRAD, PARAM, SHARED
 from closedform.language import Schedule, UpdateRule
 from closedform.torch.distributed.partial_sums import shard_rules
@@ -70,16 +71,11 @@ from closedform.torch.parameter_checks import (
     check_complex,
     check_parameter,
     check_stored,
+    check_whole,
     is_usual,
     with_gradients,
 )
-from closedform.torch.shards import (
-    gradient_of,
-    is_dtensor,
-    is_sharded,
-    local,
-    steps_by_shards,
-)
+from closedform.torch.shards import gradient_of, is_dtensor, is_sharded, local, steps_by_shards
 from closedform.torch.states import (
     STEP,
     adapted_states,
@@ -88,6 +84,7 @@ from closedform.torch.states import (
     completed_states,
     first_states,
     in_order_of_names,
+    is_timeless,
     packed_zero_states,
     saved_states,
 )
@@ -140,8 +137,8 @@ class Optimizer(TrainEvalOptimizer):
         (tensor([0.5000, 0.5000]), ['exp_avg', 'exp_avg_sq', 'step'])
     """
 
-    _creates_states_in_advance: ClassVar[bool | None] = None
-    """Whether states are made with the group, and not by the first step; None if by the rule."""
+    _saves_no_step: ClassVar[bool] = False
+    """Whether state dicts have no ``step`` if all steps after the first are alike."""
 
     def __init__(
         self,
@@ -245,6 +242,7 @@ class Optimizer(TrainEvalOptimizer):
         if any(parameter.is_complex() for parameter in group["params"]):
             check_complex(rule, where)
         check_shapes(rule, group, index, type(self).__name__)
+        check_whole(rule, group, index, type(self).__name__)
         if self._is_fused(group):
             proved_kernel(rule, _initialized_params(group), where)
         for scheduled_key in scheduled_values:
@@ -253,35 +251,29 @@ class Optimizer(TrainEvalOptimizer):
         if "tags" in group and isinstance(group["tags"], set | frozenset | tuple):
             group["tags"] = sorted(group["tags"])
         self._group_sources[index].scheduled.update(scheduled_values)
-        if self._has_states_at_once(index):
-            self._make_states(index, self._numbered_params(index, where))
+        self._begin_states(index)
         is_tensor = any(isinstance(value, Tensor) for value in values.values())
         self._is_traced |= is_tensor  # the first step may be traced as a whole
         is_early = self._backend == "onnxruntime" or is_tensor
         if is_early and len(_initialized_params(group)) == len(group["params"]):
             self._compile(index)  # whether there is a session, and whether a tensor can be an input
 
-    def _has_states_at_once(self, index: int) -> bool:
-        """Whether the states of a group are there before its first step.
+    def _saves_first_states(self, index: int) -> bool:
+        """Whether a state dict has the states that the first step of a parameter would make.
 
-        So they are if the step by which torch.distributed.checkpoint makes states may move the
+        It has them if the step by which torch.distributed.checkpoint makes states may move the
         parameters.
         """
-        if self._creates_states_in_advance is not None:
-            return self._creates_states_in_advance
         return not rests_at_zero_rate(self._rule_of(index))
 
-    def _numbered_params(self, index: int, where: str) -> list[tuple[int, Tensor]]:
-        """The parameters of a group with their indices; all must be initialized."""
-        numbered_params = list(enumerate(self.param_groups[index]["params"]))
-        for number, param in numbered_params:
-            if is_lazy(param):
-                raise ArgumentError(
-                    f"parameter {number} is not initialized, and its states are made in advance",
-                    where=where,
-                    hint="run the model once before the optimizer is made",
-                )
-        return numbered_params
+    def _begin_states(self, index: int) -> None:
+        """Makes an empty entry for parameters without states, if state dicts have first ones.
+
+        torch.distributed.checkpoint makes no step if there are entries.
+        """
+        if self._saves_first_states(index):
+            for param in self.param_groups[index]["params"]:
+                self.state.setdefault(param, {})
 
     def _pack(self, params: Sequence[Tensor], states: Sequence[dict[str, Tensor]]) -> None:
         """Makes states contiguous in memory that are stepped at once."""
@@ -316,11 +308,8 @@ class Optimizer(TrainEvalOptimizer):
         return self._group_sources[index].rule(self.param_groups[index], self._place(index))
 
     def _values_of(self, index: int) -> dict[str, Any]:
-        source, group, where = (
-            self._group_sources[index],
-            self.param_groups[index],
-            self._place(index),
-        )
+        source, group = self._group_sources[index], self.param_groups[index]
+        where = self._place(index)
         source.check_unread(group, where)
         return source.values(group, where)
 
@@ -406,15 +395,10 @@ class Optimizer(TrainEvalOptimizer):
     def _programs(self, work: Iterable[Work]) -> list[BoundProgram]:
         """Steps the parameters of other kernels, and returns the programs of torch kernels."""
         work_items = list(work)
-        shards = [
-            (kernel, self._shard_tensors(hypers, param))
-            for kernel, hypers, params in work_items
-            if isinstance(kernel, ShardKernel)
-            for param in params
-        ]
-        if shards:
-            run_shards(shards)
         # Parameters that are sharded step first, since their sums wait for other processes.
+        kernels = [kernel for group in self._compiled.values() for kernel in group.kernels]
+        if any(isinstance(kernel, ShardKernel) for kernel in kernels):
+            self._step_shards(work_items)
         programs = []
         for kernel, hypers, params in work_items:
             if isinstance(kernel, TorchKernel):
@@ -423,13 +407,44 @@ class Optimizer(TrainEvalOptimizer):
                 kernel.run(named_arguments(hypers, [self._tensors(param) for param in params]))
         return programs
 
+    @outside_traces  # collectives are not traced
+    def _step_shards(self, work: Sequence[Work], *, has_failed: bool = False) -> None:
+        """Steps sharded parameters, with all others of them in the sums over processes."""
+        hypers_of = {params[0]: hypers for _, hypers, params in work}
+
+        def tensors_of(param: Tensor) -> ShardTensors:
+            grad = gradient_of(param) if param in hypers_of else None
+            states, hypers = self.state.get(param, {}), hypers_of.get(param, {})
+            return ShardTensors(param.detach(), grad, states, hypers)
+
+        pairs = [
+            pair
+            for index, group in sorted(self._compiled.items())
+            for pair in zip(group.kernels, self.param_groups[index]["params"], strict=False)
+        ]
+        shards = [(kernel, tensors_of(p)) for kernel, p in pairs if isinstance(kernel, ShardKernel)]
+        if shards:
+            run_shards(shards, has_failed=has_failed)
+
     def _work(self) -> list[Work]:
         """The kernels of all parameters with a gradient; nothing is changed."""
         return [step for index in range(len(self.param_groups)) for step in self._work_of(index)]
 
+    def _tell_failure(self) -> None:
+        """Takes part in the first sum over processes, so that none waits for this one."""
+        with suppress(ClosedFormError):  # the error of this process is raised
+            for index in range(len(self.param_groups)):
+                if index not in self._compiled:
+                    self._compile(index)
+            self._step_shards([], has_failed=True)
+
     def _step_and_capture(self) -> CapturedStep | None:
         """Performs a step, and returns it for replay if possible."""
-        work = self._work()
+        try:
+            work = self._work()
+        except Exception:
+            self._tell_failure()
+            raise
         flat = self._flat_steps() if self._is_flat else {}
         flat_params = {param for steps in flat.values() for step in steps for param in step.params}
         programs = self._programs(item for item in work if item[2][0] not in flat_params)
@@ -479,8 +494,9 @@ class Optimizer(TrainEvalOptimizer):
         return flat_steps
 
     def _is_fused(self, group: Mapping[str, Any]) -> bool:
-        is_on_cpu = all(param.is_cpu for param in group["params"])
-        return group.get("fused") is True and self._backend == "eager" and is_on_cpu
+        # torch's kernel is for plain tensors; DTensors are stepped as without the switch.
+        are_plain = all(param.is_cpu and not is_dtensor(param) for param in group["params"])
+        return group.get("fused") is True and self._backend == "eager" and are_plain
 
     def _fused_steps(self, compiled_group: CompiledGroup, index: int) -> list[GroupStep]:
         """The steps of a group by a fused kernel of torch, one for each dtype."""
@@ -534,13 +550,11 @@ class Optimizer(TrainEvalOptimizer):
         self, compiled_group: CompiledGroup, numbered_params: Sequence[tuple[int, Tensor]]
     ) -> bool:
         """Whether a parameter is at its first step, its states were removed or its rule changed."""
-        for number, param in numbered_params:
-            states = self.state.get(param, {})
-            if STEP not in states:
-                return True
-            if not all(name in states for name in compiled_group.state_names[number]):
-                return True
-        return False
+        names = compiled_group.state_names
+        return any(
+            not self.state.get(param, {}).keys() >= {STEP, *names[number]}
+            for number, param in numbered_params
+        )
 
     @outside_traces  # tracing would trace SymPy
     def _make_states(self, index: int, numbered_params: Sequence[tuple[int, Tensor]]) -> None:
@@ -557,20 +571,26 @@ class Optimizer(TrainEvalOptimizer):
         may_be_packed = is_new and self._is_flat and not is_joint(rule)
         states_of_params = packed_zero_states(rule, params) if may_be_packed else None
         if states_of_params is None:
-            states_of_params = completed_states(
-                rule,
-                group,
-                index,
-                type(self).__name__,
-                {number: self.state.get(param, {}) for number, param in numbered_params},
-                may_restart=not self._group_sources[index].scheduled,
-            )
+            states_of_params = self._completed_states(index, numbered_params)
             states = {param: self.state.get(param, {}) for param in group["params"]}
             states |= zip(params, states_of_params, strict=True)
             if not is_joint(rule):
                 present = {param: states for param, states in states.items() if STEP in states}
                 self._pack(list(present), list(present.values()))
         self.state.update(zip(params, states_of_params, strict=True))
+
+    def _completed_states(
+        self, index: int, numbered_params: Sequence[tuple[int, Tensor]]
+    ) -> list[dict[str, Tensor]]:
+        """The states of parameters of a group, with first ones for those that they lack."""
+        return completed_states(
+            self._rule_of(index),
+            self.param_groups[index],
+            index,
+            type(self).__name__,
+            {number: self.state.get(param, {}) for number, param in numbered_params},
+            may_restart=not self._group_sources[index].scheduled,
+        )
 
     @outside_traces  # tracing would trace SymPy
     def _compile(self, index: int) -> CompiledGroup:
@@ -602,10 +622,11 @@ class Optimizer(TrainEvalOptimizer):
                 continue
             if any(map(is_sharded, params)) and (group.is_joint or not steps_by_shards(rule)):
                 make_runner = graph_runners(self._backend, self._providers)
-                rules = shard_rules(rule, params, specialization.kernels)
-                group.kernels += shard_kernels(
-                    rule.name, rules, params, make_runner, specialization.kernels
-                )
+                # Optimizers share specializations; the runner of a graph is that of a back end.
+                key = self._backend, str(self._providers), params[0].device
+                cache = specialization.kernels.setdefault(key, {})
+                rules = shard_rules(rule, params, cache)
+                group.kernels += shard_kernels(rule.name, rules, params, make_runner, cache)
                 continue
             group.kernels.append(self._kernel(group, index, numbers))
         self._compiled[index] = group
@@ -621,14 +642,9 @@ class Optimizer(TrainEvalOptimizer):
         tensors = {PARAM: param, GRAD: grad, **(self.state[param] if states is None else states)}
         if param.is_complex():
             return {name: real_view(value.detach()) for name, value in tensors.items()}
-        return (
-            {name: local(value) for name, value in tensors.items()}
-            if is_dtensor(param)
-            else tensors
-        )
-
-    def _shard_tensors(self, hypers: Mapping[str, Tensor], param: Tensor) -> ShardTensors:
-        return ShardTensors(param.detach(), gradient_of(param), self.state[param], hypers)
+        if is_dtensor(param):
+            return {name: local(value) for name, value in tensors.items()}
+        return tensors
 
     def _kernel(
         self, group: CompiledGroup, index: int, numbers: Sequence[int]
@@ -695,34 +711,45 @@ class Optimizer(TrainEvalOptimizer):
         finally:
             handle.remove()
         self.state.update(loaded_states)  # torch's loader would cast them to the parameter's dtype.
-        for index in range(len(self.param_groups)):
-            self._finish_loading(index)
-
-    def _finish_loading(self, index: int) -> None:
-        """Makes the states that a group must have, and packs those that were loaded."""
-        params = self.param_groups[index]["params"]
-        if self._has_states_at_once(index):
-            numbered_params = self._numbered_params(index, self._place(index))
-            lacking = [pair for pair in numbered_params if not self._has_states(pair[1])]
-            if lacking:
-                self._make_states(index, lacking)
-                return
-        if not is_joint(self._rule_of(index)):
-            present = list(filter(self._has_states, params))
-            self._pack(present, [self.state[param] for param in present])
+        for index, group in enumerate(self.param_groups):
+            self._begin_states(index)
+            if not is_joint(self._rule_of(index)):
+                present = list(filter(self._has_states, group["params"]))
+                self._pack(present, [self.state[param] for param in present])
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state dict, which torch's optimizer with the same states loads.
 
-        A parameter that has had no step has no states there, and ``step`` is a float32 tensor as
-        torch writes it; from 2**24 on, float64, which counts exactly.
+        A parameter that has had no step has no states there, or those that its first step would
+        make now, where a step at a rate of 0 may move it. ``step`` is a float32 tensor as torch
+        writes it; from 2**24 on, float64, which counts exactly.
         """
-        handle = self.register_state_dict_post_hook(_with_saved_states, prepend=True)
+        handle = self.register_state_dict_post_hook(
+            lambda _, state_dict: self._state_dict_to_save(state_dict), prepend=True
+        )
         # The hook is for this call only: it runs before the hooks of the user.
         try:
             return super().state_dict()
         finally:
             handle.remove()
+
+    def _state_dict_to_save(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        """A state dict of torch in the form that is saved."""
+        states = dict(state_dict["state"])
+        timeless: set[Any] = set()
+        for index, group in enumerate(state_dict["param_groups"]):
+            if self._saves_no_step and is_timeless(self._rule_of(index)):
+                timeless |= set(group["params"])
+            if self._saves_first_states(index):
+                numbered_params = [
+                    (number, param)
+                    for number, param in enumerate(self.param_groups[index]["params"])
+                    if not self._has_states(param) and _is_initialized(param)
+                ]
+                keys = [group["params"][number] for number, _ in numbered_params]
+                states_of_params = self._completed_states(index, numbered_params)
+                states |= zip(keys, states_of_params, strict=True)
+        return saved_states({**state_dict, "state": states}, timeless)
 
     def _groups_for_load(self) -> list[tuple[str, dict[str, Any], tuple[str, ...]]]:
         """The name, the group, and the entries that its saved group must have, of each group."""
@@ -750,13 +777,8 @@ class Optimizer(TrainEvalOptimizer):
         return self._group_sources[index].states_of_variants(saved_group, self._place(index))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            **super().__getstate__(),
-            "_source": self._source,
-            "_backend": self._backend,
-            "_providers": self._providers,
-            "_group_sources": self._group_sources,
-        }
+        names = ("_source", "_backend", "_providers", "_group_sources")
+        return super().__getstate__() | {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -764,9 +786,13 @@ class Optimizer(TrainEvalOptimizer):
             self._reset()
 
 
+def _is_initialized(param: Tensor) -> bool:
+    """Whether a parameter has its shape, and memory on a device."""
+    return not (is_lazy(param) or param.is_meta)
+
+
 def _initialized_params(group: Mapping[str, Any]) -> list[Tensor]:
-    """The parameters of a group that have a shape."""
-    return [param for param in group["params"] if not is_lazy(param)]
+    return list(filter(_is_initialized, group["params"]))
 
 
 def _layouts(group: Mapping[str, Any]) -> list[Layout | None]:
@@ -784,10 +810,6 @@ def _has_hooks(args: Sequence[Any]) -> bool:
     if optimizer._global_optimizer_pre_hooks or optimizer._global_optimizer_post_hooks:
         return True
     return bool(args[0]._optimizer_step_pre_hooks or args[0]._optimizer_step_post_hooks)
-
-
-def _with_saved_states(_: torch.optim.Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
-    return saved_states(state_dict)
 
 
 def _is_scheduled(value: Any) -> bool:

@@ -13,15 +13,10 @@ from closedform.errors import ArgumentError
 from closedform.exporters.torch_ops import TORCH_DTYPES
 from closedform.ir.types import DType
 from closedform.language import UpdateRule
-from closedform.torch.engine.kernels import COMPUTE_DTYPES, has_one_graph, real_view
+from closedform.torch.engine.kernels import COMPUTE_DTYPES, has_one_graph, is_joint, real_view
 from closedform.torch.engine.ort import check_ort_support
 from closedform.torch.param_groups import place
-from closedform.torch.shards import (
-    check_gradient,
-    check_placement,
-    is_plain,
-    steps_by_shards,
-)
+from closedform.torch.shards import check_gradient, check_placement, is_plain, steps_by_shards
 
 _COMPLEX = (torch.complex64, torch.complex128)
 _ACCEPTED = f"dtypes are {', '.join(str(dtype) for dtype in (*COMPUTE_DTYPES, *_COMPLEX))}"
@@ -55,11 +50,7 @@ def check_stored(rule: UpdateRule, dtypes: Collection[torch.dtype], where: str) 
 
 
 def check_parameter(
-    parameter: Tensor,
-    first: Tensor,
-    backend: str,
-    providers: Sequence[str] | None,
-    where: str,
+    parameter: Tensor, first: Tensor, backend: str, providers: Sequence[str] | None, where: str
 ) -> None:
     """Raises ArgumentError for a parameter that the optimizer does not support.
 
@@ -89,7 +80,7 @@ def check_parameter(
             hint="make an optimizer for each device",
         )
     check_placement(parameter, where)
-    if backend == "onnxruntime":
+    if backend == "onnxruntime" and not parameter.is_meta:
         check_ort_support(real_view(parameter), providers, where)
 
 
@@ -103,6 +94,24 @@ def check_complex(rule: UpdateRule, where: str) -> None:
             where=where,
             hint="make torch.view_as_real of it the parameter",
         )
+
+
+def check_whole(rule: UpdateRule, group: Mapping[str, Any], index: int, owner: str) -> None:
+    """Raises ArgumentError if a rule that is not elementwise gets parts of parameters.
+
+    FullyShardedDataParallel with ``use_orig_params`` gives each process another part of a
+    parameter, a plain tensor of one axis.
+    """
+    if steps_by_shards(rule) and not is_joint(rule):
+        return
+    for number, param in enumerate(group["params"]):
+        if getattr(param, "_fsdp_flattened", False):
+            raise ArgumentError(
+                f"the rule {rule.name!r} needs whole parameters, and FullyShardedDataParallel has "
+                "flattened this one",
+                where=f"{owner}, {place(group, index, number)}",
+                hint="use fully_shard, whose parameters keep their shape",
+            )
 
 
 def with_gradients(

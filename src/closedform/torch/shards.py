@@ -7,6 +7,7 @@ sharded along an axis of the tensor, or replicated. Shards may differ in size, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from closedform.errors import ArgumentError
+from closedform.errors import ArgumentError, StateError
+from closedform.exporters.torch_ops import TORCH_DTYPES
+from closedform.ir.types import DType
 from closedform.language import UpdateRule
 
 
@@ -66,11 +69,6 @@ def dtensor_like(part: Tensor, param: Tensor) -> Tensor:
         shape=param.shape,
         stride=param.stride(),
     )
-
-
-def replicated_like(full: Tensor, param: Tensor) -> Tensor:
-    """Returns a tensor replicated on the mesh of a parameter; a scalar itself."""
-    return _replicate(full, param) if is_dtensor(param) and full.dim() else full
 
 
 def is_redistributable(value: Tensor, like: Tensor) -> bool:
@@ -156,12 +154,42 @@ class ShardMesh:
     mesh: Any = None
     axes: tuple[int, ...] = ()
 
-    def all_reduce(self, partial_sums: Tensor) -> Tensor:
-        """Returns the sums over these processes: one all_reduce for each axis."""
+    def all_reduce(self, partial_sums: Sequence[Tensor], guard: Tensor | None) -> Sequence[Tensor]:
+        """Returns the sums over these processes: one all_reduce for each axis.
+
+        Args:
+            partial_sums: The sums of this process.
+            guard: Numbers that must be equal in all processes, sent with the sums.
+
+        Raises:
+            StateError: They are not, or another process did not send its sums.
+        """
+        device = partial_sums[0].device if partial_sums else self.mesh.device_type
+        guards = [] if guard is None else list(guard.to(device))
+        totals = torch.stack([*guards, *partial_sums])
         for axis in self.axes:
             # Axes that replicate hold the same sums: with them the total would be a multiple.
-            torch.distributed.all_reduce(partial_sums, group=self.mesh.get_group(axis))
-        return partial_sums
+            try:
+                torch.distributed.all_reduce(totals, group=self.mesh.get_group(axis))
+            except RuntimeError as error:
+                raise StateError(
+                    f"the processes of mesh {self.mesh} did not step together: {error}",
+                    hint="has another process raised an error, or not called step()?",
+                ) from error
+        if guard is None:
+            return totals.unbind()
+        count = math.prod(map(self.mesh.size, self.axes))
+        is_alike = (totals[: len(guards)] == count * guard.to(device)).all()
+        totals = totals[len(guards) :]
+        if partial_sums and not totals.is_cpu:
+            # No step waits for a device: its numbers are NaN.
+            return torch.where(is_alike, totals, math.nan).unbind()
+        if not is_alike:
+            raise StateError(
+                "the processes have gradients of different parameters, or one has raised an error",
+                hint="give each process gradients of the same parameters, zeros for those unused",
+            )
+        return totals.unbind()
 
 
 def shard_mesh(param: Tensor) -> ShardMesh:
@@ -189,8 +217,9 @@ def full_states(rule: UpdateRule, param: Tensor, dtype: torch.dtype) -> Mapping[
     for name, spec in rule.states.items():
         if spec.shape != "param":
             shape = [int(size) for size in rule.state_shape(name, sizes)]
-            full = torch.full(shape, float(spec.initial), dtype=dtype, device=device)
-            states[name] = replicated_like(full, param)
+            storage_dtype = dtype if spec.stored is None else TORCH_DTYPES[DType(spec.stored)]
+            full = torch.full(shape, float(spec.initial), dtype=storage_dtype, device=device)
+            states[name] = _replicate(full, param) if shape else full
     return states
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -25,11 +26,7 @@ from closedform.torch.engine.kernels import (
     state_names,
 )
 from closedform.torch.param_groups import is_training, locate_errors, place
-from closedform.torch.shards import (
-    is_dtensor,
-    is_redistributable,
-    redistributed_like,
-)
+from closedform.torch.shards import is_redistributable, redistributed_like
 
 STEP = "step"
 """The state that counts the steps of a parameter."""
@@ -203,11 +200,7 @@ def packed_zero_states(
 
 
 def first_states(
-    rule: UpdateRule,
-    group: Mapping[str, Any],
-    index: int,
-    owner: str,
-    numbers: Sequence[int],
+    rule: UpdateRule, group: Mapping[str, Any], index: int, owner: str, numbers: Sequence[int]
 ) -> list[dict[str, Tensor]]:
     """Returns the states before the first step of some parameters of a group.
 
@@ -266,12 +259,16 @@ def check_state_shapes(
                 )
 
 
-def saved_states(state_dict: Mapping[str, Any]) -> dict[str, Any]:
+def saved_states(state_dict: Mapping[str, Any], timeless: Set[Any]) -> dict[str, Any]:
     """Returns a state dict in the form of torch's optimizers: their steps, and no empty states.
 
     torch's foreach functions take steps of float32 and float64. A step is a float32 tensor on the
     CPU, or on the parameter's device for the capturable and the fused form; from 2**24 on, where
     float32 does not count any more, a float64 tensor.
+
+    Args:
+        state_dict: The state dict of torch.
+        timeless: The keys of parameters whose steps are not saved.
     """
     counts = _counts([states for states in state_dict["state"].values() if _has_step(states)])
     is_on_device = {
@@ -283,8 +280,10 @@ def saved_states(state_dict: Mapping[str, Any]) -> dict[str, Any]:
     for key, states in state_dict["state"].items():
         if _has_step(states):
             device = states[STEP].device if is_on_device.get(key) else torch.device("cpu")
-            states_by_key[key] = {**states, STEP: _saved_step(next(counts), device)}
-        elif states or not isinstance(states, Mapping):
+            states = {**states, STEP: _saved_step(next(counts), device)}
+        if key in timeless:
+            states = {name: value for name, value in states.items() if name != STEP}
+        if states or not isinstance(states, Mapping):
             states_by_key[key] = states
     return {**state_dict, "state": states_by_key}
 
@@ -441,17 +440,14 @@ def _load_states(saved_states: Mapping[str, Any], first: dict[str, Tensor]) -> d
         if name != STEP and name in saved_states:
             # A copy in the layout of the initial state: the loaded dict is not shared.
             source = redistributed_like(saved_states[name].detach().to(start.device), start)
-            if is_dtensor(start):
-                value = source.to(start.dtype, copy=True)
-            else:
-                value = torch.empty_like(start).copy_(source)
+            value = torch.empty_like(start).copy_(source)
         tensors[name] = value
     return tensors
 
 
 def _step(value: Any, rule: UpdateRule, device: torch.device, where: str) -> Tensor:
     if value is None:
-        if not _is_timeless(rule):
+        if not is_timeless(rule):
             raise StateError(
                 f"state {STEP!r} is missing",
                 where=where,
@@ -471,8 +467,9 @@ def _step(value: Any, rule: UpdateRule, device: torch.device, where: str) -> Ten
     return count.reshape(()).to(device, torch.int64, copy=True)
 
 
-def _is_timeless(rule: UpdateRule) -> bool:
-    """Whether all steps after the first are the same function of the states."""
+@lru_cache(128)
+def is_timeless(rule: UpdateRule) -> bool:
+    """Returns whether all steps after the first are the same function of the states."""
     later = internal_symbol("later", "a later step", integer=True, positive=True)
     parts = rule.all_expressions()
     return not any(part.xreplace({t: later}).has(later) for part in parts)

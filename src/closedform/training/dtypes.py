@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from closedform.errors import TrainingExportError
+from closedform.ir.types import DType
 from closedform.language import UpdateRule
 from closedform.language.functions import STORED
 from closedform.language.groups import Group
@@ -13,12 +14,7 @@ from closedform.language.groups import Group
 if TYPE_CHECKING:
     import torch
 
-_WORDS = {
-    "torch.float32": "f32",
-    "torch.float64": "f64",
-    "torch.float16": "f16",
-    "torch.bfloat16": "bf16",
-}
+_WORDS = {f"torch.{DType(word).row.name}": word for word in ("f32", "f64", "f16", "bf16")}
 
 LOSS_SCALE = "loss_scale"
 """The state of transforms.dynamic_loss_scaling, which multiplies the loss."""

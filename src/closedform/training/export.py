@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import ModelProto
 
-from closedform.compiler import (
-    CLOCK,
-)
 from closedform.errors import TrainingExportError
 from closedform.exporters.onnx_model import make_folder
 from closedform.ir.graph import Array
 from closedform.language import Schedule, UpdateRule
 from closedform.language.groups import Group
-from closedform.options import GraphOptions, ModelSpec
+from closedform.options import CLOCK, GraphOptions, ModelSpec
 from closedform.runtime.onnx_session import open_session, run_into
 from closedform.training.dtypes import IN_FLOAT32, LOSS_SCALE, rules_by_name, update_dtype
 from closedform.training.progress import phase, show_phases

@@ -16,15 +16,9 @@ from closedform.files import check_regular, replace_file
 from closedform.ir.graph import Array
 from closedform.ir.types import DType
 
-_DTYPES: dict[str, np.dtype[Any]] = {
-    "F64": np.dtype(np.float64),
-    "F32": np.dtype(np.float32),
-    "F16": np.dtype(np.float16),
-    "BF16": DType.BF16.numpy,
-    "I64": np.dtype(np.int64),
-    "I32": np.dtype(np.int32),
-    "I8": np.dtype(np.int8),
-    "BOOL": np.dtype(np.bool_),
+_DTYPES = {
+    dtype.row.label: dtype.numpy
+    for dtype in map(DType, ("f64", "f32", "f16", "bf16", "i64", "i32", "i8", "bool"))
 }
 """The dtypes of a training state, by their names in safetensors, whose reader lacks bfloat16."""
 

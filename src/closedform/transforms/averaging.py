@@ -8,12 +8,10 @@ import sympy as sp
 
 from closedform.language import PARAM, Schedule, State, UpdateRule, floor_div, floor_mod, state, t
 from closedform.language.aliases import Number
+from closedform.language.arguments import choice, number_or_schedule, step_count
 from closedform.language.lengths import with_checked_keywords
-from closedform.optimizers.arguments import choice
 from closedform.transforms.substitution import (
     check_rule,
-    number_or_schedule,
-    step_count,
     with_evaluation,
     with_following_param,
     with_states,

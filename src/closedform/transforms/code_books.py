@@ -12,6 +12,8 @@ from itertools import accumulate
 
 import sympy as sp
 
+from closedform.language.settled import construct
+
 
 @dataclass(frozen=True, slots=True)
 class Progression:
@@ -56,9 +58,8 @@ class CodeBook:
         """Returns the value of a code."""
         if not self.is_signed:
             return _value(code, self.sizes)
-        lowest = self.lowest
-        size = _value(sp.Max(code - lowest, lowest - code), self.sizes)
-        return sp.Piecewise((-size, code < lowest), (size, True))
+        size = _value(sp.Max(code - self.lowest, self.lowest - code), self.sizes)
+        return sp.Piecewise((-size, code < self.lowest), (size, True))
 
     def quantize(self, part: sp.Expr) -> sp.Expr:
         """Returns the code of the value that is nearest to a number from -1 to 1."""
@@ -122,7 +123,7 @@ def _index(size: sp.Expr, parts: Sequence[Progression]) -> sp.Expr:
         index: sp.Expr = sp.Integer(begin)
         if part.count > 1:
             quotient = sp.floor((size - part.first) / part.width + sp.Rational(1, 2))
-            index += sp.Min(sp.Max(quotient, 0), part.count - 1)
+            index += construct(sp.Min, construct(sp.Max, quotient, 0), part.count - 1)
         # Rounding to nearest: the border of two values is their midpoint.
         is_last = place == len(parts) - 1
         condition = sp.true if is_last else size < (part.last + parts[place + 1].first) / 2

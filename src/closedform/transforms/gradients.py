@@ -23,16 +23,9 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Number
+from closedform.language.arguments import choice, number_or_schedule, step_count
 from closedform.language.lengths import with_checked_keywords
-from closedform.optimizers.arguments import choice
-from closedform.transforms.substitution import (
-    check_rule,
-    number_or_schedule,
-    step_count,
-    unless,
-    with_gradient,
-    with_states,
-)
+from closedform.transforms.substitution import check_rule, unless, with_gradient, with_states
 
 UNITS = ("first", "last")
 FIRST = ("copy", "zero")

@@ -21,10 +21,10 @@ from closedform.language import (
     state,
 )
 from closedform.language.aliases import Number
+from closedform.language.arguments import number_or_schedule
 from closedform.language.lengths import with_checked_keywords
 from closedform.transforms.substitution import (
     check_rule,
-    number_or_schedule,
     substitute_symbols,
     unused_name,
     with_gradient,

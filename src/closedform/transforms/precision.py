@@ -24,13 +24,10 @@ from closedform.language import (
     uniform,
 )
 from closedform.language.aliases import Number
+from closedform.language.arguments import bounded_number, choice, number_or_schedule, step_count
 from closedform.language.lengths import with_checked_keywords
-from closedform.optimizers.arguments import choice
 from closedform.transforms.substitution import (
-    bounded_number,
     check_rule,
-    number_or_schedule,
-    step_count,
     substitute_symbols,
     unless,
     unused_name,

@@ -22,11 +22,11 @@ from closedform.language import (
     reshape,
     state,
 )
+from closedform.language.arguments import step_count
 from closedform.language.lengths import with_checked_keywords
 from closedform.transforms.code_books import CodeBook, dynamic_book, linear_book
 from closedform.transforms.substitution import (
     check_rule,
-    step_count,
     substitute_symbols,
     unused_name,
     with_states,

@@ -18,11 +18,10 @@ from closedform.language import (
     state,
 )
 from closedform.language.aliases import Number
+from closedform.language.arguments import flag, number_or_schedule
 from closedform.language.lengths import with_checked_keywords
-from closedform.optimizers.arguments import flag
 from closedform.transforms.substitution import (
     check_rule,
-    number_or_schedule,
     substitute_symbols,
     unless,
     with_evaluation,

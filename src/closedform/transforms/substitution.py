@@ -11,17 +11,14 @@ from closedform.errors import DefinitionError
 from closedform.language import (
     GRAD,
     PARAM,
-    Schedule,
     Shared,
     State,
     UpdateRule,
     counter,
-    exact_number,
     local,
     shared,
     state,
 )
-from closedform.optimizers.arguments import whole
 
 
 def substitute_symbols(
@@ -140,59 +137,6 @@ def unused_name(rule: UpdateRule, base: str) -> str:
     while f"{base}_{number}" in rule.definitions:
         number += 1
     return f"{base}_{number}"
-
-
-def bounded_number(
-    value: object, name: str, where: str, low: int, high: int | None = None
-) -> sp.Expr:
-    """Returns an exact number from ``low`` on, below ``high`` or equal to it.
-
-    Raises:
-        DefinitionError: It is not a number, or out of this range.
-    """
-    if isinstance(value, Schedule):
-        raise DefinitionError(
-            f"{name} must be a number, got a Schedule",
-            where=where,
-            hint="it has one value for the whole run",
-        )
-    number = exact_number(value, f"{name} of {where}")
-    if number < low or (high is not None and number > high):
-        allowed_range = f">= {low}" if high is None else f"in [{low}, {high}]"
-        raise DefinitionError(f"{name} must be {allowed_range}, got {value!r}", where=where)
-    return number
-
-
-def number_or_schedule(
-    value: object, name: str, where: str, low: int, high: int | None = None
-) -> sp.Expr:
-    """Returns an exact number as :func:`bounded` does, or the expression of a Schedule.
-
-    The values of a schedule are not compared with the range: its claims are
-    (:func:`closedform.claims.bounded`).
-
-    Raises:
-        DefinitionError: It is neither, a number out of the range, or a schedule with a
-            hyperparameter that has no value.
-    """
-    if not isinstance(value, Schedule):
-        return bounded_number(value, name, where, low, high)
-    if value.open:
-        raise DefinitionError(
-            f"the schedule of {name} has no value for {value.open[0]}",
-            where=where,
-            hint="give it one with bind()",
-        )
-    return value.bound
-
-
-def step_count(value: object, name: str, where: str, low: int = 1) -> sp.Integer:
-    """Returns a number of steps.
-
-    Raises:
-        DefinitionError: It is not an integer, or below ``low``.
-    """
-    return sp.Integer(whole(value, name, where, at_least=low))
 
 
 def check_rule(rule: object, where: str) -> None:

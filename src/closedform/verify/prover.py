@@ -37,6 +37,8 @@ _STAGES = (
     (600, 100_000, 0),
 )
 """Points, their work, and that of the search after them: until one of them decides."""
+GOAL_WORK = LIMITS.identity_work + sum(point + search for _, point, search in _STAGES)
+"""The work of a goal that no stage decides, if nothing else is said."""
 
 
 def prove(
@@ -91,7 +93,7 @@ def _prove(goal: Term, assumptions: tuple[Term, ...], effort: Effort, seed: int)
             )
         if not search_work or reason == _TOO_LARGE:
             continue
-        if is_last_search and _is_identity(goal, assumptions, effort):
+        if is_last_search and _is_identity(goal, assumptions, effort.portion(LIMITS.identity_work)):
             return Verdict(Status.PROVED, (IDENTITY,), samples=tally.satisfied)
         # The last search grows with the effort.
         most_work = max(search_work, units / 10) if is_last_search else search_work

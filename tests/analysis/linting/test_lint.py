@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import closedform as cf
-from closedform.analysis.linting import RULES, Finding, Severity, curve, lint
-from closedform.analysis.linting.curve import Curve
+from closedform.analysis import profile
+from closedform.analysis.linting import RULES, Finding, Severity, lint
+from closedform.analysis.profile import Profile
 from closedform.cli.application import run as main
 from closedform.errors import ClosedFormError, LimitError, UnknownNameError
 from tests.analysis.linting.configs import (
@@ -353,10 +354,10 @@ LONG_RUNS: dict[str, Callable[[], cf.Schedule]] = {
 def test_a_long_run_has_the_curve_of_all_its_updates(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    short = Curve.of(LONG_RUNS[name](), 220_000)
-    assert any(branch.last - branch.first > curve._MOST_VALUES for branch in short.branches)
-    monkeypatch.setattr(curve, "_MOST_VALUES", 2**20)
-    exact = Curve.of(LONG_RUNS[name](), 220_000)
+    short = Profile.of(LONG_RUNS[name](), 220_000)
+    assert any(branch.last - branch.first > profile._MOST_VALUES for branch in short.branches)
+    monkeypatch.setattr(profile, "_MOST_VALUES", 2**20)
+    exact = Profile.of(LONG_RUNS[name](), 220_000)
     assert (short.leading_zeros, short.trailing_zeros) == (
         exact.leading_zeros,
         exact.trailing_zeros,

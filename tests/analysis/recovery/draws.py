@@ -4,8 +4,6 @@ Values have one or two significant digits, lengths are integers; the log has eve
 on after the end of the shape.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Bars: float64 values within 2 ulp of the scale of the schedule (its largest valu
 correctly rounded at 99.99 % of the steps or more.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 from typing import Any

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from closedform.errors import ConfigError
+from closedform.errors import ConfigError, MissingFactsError
+from closedform.frameworks.ultralytics import Arguments
 from closedform.recipes import load_recipe
 from tests.reference.records import Row, framework_records
 
@@ -83,3 +84,28 @@ def test_mistakes_in_arguments_of_ultralytics(change: dict[str, Any], message: s
     config = {"optimizer": "SGD", "lr0": 0.01, "lrf": 0.1, **change}
     with pytest.raises(ConfigError, match=message):
         load_recipe(config, "ultralytics", facts={"updates_per_epoch": 10})
+
+
+def test_keys_of_the_trainer_that_cannot_matter_are_known_as_a_list() -> None:
+    """A trainer writes all of them into args.yaml: each one alone is a config as well."""
+    args = {"lr0": 0.01, "lrf": 0.01, "optimizer": "SGD", "epochs": 3, "nbs": 64}
+    facts = {"dataset_size": 640}
+    curve = load_recipe(args, "ultralytics", facts=facts).schedule()
+    for key in Arguments.spellings():
+        if key not in Arguments.__annotations__:
+            recipe = load_recipe({**args, key: "x"}, "ultralytics", facts=facts)
+            assert recipe.schedule() == curve, key
+    with pytest.raises(ConfigError, match="unknown key 'optimizr'"):
+        load_recipe({**args, "optimizr": "SGD"}, "ultralytics", facts=facts)
+
+
+def test_missing_facts_are_asked_for_together() -> None:
+    with pytest.raises(MissingFactsError, match="missing facts: dataset_size, nc"):
+        load_recipe({"lr0": 0.01, "epochs": 10}, "ultralytics")
+    with pytest.raises(MissingFactsError, match="missing facts: dataset_size "):
+        load_recipe({"lr0": 0.01, "epochs": 10, "nc": 2}, "ultralytics")
+
+
+def test_an_option_of_the_export_is_read_over() -> None:
+    args = {"lr0": 0.01, "lrf": 0.01, "optimizer": "SGD", "epochs": 3, "optimize": False}
+    assert load_recipe(args, facts={"dataset_size": 640}).framework == "ultralytics"

@@ -1,7 +1,5 @@
 """Facts: comparisons that touch, powers, remainders, and which expressions are integers."""
 
-from __future__ import annotations
-
 import math
 import random
 import time

@@ -1,7 +1,5 @@
 """Domains: a condition narrows the clock to just the steps at which it holds."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

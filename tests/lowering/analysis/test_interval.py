@@ -1,7 +1,5 @@
 """Arithmetic on exact intervals: all the values, and for these cases nothing but them."""
 
-from __future__ import annotations
-
 import math
 import random
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Operators of ONNX that sum over axes: reductions, products of matrices and convolutions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction

@@ -4,8 +4,6 @@ Choices are differentiated in their branches: the result holds off the places wh
 changes, which the caller has to treat.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from closedform.verify.terms.build import (

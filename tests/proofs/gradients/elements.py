@@ -5,8 +5,6 @@ Constants are the exact numbers that they are rounded from
 (:class:`closedform.verify.translation.constants.Constants`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 

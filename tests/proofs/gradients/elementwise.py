@@ -3,8 +3,6 @@
 Comparisons of real numbers hold off the places where these are equal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any

@@ -4,8 +4,6 @@ An exponential of a sum is the product of those of its parts. This holds where t
 divisors are not 0, and roots and logarithms are of positive numbers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -5,8 +5,6 @@ sizes of a rank. Two sums of products are compared as functions of the indices o
 bound indices are eliminated by the equations that determine them.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 Indices are within their axes, as a training session checks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operators of ONNX that place elements: slices, joins, paddings, and shapes as tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any

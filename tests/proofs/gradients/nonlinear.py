@@ -1,7 +1,5 @@
 """Operators of ONNX that are not linear, on tensors of index sums: functions, norms, maxima."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction

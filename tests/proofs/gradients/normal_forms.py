@@ -5,8 +5,6 @@ the sum depends on. Powers of one number are one power, and sums under positive 
 multiplied out.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reshape on tensors of index sums: axes in groups with equal numbers of elements."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ The place of a selected number is a function without a definition: off ties ther
 stays where it is for all small changes of the numbers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

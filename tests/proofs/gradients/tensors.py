@@ -4,8 +4,6 @@ Inputs of integers are functions without a definition. Two sizes are equal if th
 sizes from 1 on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

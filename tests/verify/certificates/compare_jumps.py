@@ -5,8 +5,6 @@ Where an export is PROVED no engine takes another branch than the exact number, 
 at which numbers meet thresholds are worked out exactly, up to 300 of a schedule.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 from collections.abc import Callable, Iterator, Mapping

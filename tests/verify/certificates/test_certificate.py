@@ -1,7 +1,5 @@
 """Certificates beside mpmath, planted errors of known size, and an engine as bad as it may be."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Floors and comparisons in floats: those of exact numbers where a graph is PROVED, or named."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bounds of rounding errors of graphs of tensors, next to the same graphs in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Verdicts on the floats of graphs: what they say, in metadata, and that engines agree."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

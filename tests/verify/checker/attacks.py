@@ -1,7 +1,5 @@
 """False claims and edited proofs, offered to the checker."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

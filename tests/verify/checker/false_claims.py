@@ -4,8 +4,6 @@ Each has a step, or two, at which it is false: the values there are computed by
 ``tests.support.term_values``, which shares nothing with the prover or the checker.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping

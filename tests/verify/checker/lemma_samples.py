@@ -1,7 +1,5 @@
 """Functions with the lemmas that the checker states about them, as terms that can be evaluated."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A false goal is a proved one with another constant, another relation, two operan
 assumption less, for which the prover has a counterexample that was evaluated exactly.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 from collections.abc import Iterator, Sequence

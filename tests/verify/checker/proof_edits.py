@@ -5,8 +5,6 @@ anew, or a part that nothing needs. Any other edit makes the certificate claim s
 leaves a step without its reason, so that the checker has to reject it.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 import random

@@ -1,7 +1,5 @@
 """The checker accepts proofs of true goals, and no proof of a false one."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -1,7 +1,5 @@
 """Intervals of whole terms, roots of numbers and lemmas, compared with exact values."""
 
-from __future__ import annotations
-
 import math
 import random
 from fractions import Fraction

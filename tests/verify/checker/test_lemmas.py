@@ -1,7 +1,5 @@
 """The lemmas of the checker, evaluated at random points; Rocq proves them (``test_rocq``)."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """No proof of a false goal: not by the search, not the proof of a true one, not a tampered one."""
 
-from __future__ import annotations
-
 import pytest
 
 from closedform.verify.search.statements import statement_of

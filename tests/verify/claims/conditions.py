@@ -1,7 +1,5 @@
 """Random nested conditions with partial operands: the prover, ``exact`` and onnxruntime agree."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

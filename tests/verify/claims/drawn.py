@@ -5,8 +5,6 @@ is each condition; SymPy evaluates nothing for the judge. Schedules end, have st
 and open hyperparameters with any name.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

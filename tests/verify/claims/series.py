@@ -4,8 +4,6 @@ By the integral test c/(t + d)^p has a finite sum where p > 1, and its squares w
 geometric series where |r| < 1. A factor between two numbers above 0 changes neither.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass

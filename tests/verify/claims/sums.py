@@ -1,7 +1,5 @@
 """Random sums of random schedules, judged by mpmath: no total that is off is proved."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Claims about changes, extremes, distances, clocks and sums, beside exact values of all steps."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Claims about schedules: each proved where it is true, and refuted on a planted fault."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Conditions are evaluated lazily, by the prover as by ``exact`` and by graphs."""
 
-from __future__ import annotations
-
 import pytest
 import sympy as sp
 

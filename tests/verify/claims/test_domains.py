@@ -1,7 +1,5 @@
 """Claims about schedules that end: each step that is compared, or named, is one of the schedule."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Random claims about random schedules: no verdict that fractions contradict."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

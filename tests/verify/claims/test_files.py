@@ -1,7 +1,5 @@
 """Claims of files: every one is asked again, and nothing that a file says is believed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Claims about the graph of a schedule in floats."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

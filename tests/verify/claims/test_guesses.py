@@ -1,7 +1,5 @@
 """Guesses of bounds and phases: none contradicts a value, and the nearest come first."""
 
-from __future__ import annotations
-
 from itertools import islice, pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Iterated odd polynomials: against numpy, against exact fractions, and random families."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Names of users and of files never coincide with the prover's own symbols or with arguments."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import pickle

@@ -1,7 +1,5 @@
 """Reports: what they count, print, write into artefacts, and exit with."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Claims about update rules: each proved where it is true, and refuted on a planted fault."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Refutations of claims about rules: each is a run, replayed here in other arithmetic."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Sums over all steps: the library against numpy, random tails against known series, and edges."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

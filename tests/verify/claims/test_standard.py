@@ -3,8 +3,6 @@
 The whole library and all configs are in `compare_claims.py`; here is a part of both.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

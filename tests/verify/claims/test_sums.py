@@ -1,7 +1,5 @@
 """Sums over many steps: constants that hold cosines, slopes of whole turns, random sums."""
 
-from __future__ import annotations
-
 import pytest
 import sympy as sp
 

@@ -1,7 +1,5 @@
 """Congruence: equal parts make equal wholes, and nothing else is called equal."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Goals that are proved by what is shown of their parts first, and false ones beside them."""
 
-from __future__ import annotations
-
 import pytest
 
 from closedform.effort import Effort

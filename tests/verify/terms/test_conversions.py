@@ -1,7 +1,5 @@
 """Casts over the exact numbers: what wraps, what is undefined, and what a float does not hold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -13,9 +11,9 @@ from closedform import Schedule, t
 from closedform.expr import floor_mod
 from closedform.ir import Builder, DType, Graph, Op, Role, TensorType, Value, evaluate
 from closedform.ir.analysis.interval import Interval
+from closedform.ir.types import FLOATS
 from closedform.verify.terms import build
 from closedform.verify.terms.conversions import (
-    EXACT_BITS,
     is_narrower,
     rounds_integers,
     where_small,
@@ -148,7 +146,8 @@ def test_facts_of_conversions() -> None:
     assert not rounds_integers(DType.F32, DType.F64)
     assert not rounds_integers(DType.BOOL, DType.F32)
     assert wrap_integer(build.rational(-(2**31) - 1), DType.I32) == build.rational(2**31 - 1)
-    for dtype, bits in EXACT_BITS.items():
+    for dtype in FLOATS:
+        bits = dtype.row.precision
         assert 2**bits - float(np.asarray(2**bits - 1).astype(dtype.numpy)) == 1
         assert float(np.asarray(2**bits + 1).astype(dtype.numpy)) != 2**bits + 1
     x = build.symbol("x")

@@ -1,7 +1,5 @@
 """Numbers that are exactly 0, and numbers next to 0 that are not; SymPy knows which is which."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Signs and directions read off terms: what is read, and that it holds at random points."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Runs of floors and comparisons beside the exact value at each step."""
 
-from __future__ import annotations
-
 import pytest
 import sympy as sp
 from flint import fmpq

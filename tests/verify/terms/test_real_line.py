@@ -1,7 +1,5 @@
 """Cells between breakpoints, limits from both sides, and jumps, beside exact values."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,13 +1,10 @@
 """A file that overflows where an operation hides it is not PROVED, and genuine files are."""
 
-from __future__ import annotations
-
 import onnx.parser
 import pytest
 
 from closedform import optimizers
 from closedform.effort import Effort
-from closedform.exporters.onnx_files import rule_models
 from closedform.exporters.onnx_targets import OnnxFormat
 from closedform.options import GraphOptions, ModelSpec
 from closedform.referee.judgement import judge_step
@@ -15,6 +12,7 @@ from closedform.referee.own_files import prove_file
 from closedform.verify.terms.verdict import Verdict
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
+from tests.support.rules import compiled_models
 from tests.test_library import OPTIMIZERS
 from tests.verify.tampered import sweep
 from tests.verify.tampered_floats import FLOAT_EDITS, float_edit, float_subjects
@@ -123,7 +121,7 @@ def test_a_genuine_file_is_proved(name: str) -> None:
     """The intervals of some of these leave values open, which their compiled rule has as well."""
     rule, options = OPTIMIZERS[name](), GraphOptions(dtype="f32")
     spec = ModelSpec(rule, {"w": (3, 4), "v": (3, 4), "u": (2, 5)})
-    models, _ = rule_models(spec, options, OnnxFormat())
+    models = compiled_models(spec, options, OnnxFormat())
     kinds = Kinds(options.tensor_dtype, options.scalar_dtype)
     members = [(entry.rule, entry.params) for entry in spec.assignments]
     for kind in sorted(models.keys() & {"init", "step", "evaluation"}):

@@ -4,8 +4,6 @@ Constants of their graphs are also the floats of shorter numbers: 0.003 - 0.0003
 rounds to that of 0.0027. A proof chooses the numbers that the source has.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from typing import cast

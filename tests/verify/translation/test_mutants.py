@@ -1,4 +1,4 @@
-"""Faults planted in the lowering and the passes are found by translation validation.
+"""Faults planted in the lowering and the simplifier are found by translation validation.
 
 A few of each module here; all of them in ``compare_faults.py``, which ``make compare`` runs.
 """

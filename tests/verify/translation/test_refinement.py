@@ -1,7 +1,5 @@
 """A graph has a value wherever its rule has one, and integers where its rule has integers."""
 
-from __future__ import annotations
-
 import pytest
 
 from closedform.compiler import compile_step

@@ -3,8 +3,6 @@
 A few of each here; all of them in ``compare_faults.py``, which ``make compare`` runs.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import replace

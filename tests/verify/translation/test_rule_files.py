@@ -1,7 +1,5 @@
 """The files of rules are validated on export: what they say, what is shared, and what is found."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,9 +13,9 @@ from onnx import ModelProto, helper
 
 import closedform as cf
 from closedform import optimizers, schedules, transforms
+from closedform.api import onnx as api_onnx
 from closedform.compiler import compile_program
 from closedform.errors import VerificationError
-from closedform.exporters import onnx_files
 from closedform.expr import GRAD, PARAM, hyper
 from closedform.frameworks import cerebras
 from closedform.language import UpdateRule, global_sum
@@ -212,7 +210,7 @@ def test_nothing_is_written_where_it_is_refuted(
     other = optimizers.sgd(0.2)
     made = compile_program
     monkeypatch.setattr(
-        onnx_files,
+        api_onnx,
         "compile_program",
         lambda spec, options: made(ModelSpec(other, spec.params), options),
     )

@@ -1,7 +1,5 @@
 """Translation validation: every schedule is proved, wrong graphs are refuted, files say so."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import statistics
@@ -18,10 +16,10 @@ from onnx import helper, numpy_helper
 import closedform as cf
 import closedform.options
 from closedform import frameworks, optimizers, schedules, t
+from closedform.api import onnx as api_onnx
 from closedform.compiler import compile_schedule, compile_step
 from closedform.effort import METER, Effort
 from closedform.errors import ClosedFormError, VerificationError
-from closedform.exporters import onnx_files
 from closedform.exporters.onnx_metadata import SCHEMA_KEY
 from closedform.exporters.onnx_model import to_model
 from closedform.expr import hyper
@@ -390,7 +388,7 @@ def test_unknown_is_written_as_such(tmp_path: Path) -> None:
 
 def test_a_refuted_file_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = compile_schedule(schedules.linear(0, 1, 9))
-    monkeypatch.setattr(onnx_files, "compile_schedule", lambda *_, **__: wrong)
+    monkeypatch.setattr(api_onnx, "compile_schedule", lambda *_, **__: wrong)
     path = tmp_path / "lr.onnx"
     with pytest.raises(VerificationError) as caught:
         cf.to_onnx(schedules.linear(0, 1, 8).rename("warm"), path)

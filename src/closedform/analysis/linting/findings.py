@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+
+from closedform.analysis.result import Result
 
 
 class Severity(StrEnum):
@@ -43,7 +44,7 @@ RULES: Mapping[str, tuple[Severity, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Result):
     """A fault of a recipe, with the values that show it.
 
     Attributes:
@@ -64,10 +65,7 @@ class Finding:
     update: int | None = None
     evidence: Mapping[int, str] | None = None
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str]:
+        """Returns the finding in one line."""
         place = f" [{self.group}]" if self.group else ""
-        return f"{self.severity} {self.rule}{place}: {self.message}"
-
-    def plain(self) -> dict[str, Any]:
-        """Returns the finding as JSON has it."""
-        return asdict(self) | {"severity": str(self.severity)}
+        return [f"{self.severity} {self.rule}{place}: {self.message}"]

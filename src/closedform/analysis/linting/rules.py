@@ -16,8 +16,8 @@ from closedform.analysis.linting.alternatives import (
     settings,
     without_effect,
 )
-from closedform.analysis.linting.curve import Branch, Curve
 from closedform.analysis.linting.findings import RULES, Finding, Severity
+from closedform.analysis.profile import Branch, Profile
 from closedform.language import Schedule
 from closedform.language.exact import to_float
 from closedform.recipes import Recipe
@@ -34,9 +34,25 @@ _EXPLAINED = 0.01
 _WRONG_LENGTH = 2
 
 
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """The learning rate of a param group."""
+
+    group: ParamGroup
+    schedule: Schedule
+
+    def finding(
+        self, rule: str, message: str, *updates: int, severity: Severity | None = None
+    ) -> Finding:
+        """Returns a finding; its evidence is the exact values at some updates."""
+        evidence = {update: str(self.schedule.exact(update)) for update in updates}
+        severity = severity or RULES[rule][0]
+        return Finding(rule, severity, message, "lr", self.group.name, updates[0], evidence)
+
+
 @dataclass(frozen=True)
 class Subject:
-    """A recipe, and the curves of its groups.
+    """A recipe, and the profiles of the rates of its groups.
 
     Attributes:
         recipe: The recipe.
@@ -47,20 +63,20 @@ class Subject:
     updates: int
 
     @cached_property
-    def curves(self) -> list[tuple[ParamGroup, Curve]]:
-        """The rates of the groups; of groups with one curve the first one."""
-        curves: dict[tuple[str, str], tuple[ParamGroup, Curve]] = {}
+    def profiles(self) -> list[tuple[Rate, Profile]]:
+        """The rates of the groups; of groups with one rate the first one."""
+        profiles: dict[tuple[str, str], tuple[Rate, Profile]] = {}
         for group in self.recipe.param_groups:
             rate = group.schedules.get("lr")
             if rate is None or rate.open:
                 continue
             # Groups often differ in their weight decay only: one finding for all that share a rate.
             key = (str(rate.expr), str(rate.hyperparameters))
-            if key not in curves:
+            if key not in profiles:
                 last = rate.last_step
                 updates = self.updates if last is None else min(self.updates, last + 1)
-                curves[key] = (group, Curve.of(rate, updates))
-        return list(curves.values())
+                profiles[key] = (Rate(group, rate), Profile.of(rate, updates))
+        return list(profiles.values())
 
     @property
     def has_horizon(self) -> bool:
@@ -72,26 +88,10 @@ Check = Callable[[Subject], Iterator[Finding]]
 
 
 def _finding(
-    rule: str,
-    message: str,
-    group: ParamGroup | None = None,
-    rate: Schedule | None = None,
-    updates: tuple[int, ...] = (),
-    *,
-    severity: Severity | None = None,
-    quantity: str = "lr",
+    rule: str, message: str, *, severity: Severity | None = None, quantity: str = "lr"
 ) -> Finding:
-    """A finding; its evidence is the exact values of a rate at some updates."""
-    evidence = {} if rate is None else {update: str(rate.exact(update)) for update in updates}
-    return Finding(
-        rule,
-        severity or RULES[rule][0],
-        message,
-        quantity,
-        "" if group is None else group.name,
-        updates[0] if updates else None,
-        evidence or None,
-    )
+    """A finding about no update."""
+    return Finding(rule, severity or RULES[rule][0], message, quantity)
 
 
 def _decimal(number: float) -> str:
@@ -106,72 +106,67 @@ def check_ends(subject: Subject) -> Iterator[Finding]:
     if not subject.has_horizon:
         return
     last = subject.updates - 1
-    for group, curve in subject.curves:
-        rate, peak = curve.schedule, curve.peak
-        if is_constant(rate) or peak.high <= 0:
+    for rate, profile in subject.profiles:
+        schedule, peak = rate.schedule, profile.peak
+        if is_constant(schedule) or peak.high <= 0:
             continue
-        if rate.last_step is not None and rate.last_step <= last:
+        if schedule.last_step is not None and schedule.last_step <= last:
             # There is no value to compare with; a run that goes on past it is another rule's.
             continue
-        following = to_float(rate.exact(last + 1))
-        if curve.falls == 0 and following > curve.end * (1 + _SAME):
-            yield _finding(
+        following = to_float(schedule.exact(last + 1))
+        if profile.falls == 0 and following > profile.end * (1 + _SAME):
+            yield rate.finding(
                 "warmup-not-finished",
-                f"the run ends after {subject.updates} updates at {_decimal(curve.end)}, where the "
-                f"rate still rises: it would be {_decimal(following)} at the next update",
-                group,
-                rate,
-                (last, last + 1),
+                f"the run ends after {subject.updates} updates at {_decimal(profile.end)}, where "
+                f"the rate still rises: it would be {_decimal(following)} at the next update",
+                last,
+                last + 1,
             )
             continue
-        drop = curve.falls_after() if curve.falls == 0 else None
-        # A curve that is cut to its minimum past the end is over at the end.
+        drop = profile.falls_after() if profile.falls == 0 else None
+        # A profile that is cut to its minimum past the end is over at the end.
         if drop is not None and drop.update > last + 1:
-            yield _finding(
+            yield rate.finding(
                 "decay-not-started",
                 f"the rate does not fall within the {subject.updates} updates of the run; it is "
                 f"{_decimal(drop.value)} at update {drop.update}",
-                group,
-                rate,
-                (last, drop.update),
+                last,
+                drop.update,
             )
             continue
-        turn = None if following > curve.end * (1 + _SAME) else curve.turn_after()
-        if turn is not None and curve.end - turn.value > _VISIBLE * peak.high:
+        turn = None if following > profile.end * (1 + _SAME) else profile.turn_after()
+        if turn is not None and profile.end - turn.value > _VISIBLE * peak.high:
             is_cut = turn.update <= last + 2
-            if curve.end - turn.value > 2 * curve.branches[-1].change and not is_cut:
-                yield _finding(
+            if profile.end - turn.value > 2 * profile.branches[-1].change and not is_cut:
+                yield rate.finding(
                     "decay-not-finished",
                     f"the last of the {subject.updates} updates has the rate "
-                    f"{_decimal(curve.end)}; the decay goes on to {_decimal(turn.value)} "
+                    f"{_decimal(profile.end)}; the decay goes on to {_decimal(turn.value)} "
                     f"at update {turn.update}",
-                    group,
-                    rate,
-                    (last, turn.update),
+                    last,
+                    turn.update,
                 )
 
 
 def check_lengths(subject: Subject) -> Iterator[Finding]:
     """``unit-mismatch`` and ``horizon-mismatch``."""
     yield from _data_length(subject)
-    if not subject.has_horizon or not subject.curves:
+    if not subject.has_horizon or not subject.profiles:
         return
-    group, curve = subject.curves[0]
-    if curve.updates < subject.updates:
-        yield _finding(
+    rate, profile = subject.profiles[0]
+    if profile.updates < subject.updates:
+        yield rate.finding(
             "horizon-mismatch",
-            f"the schedule has no value from update {curve.updates} on, the run has "
+            f"the schedule has no value from update {profile.updates} on, the run has "
             f"{subject.updates}",
-            group,
-            curve.schedule,
-            (curve.updates - 1,),
+            profile.updates - 1,
         )
         return
-    if is_constant(curve.schedule) or curve.peak.high <= 0:
+    if is_constant(profile.schedule) or profile.peak.high <= 0:
         return
-    end = curve.settled_at()
-    turn = None if end is not None else curve.turn_after() or curve.falls_after()
-    if turn is not None and curve.end - turn.value > _VISIBLE * curve.peak.high:
+    end = profile.settled_at()
+    turn = None if end is not None else profile.turn_after() or profile.falls_after()
+    if turn is not None and profile.end - turn.value > _VISIBLE * profile.peak.high:
         end = turn.update
     if end is None or end <= 0:
         return
@@ -184,12 +179,12 @@ def check_lengths(subject: Subject) -> Iterator[Finding]:
         f"{_decimal(ratio)} times {'later' if end > subject.updates else 'earlier'}"
     )
     if reason is not None:
-        yield _finding("unit-mismatch", f"{text}, which is {reason}", group, curve.schedule, (end,))
+        yield rate.finding("unit-mismatch", f"{text}, which is {reason}", end)
     else:
         # A minimum that is held to the end of the run is common; a rate of 0 trains nothing.
-        is_fault = end > subject.updates or curve.end == 0
+        is_fault = end > subject.updates or profile.end == 0
         severity = Severity.ERROR if is_fault else Severity.NOTE
-        yield _finding("horizon-mismatch", text, group, curve.schedule, (end,), severity=severity)
+        yield rate.finding("horizon-mismatch", text, end, severity=severity)
 
 
 def _data_length(subject: Subject) -> Iterator[Finding]:
@@ -242,81 +237,71 @@ def _explanation(ratio: float, counts: Mapping[str, float]) -> str | None:
 
 def check_zeros(subject: Subject) -> Iterator[Finding]:
     """``updates-without-effect``."""
-    for group, curve in subject.curves:
-        if curve.peak.high == 0:
-            if group.role is Role.DEFAULT:
-                yield _finding(
+    for rate, profile in subject.profiles:
+        if profile.peak.high == 0:
+            if rate.group.role is Role.DEFAULT:
+                yield rate.finding(
                     "updates-without-effect",
                     "the rate is 0 at every update",
-                    group,
-                    curve.schedule,
-                    (0,),
+                    0,
                     severity=Severity.ERROR,
                 )
             continue
         # A group of the config that is frozen at first is so by design.
-        is_designed = group.role in (Role.NAMED, Role.FROZEN)
-        at_end = curve.trailing_zeros if subject.has_horizon else 0
+        is_designed = rate.group.role in (Role.NAMED, Role.FROZEN)
+        at_end = profile.trailing_zeros if subject.has_horizon else 0
         for count, first, place in (
-            (curve.leading_zeros, 0, "first"),
+            (profile.leading_zeros, 0, "first"),
             (at_end, subject.updates - at_end, "last"),
         ):
             # One update at 0 is the first of every linear warmup.
             if count >= 2:
-                yield _finding(
+                yield rate.finding(
                     "updates-without-effect",
                     f"the {place} {count} updates have the rate 0",
-                    group,
-                    curve.schedule,
-                    (first + (place == "first"),),
+                    first + (place == "first"),
                     severity=Severity.NOTE if is_designed else None,
                 )
 
 
 def check_range(subject: Subject) -> Iterator[Finding]:
     """``negative-rate``, ``above-peak``, ``below-minimum``."""
-    for group, curve in subject.curves:
-        lowest = curve.lowest
-        if lowest.low < 0 and curve.schedule.exact(lowest.lowest) < 0:
-            yield _finding(
+    for rate, profile in subject.profiles:
+        lowest = profile.lowest
+        if lowest.low < 0 and profile.schedule.exact(lowest.lowest) < 0:
+            yield rate.finding(
                 "negative-rate",
                 f"the rate is {_decimal(lowest.low)} at update {lowest.lowest}",
-                group,
-                curve.schedule,
-                (lowest.lowest,),
+                lowest.lowest,
             )
     document = subject.recipe.document
-    if document is None or not subject.curves:
+    if document is None or not subject.profiles:
         return
-    group, curve = subject.curves[0]
+    rate, profile = subject.profiles[0]
     stated_rates = {setting.number: setting for setting in base_rates(document)}
-    peak = curve.peak
+    peak = profile.peak
     if stated_rates and peak.high > max(stated_rates) * (1 + _SAME):
         # A rate that the framework scales as a whole, by the batch, never has the stated value.
-        ends = [end for branch in curve.branches for end in (branch.begin, branch.end)]
+        ends = [end for branch in profile.branches for end in (branch.begin, branch.end)]
         top = stated_rates[max(stated_rates)]
         if any(abs(end - top.number) <= 1e-6 * top.number for end in ends):
-            yield _finding(
+            yield rate.finding(
                 "above-peak",
                 f"the rate is {_decimal(peak.high)} at update {peak.highest}; {top.text} is "
                 f"{_decimal(top.number)}",
-                group,
-                curve.schedule,
-                (peak.highest,),
+                peak.highest,
             )
     floors = [setting for setting in settings(document, MINIMUM) if setting.number > 0]
-    after = [branch for branch in curve.branches if branch.first >= peak.highest] or [peak]
+    after = [branch for branch in profile.branches if branch.first >= peak.highest] or [peak]
     low = min((branch for branch in (peak, *after)), key=lambda branch: _low_after(branch, peak))
     least = min(floors, key=lambda setting: setting.number, default=None)
     if least is not None and _low_after(low, peak) < least.number * (1 - 1e-6) < peak.high:
         at = low.lowest if low.lowest >= peak.highest else low.last
-        yield _finding(
+        yield rate.finding(
             "below-minimum",
             f"the rate is {_decimal(_low_after(low, peak))} at update {at}; {least.text} is "
             f"{_decimal(least.number)}",
-            group,
-            curve.schedule,
-            (at,),
+            at,
         )
 
 
@@ -330,33 +315,32 @@ def _low_after(branch: Branch, peak: Branch) -> float:
 
 def check_shape(subject: Subject) -> Iterator[Finding]:
     """``jump`` and ``rises-after-decay``."""
-    for group, curve in subject.curves:
-        peak = curve.peak.high
+    for rate, profile in subject.profiles:
+        peak = profile.peak.high
         if peak <= 0:
             continue
-        yield from _rises(subject, group, curve, peak)
-        yield from _jumps(group, curve, peak)
+        yield from _rises(rate, profile, peak)
+        yield from _jumps(rate, profile, peak)
 
 
-def _rises(subject: Subject, group: ParamGroup, curve: Curve, peak: float) -> Iterator[Finding]:
-    for branch in curve.branches:
+def _rises(rate: Rate, profile: Profile, peak: float) -> Iterator[Finding]:
+    for branch in profile.branches:
         # Where a floor moves, the formula repeats: a cycle is meant to rise.
         if branch.is_stepped or branch.lowest in (branch.first, branch.last):
             continue
         if branch.begin - branch.low > _VISIBLE * peak and branch.rise > _VISIBLE * peak:
-            yield _finding(
+            yield rate.finding(
                 "rises-after-decay",
                 f"the decay reaches {_decimal(branch.low)} at update {branch.lowest}, and the rate "
                 f"rises again to {_decimal(branch.low + branch.rise)} by update {branch.last}",
-                group,
-                curve.schedule,
-                (branch.lowest, branch.last),
+                branch.lowest,
+                branch.last,
             )
 
 
-def _jumps(group: ParamGroup, curve: Curve, peak: float) -> Iterator[Finding]:
+def _jumps(rate: Rate, profile: Profile, peak: float) -> Iterator[Finding]:
     fallen = 0.0
-    for before, after in pairwise(curve.branches):
+    for before, after in pairwise(profile.branches):
         fallen = max(fallen, before.high - before.end)
         gap = abs(after.begin - before.end)
         if before.is_constant and after.is_constant:
@@ -369,13 +353,12 @@ def _jumps(group: ParamGroup, curve: Curve, peak: float) -> Iterator[Finding]:
         is_start = before.is_constant and before.end == 0
         is_milestone = after.begin < before.end and before.is_constant
         is_designed = (is_restart and after.begin <= peak * (1 + _SAME)) or is_start or is_milestone
-        yield _finding(
+        yield rate.finding(
             "jump",
             f"the rate goes from {_decimal(before.end)} to {_decimal(after.begin)} at update "
             f"{after.first}" + (", a restart" if is_restart else ""),
-            group,
-            curve.schedule,
-            (after.first, before.last),
+            after.first,
+            before.last,
             severity=Severity.NOTE if is_designed else None,
         )
         if is_restart and not is_designed:
@@ -402,12 +385,10 @@ def check_groups(subject: Subject) -> Iterator[Finding]:
             continue
         value = to_float(schedule.exact(0))
         if value != 0:
-            yield _finding(
+            yield Rate(group, schedule).finding(
                 "unscheduled-group",
                 f"the rate stays at {_decimal(value)}, where that of the default group changes",
-                group,
-                schedule,
-                (0,),
+                0,
             )
 
 
@@ -423,7 +404,7 @@ def check_settings(subject: Subject) -> Iterator[Finding]:
             for part in setting.path[:-1]
         )
         # A number that states the peak once more does no harm.
-        peaks = (curve.peak.high for _, curve in subject.curves)
+        peaks = (profile.peak.high for _, profile in subject.profiles)
         is_peak = any(math.isclose(setting.number, peak, rel_tol=_SAME) for peak in peaks)
         is_plain = setting.name.lower() in _PLAIN_RATES and not in_group
         yield _finding(
@@ -444,8 +425,10 @@ def check_settings(subject: Subject) -> Iterator[Finding]:
 def check_defects(subject: Subject) -> Iterator[Finding]:
     """``defect``."""
     framework = FRAMEWORKS.get(subject.recipe.framework)
+    if framework is None:  # the notes of a config of no known framework say how it was read
+        return
     for name, text in subject.recipe.notes.items():
-        defect = None if framework is None else framework.defects.get(name)
+        defect = framework.defects.get(name)
         is_departure = defect is not None and defect.kind is DefectKind.DEPARTURE
         yield _finding(
             "defect",

@@ -15,6 +15,7 @@ from closedform.analysis.recovery.marks import Points
 from closedform.analysis.recovery.plateau import recover_plateau
 from closedform.analysis.recovery.search import LibraryCall
 from closedform.analysis.recovery.usual import Usual, usual_schedules
+from closedform.analysis.result import Result
 from closedform.errors import ArgumentError, UnknownNameError, describe, nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.language.aliases import Number
@@ -30,7 +31,7 @@ FEWEST_POINTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Result):
     """A scheduler that was compared with a log.
 
     Attributes:
@@ -43,12 +44,13 @@ class Candidate:
     is_right: bool
     reason: str
 
-    def __str__(self) -> str:
-        return f"{self.call}: {self.reason}"
+    def lines(self) -> list[str]:
+        """Returns the scheduler and the reason in one line."""
+        return [f"{self.call}: {self.reason}"]
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(Result):
     """The schedule that was found in a log.
 
     Attributes:
@@ -68,6 +70,11 @@ class Recovered:
         metric: The name of that metric in the log.
     """
 
+    DATA = (
+        *("call", "residual", "precisions", "points", "first", "last", "offset", "config"),
+        *("metric", "candidates"),
+    )
+
     schedule: Schedule | None
     call: str
     residual: float
@@ -80,6 +87,21 @@ class Recovered:
     candidates: tuple[Candidate, ...] = ()
     rule: UpdateRule | None = None
     metric: str = ""
+
+    def lines(self) -> list[str]:
+        """Returns the call, and what it reproduces."""
+        if not self.call:
+            return [f"no schedule of the library reproduces the {self.points} values"]
+        return [
+            self.call,
+            f"reproduces {self.points} values, updates {self.first} to {self.last}; "
+            f"largest distance {self.residual:.3g}",
+        ]
+
+    def data(self) -> dict[str, Any]:
+        """Returns the schedule as plain data; without one its call and distances are None."""
+        nothing = () if self.call else ("call", "residual", "precisions")
+        return Result.data(self) | dict.fromkeys(nothing)
 
 
 def recover(

@@ -15,12 +15,12 @@ from closedform.analysis.recovery.search import (
     Search,
     argument_text,
     call_text,
+    check_call,
+    check_library_call,
     cost_of,
-    residual_of,
 )
-from closedform.analysis.recovery.simplest import candidates, digits
+from closedform.analysis.recovery.simplest import candidates, digits, round_integers
 from closedform.analysis.recovery.starts import Features, features
-from closedform.errors import ClosedFormError
 from closedform.language import Schedule
 
 MOST_STRETCHES = 8
@@ -152,7 +152,7 @@ class _Composer:
         if factor is not None:
             schedule = schedules.product([factor.schedule, later.schedule])
             text = f"product([{factor.text}, {later.text}])"
-            return _check_call(text, schedule, factor.cost + later.cost + 1, points)
+            return check_call(text, schedule, factor.cost + later.cost + 1, points)
         first = self.single(head, limit - later.cost)
         return None if first is None else _splice(points, first, later, mark)
 
@@ -175,7 +175,7 @@ class _Composer:
                 continue
             schedule = inner.schedule.repeat(period)
             cost = inner.cost + 1 + digits(Fraction(period))
-            call = _check_call(f"{inner.text}.repeat({period})", schedule, cost, points)
+            call = check_call(f"{inner.text}.repeat({period})", schedule, cost, points)
             if call is not None:
                 return call
         return None
@@ -223,7 +223,7 @@ class _Composer:
                 }
                 text = f"chained([{inner.text}, {call_text('step_decay', decay_arguments)}])"
                 cost = inner.cost + 6 + digits(gamma) + digits(Fraction(period))
-                call = _check_call(text, schedules.chained([inner.schedule, steps]), cost, points)
+                call = check_call(text, schedules.chained([inner.schedule, steps]), cost, points)
                 if call is not None:
                     return call
         return None
@@ -286,7 +286,7 @@ def _cut_off(points: Points, first: LibraryCall, level: Fraction) -> LibraryCall
     for name in ("low", "high"):
         schedule = first.schedule.clip(**{name: level})
         cost = first.cost + 1 + digits(level)
-        call = _check_call(
+        call = check_call(
             f"{first.text}.clip({name}={argument_text(level)})", schedule, cost, points
         )
         if call is not None:
@@ -299,7 +299,7 @@ def _join(points: Points, first: LibraryCall, rest: LibraryCall, mark: int) -> L
     at = "" if is_length else f", at={mark}"
     schedule = first.schedule.then(rest.schedule, at=mark)
     cost = first.cost + rest.cost + (0 if is_length else 1 + digits(Fraction(mark)))
-    return _check_call(f"{first.text}.then({rest.text}{at})", schedule, cost, points)
+    return check_call(f"{first.text}.then({rest.text}{at})", schedule, cost, points)
 
 
 def _splice(
@@ -307,7 +307,7 @@ def _splice(
 ) -> LibraryCall | None:
     schedule = first.schedule.splice(mark, later.schedule)
     cost = first.cost + later.cost + 1 + digits(Fraction(mark))
-    return _check_call(f"{first.text}.splice({mark}, {later.text})", schedule, cost, points)
+    return check_call(f"{first.text}.splice({mark}, {later.text})", schedule, cost, points)
 
 
 # --- levels --------------------------------------------------------------------------------------
@@ -328,19 +328,10 @@ def _levels(points: Points, curve: Features) -> LibraryCall | None:
         return None
     levels = [value for value in values if value is not None]
     powers = _powers(points, levels, marks, curve)
-    text = (
-        f"piecewise_constant(values=[{', '.join(map(argument_text, levels))}], "
-        f"milestones=[{', '.join(map(str, marks))}])"
-    )
-    schedule = schedules.piecewise_constant(levels, marks)
-    cost = (
-        3
-        + sum(1 + digits(number) for number in levels)
-        + sum(1 + digits(Fraction(m)) for m in marks)
-    )
-    if powers is not None and powers.cost <= cost:
+    arguments = {"values": levels, "milestones": marks}
+    if powers is not None and powers.cost <= cost_of(arguments, curve.end):
         return powers
-    return _check_call(text, schedule, cost, points)
+    return check_library_call("piecewise_constant", arguments, points, curve.end)
 
 
 def _powers(
@@ -354,16 +345,8 @@ def _powers(
         else 0
     )
     for gamma in candidates(guess, is_integer=False)[:12]:
-        try:
-            schedule = schedules.multi_step(levels[0], gamma, marks)
-        except ClosedFormError:
-            continue
-        text = (
-            f"multi_step(value={argument_text(levels[0])}, gamma={argument_text(gamma)}, "
-            f"milestones=[{', '.join(map(str, marks))}])"
-        )
-        cost = 4 + digits(levels[0]) + digits(gamma) + sum(1 + digits(Fraction(m)) for m in marks)
-        call = _check_call(text, schedule, cost, points)
+        arguments = {"value": levels[0], "gamma": gamma, "milestones": marks}
+        call = check_library_call("multi_step", arguments, points, curve.end)
         if call is not None:
             return call
     return None
@@ -387,23 +370,8 @@ def _level(points: Points, first: int, stop: int) -> Fraction | None:
 
 def _between(low: float, high: float) -> int:
     """The simplest integer above one number and at most another."""
-    return int(
-        min(
-            _round_integers(int(low) + 1, int(high)),
-            key=lambda n: (digits(Fraction(n)), -n),
-        )
-    )
-
-
-def _round_integers(low: int, high: int) -> Iterator[int]:
-    """Integers from one to another: the roundest ones."""
-    unit = 1
-    while unit * 10 <= max(high - low, 1):
-        unit *= 10
-    yield from {low, high}
-    for size in (unit, unit * 10, unit * 100):
-        first = -(-low // size) * size
-        yield from range(first, high + 1, size)
+    integers = round_integers(int(low) + 1, int(high))
+    return min(integers, key=lambda n: (digits(Fraction(n)), -n))
 
 
 _SHORTEST_LINE = 4
@@ -444,13 +412,8 @@ def _line(points: Points, steps: int, end: float) -> LibraryCall | None:
     slope, start = np.polyfit(t, v, 1, w=1 / e)
     level = _level(points, 0, len(t))
     if level is not None:
-        schedule = schedules.constant(level, steps)
-        call = _check_call(
-            f"constant(value={argument_text(level)}, steps={steps})",
-            schedule,
-            3 + digits(level) + digits(Fraction(steps)),
-            points,
-        )
+        arguments = {"value": level, "steps": Fraction(steps)}
+        call = check_library_call("constant", arguments, points, float(steps))
         if call is not None:
             return call
     spread = float(np.max(e))
@@ -466,9 +429,7 @@ def _line(points: Points, steps: int, end: float) -> LibraryCall | None:
             line = float(first) + (float(last) - float(first)) * t / steps
             if np.all(np.abs(line - v) <= e * (1 + 1e-9) + 1e-14 * np.abs(v)):
                 arguments = {"start": first, "end": last, "steps": Fraction(steps)}
-                schedule = schedules.linear(first, last, steps)
-                cost = cost_of(arguments, float(steps))
-                return _check_call(call_text("linear", arguments), schedule, cost, points)
+                return check_library_call("linear", arguments, points, float(steps))
     return None
 
 
@@ -481,8 +442,3 @@ def _factor(points: Points, later: Schedule, mark: int) -> LibraryCall | None:
     ratios = Points(head.steps, head.values / from_later, head.errors / np.abs(from_later))
     line = _line(ratios, mark, 1.0)
     return line if line is not None and line.schedule(mark) == 1 else None
-
-
-def _check_call(text: str, schedule: Schedule, cost: float, points: Points) -> LibraryCall | None:
-    residual = residual_of(schedule, points)
-    return LibraryCall(text, schedule, cost, residual) if residual <= 1 + 1e-9 else None

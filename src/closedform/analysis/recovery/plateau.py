@@ -95,17 +95,18 @@ def _plateau(
     distances: tuple[float, float],
     points: int,
 ) -> Plateau:
-    call_arguments: dict[str, object] = {"factor": factor, "patience": arguments.patience}
-    if arguments.mode != "min":
-        call_arguments["mode"] = arguments.mode
-    if arguments.threshold != Fraction("0.0001"):
-        call_arguments["threshold"] = arguments.threshold
-    if arguments.threshold_mode != "rel":
-        call_arguments["threshold_mode"] = arguments.threshold_mode
-    if arguments.cooldown:
-        call_arguments["cooldown"] = arguments.cooldown
-    if minimum:
-        call_arguments["minimum"] = minimum
+    with_defaults = (
+        ("mode", arguments.mode, "min"),
+        ("threshold", arguments.threshold, Fraction("0.0001")),
+        ("threshold_mode", arguments.threshold_mode, "rel"),
+        ("cooldown", arguments.cooldown, 0),
+        ("minimum", minimum, 0),
+    )
+    call_arguments: dict[str, object] = {
+        "factor": factor,
+        "patience": arguments.patience,
+        **{name: value for name, value, default in with_defaults if value != default},
+    }
     rule = reduce_on_plateau(**call_arguments)  # type: ignore[arg-type]
     text = call_text("reduce_on_plateau", call_arguments)
     return Plateau(rule, text, name, distances[0], distances[1], points)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from closedform import schedules
 from closedform.analysis.numeric import values_of
 from closedform.analysis.recovery.fit import Effort, Fits, Problem
 from closedform.analysis.recovery.marks import Points
@@ -87,7 +88,9 @@ class LibraryCall:
 
 
 def argument_text(value: Any) -> str:
-    """Returns an argument as Python code: a decimal, or a Fraction."""
+    """Returns an argument as Python code: a decimal, a Fraction, or a list of them."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(argument_text, value))}]"
     if isinstance(value, Fraction):
         if value.denominator == 1:
             return str(value.numerator)
@@ -106,13 +109,15 @@ def call_text(name: str, arguments: Mapping[str, Any]) -> str:
 def cost_of(arguments: Mapping[str, Any], end: float) -> float:
     """Returns the length of a description.
 
-    Each argument counts one and its digits; a number of steps beyond the log is not attested, and
-    counts two more.
+    Each argument counts one and its digits, and so does each number of a list; a number of steps
+    beyond the log is not attested, and counts two more.
     """
     total = 1.0
     for name, value in arguments.items():
         total += 1
-        if isinstance(value, Fraction):
+        if isinstance(value, list):
+            total += sum(1 + digits(Fraction(number)) for number in value)
+        elif isinstance(value, Fraction):
             total += digits(value)
             is_steps = ROLES.get(name) is Role.STEPS
             total += 2 if is_steps and value > end * 1.02 + 1 else 0
@@ -130,6 +135,31 @@ def residual_of(schedule: Schedule, points: Points) -> float:
         if np.all(np.isfinite(gaps))
         else np.inf
     )
+
+
+def check_library_call(
+    name: str, arguments: Mapping[str, Any], points: Points, end: float
+) -> LibraryCall | None:
+    """Returns the call of a function of the library, if it reproduces all points.
+
+    Args:
+        name: The function in ``closedform.schedules``.
+        arguments: Its arguments.
+        points: The points.
+        end: The end of the log, for ``cost_of``.
+    """
+    try:
+        schedule = getattr(schedules, name)(**arguments)
+    except ClosedFormError:
+        return None
+    return check_call(call_text(name, arguments), schedule, cost_of(arguments, end), points)
+
+
+def check_call(text: str, schedule: Schedule, cost: float, points: Points) -> LibraryCall | None:
+    """Returns a call, if its schedule reproduces all points."""
+    residual = residual_of(schedule, points)
+    # Written so that NaN is refused.
+    return LibraryCall(text, schedule, cost, residual) if residual <= 1 + 1e-9 else None
 
 
 def spread(points: Points, curve: Features | None, count: int) -> Points:
@@ -310,14 +340,9 @@ class Search:
             schedule = candidate.make(**plain)
         except ClosedFormError:
             return None
-        residual = residual_of(schedule, self.points)
-        # Written with "not", so that NaN is refused.
-        if not residual <= 1 + 1e-9:
-            return None
-        text = call_text(candidate.name, arguments)
         # A repetition that the log does not show is not attested.
         cost = cost_of(arguments, self.curve.end) + candidate.has_jumps
-        return LibraryCall(text, schedule, cost, residual)
+        return check_call(call_text(candidate.name, arguments), schedule, cost, self.points)
 
     def _is_negative(self, candidate: Structure, numbers: Mapping[str, Fraction]) -> bool:
         """Whether a value is below 0 where the log has none: nobody writes a negative rate."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -56,3 +57,26 @@ def candidates(value: float, *, is_integer: bool) -> list[Fraction]:
         numbers = {number for number in numbers if number.denominator == 1}
         numbers.update(Fraction(n) for n in (math.floor(value), math.ceil(value), round(value)))
     return sorted(numbers, key=lambda n: (n != 0, digits(n), abs(float(n) - value)))
+
+
+def round_integers(low: int, high: int) -> list[int]:
+    """Returns integers from one to another, the roundest first, at most 60 of them.
+
+    Example:
+        >>> round_integers(95, 205)[:5]
+        [100, 200, 150, 110, 120]
+    """
+    numbers: list[int] = []
+    # Multiples of 10^k before multiples of 5 * 10^(k-1), from the largest k on.
+    unit = 10 ** len(str(max(high, 1)))
+    while unit >= 1 and len(numbers) < 60:
+        first = -(-low // unit) * unit
+        new = (n for n in range(first, high + 1, unit) if n not in numbers)
+        numbers += itertools.islice(new, 60 - len(numbers))
+        half = unit // 2
+        if half and unit > 1:
+            first = -(-low // half) * half
+            new = (n for n in range(first, high + 1, half) if n not in numbers)
+            numbers += itertools.islice(new, 60 - len(numbers))
+        unit //= 10
+    return numbers

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from closedform import schedules
+from closedform.analysis.profile import first_rise
 from closedform.analysis.recovery.marks import Points
-from closedform.analysis.recovery.search import LibraryCall, call_text, residual_of
-from closedform.analysis.recovery.simplest import candidates, digits
+from closedform.analysis.recovery.search import LibraryCall, call_text, check_call, residual_of
+from closedform.analysis.recovery.simplest import candidates, digits, round_integers
 from closedform.errors import ClosedFormError
 from closedform.frameworks import schedule
 from closedform.ir.types import FloatArray
@@ -95,8 +96,7 @@ class Usual:
             text = f"{text_of_line}.then({text})" if text else text_of_line
         if rate is None:
             return None
-        residual = residual_of(rate, points)
-        return LibraryCall(text, rate, self.cost, residual) if residual <= 1 + 1e-9 else None
+        return check_call(text, rate, self.cost, points)
 
     @property
     def text(self) -> str:
@@ -152,8 +152,8 @@ class _Tail:
     def totals(self) -> list[int]:
         """The lengths of the run that are tried: the log's own end, and round numbers after it."""
         stride = int(self.x[-1] - self.x[-2]) if len(self.x) > 1 else 1
-        near = _round_integers(self.last, self.last + stride)[:MOST_TOTALS]
-        ends = [self.last, *near, *_round_integers(self.last, 3 * self.last)[:MOST_TOTALS]]
+        near = round_integers(self.last, self.last + stride)[:MOST_TOTALS]
+        ends = [self.last, *near, *round_integers(self.last, 3 * self.last)[:MOST_TOTALS]]
         return [total for total in dict.fromkeys(ends) if total > self.rise.warmup]
 
 
@@ -247,25 +247,15 @@ def _rises(points: Points) -> Iterator[_Rise]:
         origin = np.zeros(1)
         with_origin = Points(*(np.concatenate([origin, parts]) for parts in (t, v, e)))
         yield from itertools.islice(_from_begin(with_origin, is_logged=False), MOST_WARMUPS)
-        if _top(points)[0] < 2:
+        if first_rise(points.values, points.errors).top < 2:
             return
     yield from itertools.islice(_from_begin(points, is_logged=True), MOST_WARMUPS)
 
 
-def _top(points: Points) -> tuple[int, int]:
-    """The positions of the first value at the first peak, and of the last one there."""
-    v, e = points.values, points.errors
-    falls = np.flatnonzero(v[1:] < v[:-1] - e[1:] - e[:-1])
-    end_of_rise = int(falls[0]) if falls.size else len(v) - 1
-    top = int(
-        np.argmax(v[: end_of_rise + 1] >= np.max(v[: end_of_rise + 1]) - e[: end_of_rise + 1])
-    )
-    return top, end_of_rise
-
-
 def _from_begin(points: Points, *, is_logged: bool) -> Iterator[_Rise]:
     """Warmups of a log whose first value is that of update 0, or is taken to be 0 there."""
-    top, end_of_rise = _top(points)
+    beginning = first_rise(points.values, points.errors)
+    top, end_of_rise = beginning.top, beginning.last
     if top == 0 or end_of_rise == 0:
         return
     # The line through the first values: its end is the peak, at the last of them or after it.
@@ -289,11 +279,14 @@ def _hidden_rises(points: Points, *, is_logged: bool) -> Iterator[_Rise]:
     """
     last, value = int(points.steps[1]), float(points.values[1])
     spread = float(points.errors[1])
-    lengths = [n for n in (0, *_round_integers(1, last)) if n > 0 or not is_logged]
+    lengths = [n for n in (0, *round_integers(1, last)) if n > 0 or not is_logged]
     unit = Fraction(10) ** (math.floor(math.log10(value)) - 1)
     first = math.ceil((value - spread) / float(unit))
-    peaks = [n * unit for n in range(first, first + 20) if float(n * unit) <= _NEAR_PEAK * value]
-    pairs = [(peak, length) for peak in peaks for length in lengths]
+    peaks = [n * unit for n in range(first, 2 * first)]
+    # Without a warmup the decay has taken all the updates before the first value.
+    pairs = [(peak, 0) for peak in peaks]
+    near_peaks = [peak for peak in peaks if float(peak) <= _NEAR_PEAK * value]
+    pairs += [(peak, length) for peak in near_peaks for length in lengths if length > 0]
     pairs.sort(key=lambda pair: digits(pair[0]) + digits(Fraction(pair[1])))
     for peak, length in pairs:
         yield _Rise(length, peak, 0.0)
@@ -322,7 +315,7 @@ def _ends(points: Points, count: int, top: int, end_of_rise: int) -> Iterator[_R
     first = int(t[count - 1])
     final = int(t[count]) if count < len(t) else first
     is_dense = final - first <= 1
-    ends = [first, final] if is_dense else _round_integers(first, final)
+    ends = [first, final] if is_dense else round_integers(first, final)
     for warmup in ends:
         if warmup < 1:
             continue
@@ -568,25 +561,7 @@ def _lengths(low: FloatArray, high: FloatArray) -> list[int]:
 def _integers(low: float, high: float) -> list[int]:
     """The integers of an interval, the roundest first."""
     first, last = math.ceil(low), math.floor(high)
-    return _round_integers(first, last) if 1 <= first <= last < 10**9 else []
-
-
-def _round_integers(low: int, high: int) -> list[int]:
-    """Integers from one to another, the roundest first, at most 60 of them."""
-    numbers: list[int] = []
-    # Multiples of 10^k before multiples of 5 * 10^(k-1), from the largest k on.
-    unit = 10 ** len(str(max(high, 1)))
-    while unit >= 1 and len(numbers) < 60:
-        first = -(-low // unit) * unit
-        new = (n for n in range(first, high + 1, unit) if n not in numbers)
-        numbers += itertools.islice(new, 60 - len(numbers))
-        half = unit // 2
-        if half and unit > 1:
-            first = -(-low // half) * half
-            new = (n for n in range(first, high + 1, half) if n not in numbers)
-            numbers += itertools.islice(new, 60 - len(numbers))
-        unit //= 10
-    return numbers
+    return round_integers(first, last) if 1 <= first <= last < 10**9 else []
 
 
 def _simple(low: float, high: float) -> Fraction | None:

@@ -47,20 +47,15 @@ class Invariant:
     source: str = ""
 
 
-def _always(change: Change) -> bool:
-    return True
-
-
-def _never(change: Change) -> bool:
-    return False
-
-
-def _none(change: Change) -> str:
-    return ""
-
-
 def _label(key: str, name: str) -> str:
     return f"{key} of {name}" if name else key
+
+
+def _rates(change: Change) -> Iterator[tuple[str, Schedule, Schedule, sp.Expr]]:
+    """The learning rates: the label, the old one, the new one and the factor by the width."""
+    for (old, new, _), width in zip(change.pairs(), change.widths, strict=False):
+        if "lr" in old.schedules:
+            yield _label("lr", new.name), old.schedules["lr"], new.schedules["lr"], width
 
 
 # --- curves ---------------------------------------------------------------------------------------
@@ -73,10 +68,8 @@ def _warmup_tokens(change: Change) -> Iterator[Named]:
     if clock.warmup == 0 and change.factors.tokens != 1:
         return
     where = sp.Lt(t, clock.change) if clock.warmup else sp.true
-    for old, new, factor in change.pairs():
-        if "lr" not in old.schedules:
-            continue
-        rate, before = new.schedules["lr"], old.schedules["lr"].scale(factor)
+    for label, old, rate, width in _rates(change):
+        before = old.scale(change.rate * width)
         if shift.is_Integer and clock.warmup:
             # The updates at which both runs have seen the same tokens; the others are in `shape`.
             claim = equal_to(rate, before, scale=clock.batch, shift=int(shift), where=where)
@@ -84,7 +77,7 @@ def _warmup_tokens(change: Change) -> Iterator[Named]:
             claim = equal_to(
                 rate, substitute_clock(between_updates(before), clock.in_warmup), where=where
             )
-        yield _label("lr", new.name), claim
+        yield label, claim
 
 
 def _shape(change: Change) -> Iterator[Named]:
@@ -124,32 +117,19 @@ def _area_obstacle(change: Change) -> str:
 
 def _area_per_token(change: Change) -> Iterator[Named]:
     """The rate per token is the same function of the part of the run."""
-    for old, new, _ in change.pairs():
-        if "lr" in old.schedules:
-            before = substitute_clock(
-                between_updates(old.schedules["lr"]), change.clock.after_warmup
-            )
-            per_token = new.schedules["lr"] / change.factors.batch
-            yield _label("lr", new.name), equal_to(per_token, before)
+    for label, old, rate, _ in _rates(change):
+        before = substitute_clock(between_updates(old), change.clock.after_warmup)
+        yield label, equal_to(rate / change.factors.batch, before)
 
 
 # --- rates ----------------------------------------------------------------------------------------
 
 
-def _at_old_update(change: Change, schedule: Schedule) -> Schedule:
-    return change.clock.apply(schedule)
-
-
 def _batch_rule(change: Change) -> Iterator[Named]:
     """The rate over the power of the batch size is that of the old run."""
     divisor = change.factors.batch**change.rule.power
-    for index, (old, new, _) in enumerate(change.pairs()):
-        if "lr" in old.schedules:
-            rate = new.schedules["lr"] / (divisor * change.widths[index])
-            yield (
-                _label("lr", new.name),
-                equal_to(rate, _at_old_update(change, old.schedules["lr"])),
-            )
+    for label, old, rate, width in _rates(change):
+        yield label, equal_to(rate / (divisor * width), change.clock.apply(old))
 
 
 def _critical_obstacle(change: Change) -> str:
@@ -166,26 +146,15 @@ def _critical_batch(change: Change) -> Iterator[Named]:
         return
     sizes = change.batch_size, change.batch_size * change.factors.batch
     before, after = (1 + change.critical / size for size in sizes)
-    for index, (old, new, _) in enumerate(change.pairs()):
-        if "lr" in old.schedules:
-            largest = new.schedules["lr"].scale(after / change.widths[index])
-            expected = _at_old_update(change, old.schedules["lr"]).scale(before)
-            yield _label("lr", new.name), equal_to(largest, expected)
-
-
-def _mup_obstacle(change: Change) -> str:
-    return "" if change.factors.width != 1 else "the width does not change"
+    for label, old, rate, width in _rates(change):
+        expected = change.clock.apply(old).scale(before)
+        yield label, equal_to(rate.scale(after / width), expected)
 
 
 def _mup(change: Change) -> Iterator[Named]:
     """The rate over its factor by the table of the parametrization is that of the old width."""
-    for index, (old, new, _) in enumerate(change.pairs()):
-        if "lr" in old.schedules:
-            rate = new.schedules["lr"] / (change.rate * change.widths[index])
-            yield (
-                _label("lr", new.name),
-                equal_to(rate, _at_old_update(change, old.schedules["lr"])),
-            )
+    for label, old, rate, width in _rates(change):
+        yield label, equal_to(rate / (change.rate * width), change.clock.apply(old))
 
 
 # --- the weight decay -----------------------------------------------------------------------------
@@ -221,7 +190,7 @@ def _timescale(change: Change, speed: sp.Expr) -> Iterator[Named]:
         )
         yield (
             _label("lr * weight_decay", new.name),
-            equal_to(after, _at_old_update(change, before).scale(speed)),
+            equal_to(after, change.clock.apply(before).scale(speed)),
         )
 
 
@@ -243,8 +212,7 @@ def _moments(change: Change, moment: Callable[[sp.Expr, sp.Rational], sp.Expr]) 
         for key in MOMENTS:
             before, after = hyperparameter(old, key), hyperparameter(new, key)
             if before is not None and after is not None and before.bound != 0:
-                at_old_update = _at_old_update(change, before)
-                expected = moment(at_old_update.bound, change.factors.batch)
+                expected = moment(change.clock.apply(before).bound, change.factors.batch)
                 yield _label(key, new.name), equal_to(after, expected)
 
 
@@ -308,14 +276,14 @@ INVARIANTS: Mapping[str, Invariant] = MappingProxyType(
     {
         "warmup_tokens": Invariant(
             "during the warmup, the rate at the same tokens is the same times a number",
-            _always,
+            lambda change: True,
             lambda change: change.warmup_problem,
             _warmup_tokens,
         ),
         "shape": Invariant(
             "after the warmup, each curve is the same function of the part of the remaining tokens",
-            _always,
-            _none,
+            lambda change: True,
+            lambda change: "",
             _shape,
         ),
         "area_per_token": Invariant(
@@ -351,14 +319,14 @@ INVARIANTS: Mapping[str, Invariant] = MappingProxyType(
         ),
         "timescale_run": Invariant(
             "1 / (lr * weight_decay) is the same part of the run",
-            _never,
+            lambda change: False,
             _timescale_obstacle,
             _timescale_run,
             "Wang and Aitchison 2024, arXiv:2405.13698",
         ),
         "moment_tokens": Invariant(
             "the half-life of each moment is the same number of tokens",
-            _never,
+            lambda change: False,
             _half_life_obstacle,
             _half_life_moments,
         ),
@@ -372,7 +340,7 @@ INVARIANTS: Mapping[str, Invariant] = MappingProxyType(
         "mup": Invariant(
             "the rate over its factor by the width is that of the old width",
             lambda change: change.factors.width != 1,
-            _mup_obstacle,
+            lambda change: "" if change.factors.width != 1 else "the width does not change",
             _mup,
             "Yang et al. 2022, arXiv:2203.03466, Table 8",
         ),

@@ -8,6 +8,7 @@ from typing import Any
 
 import sympy as sp
 
+from closedform.analysis.profile import warmup_length
 from closedform.analysis.rescaling.change import (
     MOMENTS,
     Change,
@@ -26,8 +27,8 @@ from closedform.analysis.rescaling.rules import (
     rate_factor,
     sde_moment,
 )
-from closedform.analysis.rescaling.warmup import warmup_length
 from closedform.analysis.rescaling.widths import width_factors, with_width_groups
+from closedform.analysis.result import Result, plain
 from closedform.errors import ArgumentError, DefinitionError, DomainError, nearest
 from closedform.language import Schedule, UpdateRule, exact_number, t
 from closedform.language.aliases import Number
@@ -39,7 +40,7 @@ from closedform.verify.terms.verdict import Status
 
 
 @dataclass(frozen=True, slots=True)
-class Invariance:
+class Invariance(Result):
     """An invariant of one curve.
 
     Attributes:
@@ -54,7 +55,7 @@ class Invariance:
 
 
 @dataclass(frozen=True, slots=True)
-class Rescaled:
+class Rescaled(Result):
     """A recipe for another batch size, number of tokens or width.
 
     Attributes:
@@ -78,7 +79,22 @@ class Rescaled:
     invariances: tuple[Invariance, ...]
     reading: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
+    def data(self) -> dict[str, Any]:
+        """Returns the report as plain data; lengths are those before and after."""
+        return {
+            "batch": plain(self.factors.batch),
+            "tokens": plain(self.factors.tokens),
+            "width": plain(self.factors.width),
+            "rule": self.rule,
+            "rate": plain(self.rate),
+            "horizon": [self.before.horizon, self.recipe.horizon],
+            "warmup": plain(self.warmup),
+            "invariants": plain(self.invariances),
+            "reading": plain(self.reading),
+        }
+
+    def lines(self) -> list[str]:
+        """Returns the report of the change."""
         factors = self.factors
         lines = [
             f"rescaled: batch x {factors.batch}, tokens x {factors.tokens}, "
@@ -93,7 +109,7 @@ class Rescaled:
             entries = [entry for entry in self.invariances if entry.invariant == name]
             curves = ", ".join(entry.curve for entry in entries)
             lines.append(f"{name} ({curves}): {entries[0].status}")
-        return "\n".join(lines)
+        return lines
 
 
 def rescale(

@@ -15,8 +15,11 @@ from enum import StrEnum
 
 import numpy as np
 
+from closedform.analysis.result import Result
 from closedform.ir.types import FloatArray
 from closedform.language import Schedule
+from closedform.language.aliases import Number
+from closedform.recipes.clock import Facts
 
 LONGEST = 200_000
 """Updates of a schedule that are searched."""
@@ -27,8 +30,16 @@ LAST_TIME = 1e12
 MOST_STEPS = 64
 """Steps of a scheduler in an update."""
 
+MOST_SKIPPED = 64
+"""Updates that a run may have skipped in all; a loss scaler begins with fewer than 20."""
+
 MOST_CHECKED = 200
 """Values of a cause that are compared with every update."""
+
+
+Times = FloatArray | float
+Warp = Callable[[Times, Times], Times]
+"""From the number of a cause and an update, one or several, to the time of the schedule there."""
 
 
 class CauseKind(StrEnum):
@@ -44,6 +55,8 @@ class CauseKind(StrEnum):
     WARMUP = "warmup-in-other-units"
     HORIZON = "horizon-of-another-run"
     RATE = "another-base-rate"
+    SKIPPED = "updates-skipped"
+    OTHER_HORIZON = "resumed-with-another-horizon"
     UNKNOWN = "unknown"
 
 
@@ -58,7 +71,7 @@ def digits_of(number: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Result):
     """A cause that explains every value that was seen.
 
     Attributes:
@@ -69,8 +82,9 @@ class Cause:
     kind: CauseKind
     text: str
 
-    def __str__(self) -> str:
-        return self.text
+    def lines(self) -> list[str]:
+        """Returns the sentence."""
+        return [self.text]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +104,20 @@ class RunNumbers:
     updates_per_epoch: int | None = None
     horizon: int | None = None
     start: int = 0
+
+    @classmethod
+    def of(cls, facts: Facts) -> RunNumbers:
+        """Returns the numbers that are facts of a run."""
+
+        def count(number: Number | None) -> int | None:
+            return None if number is None else int(number)
+
+        return cls(
+            count(facts.gradient_accumulation),
+            count(facts.world_size),
+            count(facts.updates_per_epoch),
+            count(facts.total_updates),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +162,7 @@ class _Search:
     def __init__(self, schedule: Schedule, measurements: Seen, numbers: RunNumbers) -> None:
         # Only a run that departs needs these modules, which import much.
         from closedform.analysis.numeric import is_supported
+        from closedform.analysis.profile import rise_of_formula
 
         self.schedule, self.seen, self.numbers = schedule, measurements, numbers
         length = numbers.horizon or (None if schedule.length is None else int(schedule.length))
@@ -142,15 +171,15 @@ class _Search:
         self.horizon = length or self.end
         self.is_smooth = is_supported(schedule.bound)
         self.curve = self.at(np.arange(self.end, dtype=np.float64))
-        peak = int(np.argmax(self.curve))
-        self.warmup = peak if self.curve[0] < self.curve[peak] else 0
+        self.rise = rise_of_formula(self.curve)
+        self.warmup = self.rise.top
         expected = self.at(measurements.updates)
         # Not "> errors": NaN must count as apart.
         is_apart = ~(np.abs(expected - measurements.values) <= measurements.errors)
         self.departing = np.flatnonzero(is_apart)
         self.first = int(measurements.updates[self.departing[0]]) if self.departing.size else 0
 
-    def at(self, times: FloatArray) -> FloatArray:
+    def at(self, times: Times) -> FloatArray:
         """The schedule at times, also between two updates; NaN where it has no value."""
         times = np.asarray(times, dtype=np.float64)
         is_outside = ~((times >= 0) & (times < LAST_TIME))
@@ -169,7 +198,7 @@ class _Search:
             values = np.full(times.shape, np.nan)
         return np.where(is_outside, np.nan, values)
 
-    def fits(self, times: FloatArray) -> bool:
+    def fits(self, times: Times) -> bool:
         """Whether the schedule at other times has every value that was seen."""
         return self.has(self.at(times))
 
@@ -198,6 +227,7 @@ class _Search:
             yield from several
         if not early and not is_resumed:
             yield from self._resumptions()
+        yield from self._skips()
         yield from self._warmup()
         yield from self._horizon()
         yield from several
@@ -237,20 +267,9 @@ class _Search:
 
     def _several(self) -> Iterator[Cause]:
         """More steps of the scheduler than updates."""
-        u = self.seen.updates
-
-        def late(count: FloatArray) -> Callable[[float], FloatArray]:
-            return lambda update: count * update
-
-        def full(count: FloatArray) -> Callable[[float], FloatArray]:
-            return lambda update: count * update + count - 1
-
         counts = np.arange(2, MOST_STEPS + 1, dtype=np.float64)
-        fitting = [
-            int(count)
-            for times, whole in ((late, lambda n: n * u), (full, lambda n: n * u + n - 1))
-            for count in self._matching(counts, times(counts), whole)
-        ]
+        warps: tuple[Warp, ...] = (lambda n, u: n * u, lambda n, u: n * u + n - 1)
+        fitting = [int(count) for warp in warps for count in self._matching(counts, warp)]
         numbers_by_kind = {
             CauseKind.MICRO_BATCH: (self.numbers.accumulation, "micro-batch"),
             CauseKind.PROCESSES: (self.numbers.processes, "process"),
@@ -274,11 +293,8 @@ class _Search:
             )
 
     def _slow(self) -> Iterator[Cause]:
-        u = self.seen.updates
         counts = np.arange(2, max(3, min(self.end, 100_000)), dtype=np.float64)
-        for count in self._matching(
-            counts, lambda update: np.floor(update / counts), lambda n: np.floor(u / n)
-        )[:1]:
+        for count in self._matching(counts, lambda n, u: np.floor(u / n))[:1]:
             n = int(count)
             unit = "epoch" if n == self.numbers.updates_per_epoch else f"{n} updates"
             if len(self.departing) > 1 or n == self.numbers.updates_per_epoch:
@@ -287,17 +303,12 @@ class _Search:
                 )
 
     def _resumptions(self) -> Iterator[Cause]:
-        u = self.seen.updates
         begin = self.first
         if begin == 0:
             return
         shifts = np.arange(-begin, self.end - begin, dtype=np.float64)
         shifts = shifts[shifts != 0]
-
-        def shift_steps(shift: float) -> FloatArray:
-            return np.where(u >= begin, u + shift, u)
-
-        matches = self._matching(shifts, lambda update: update + shifts, shift_steps)
+        matches = self._matching(shifts, lambda shift, u: np.where(u >= begin, u + shift, u))
         per_epoch = self.numbers.updates_per_epoch
         epochs = {-begin} if per_epoch is None else {-begin, begin // per_epoch - begin}
         matches.sort(key=lambda shift: (int(shift) not in epochs, abs(shift)))
@@ -316,37 +327,29 @@ class _Search:
 
     def _warmup(self) -> Iterator[Cause]:
         """Another length of the warmup; the decay goes on to the same end."""
-        w, end, u = float(self.warmup), float(self.horizon), self.seen.updates
+        w, end = float(self.warmup), float(self.horizon)
         if w <= 0 or end <= w:
             return
         lengths = np.arange(0, min(self.horizon, LONGEST), dtype=np.float64)
         lengths = lengths[lengths != w]
 
-        def ends_alike(length: FloatArray | float, times: FloatArray | float) -> FloatArray:
-            rise = np.asarray(times) * w / np.maximum(length, 1e-300)
-            fall = w + (np.asarray(times) - length) * (end - w) / (end - length)
-            return np.where(np.asarray(times) < length, rise, fall)
+        def rise(length: Times, times: Times) -> Times:
+            return times * w / np.maximum(length, 1e-300)
 
-        def same_decay(length: FloatArray | float, times: FloatArray | float) -> FloatArray:
-            rise = np.asarray(times) * w / np.maximum(length, 1e-300)
-            return np.where(np.asarray(times) < length, rise, np.maximum(times, w))
-
-        def shift_steps(length: FloatArray | float, times: FloatArray | float) -> FloatArray:
-            rise = np.asarray(times) * w / np.maximum(length, 1e-300)
-            return np.where(np.asarray(times) < length, rise, np.asarray(times) - length + w)
-
-        def power_law(length: FloatArray | float, times: FloatArray | float) -> FloatArray:
-            return np.asarray(np.asarray(times) * w / np.maximum(length, 1e-300))
-
-        warps = [ends_alike, same_decay, shift_steps]
-        if self._is_power_law():
-            warps.append(power_law)
-        for warp in warps:
-            matches = self._matching(
-                lengths,
-                lambda update, warp=warp: warp(lengths, update),  # type: ignore[misc]
-                lambda length, warp=warp: warp(length, u),  # type: ignore[misc]
+        def after_rise(fall: Warp) -> Warp:
+            return lambda length, times: np.where(
+                times < length, rise(length, times), fall(length, times)
             )
+
+        warps = [
+            # The decay ends where it did, is the same at each update, or comes later as a whole.
+            after_rise(lambda length, times: w + (times - length) * (end - w) / (end - length)),
+            after_rise(lambda length, times: np.maximum(times, w)),
+            after_rise(lambda length, times: times - length + w),
+            *([rise] if self._is_power_law() else []),
+        ]
+        for warp in warps:
+            matches = self._matching(lengths, warp)
             for length in self._best(matches, self._units(w)):
                 yield Cause(
                     CauseKind.WARMUP,
@@ -368,42 +371,73 @@ class _Search:
 
         A decay of a separate length after a flat stretch begins later, or earlier.
         """
-        w, end, u = float(self.warmup), float(self.horizon), self.seen.updates
+        w, end = float(self.warmup), float(self.horizon)
         limit = min(max(10 * self.horizon, 2000), LONGEST)
         lengths = np.arange(self.warmup + 1, limit, dtype=np.float64)
         multiples = [end * factor for factor in (*range(2, 65), 100, 1000)]
         lengths = np.unique(np.concatenate([lengths, multiples]))
         lengths = lengths[lengths != end]
 
-        def decay(length: FloatArray | float, times: FloatArray | float) -> FloatArray:
-            fall = w + (np.asarray(times) - w) * (end - w) / (np.asarray(length) - w)
-            return np.where(np.asarray(times) < w, times, fall)
+        def decay(length: Times, times: Times) -> FloatArray:
+            return np.where(times < w, times, w + (times - w) * (end - w) / (length - w))
 
-        def whole(length: FloatArray | float, times: FloatArray | float) -> FloatArray:
-            return np.asarray(np.asarray(times) * end / np.asarray(length), dtype=np.float64)
+        def whole(length: Times, times: Times) -> Times:
+            return times * end / length
 
-        is_top = np.flatnonzero(self.curve == self.curve[self.warmup])
-        flat = float(is_top[-1]) if is_top.size else w
+        flat = float(self.rise.last)
 
-        def after_flat(length: FloatArray | float, times: FloatArray | float) -> FloatArray:
-            moved_times = np.asarray(times) - (np.asarray(length) - end)
+        def after_flat(length: Times, times: Times) -> FloatArray:
+            moved_times = times - (length - end)
             return np.where(moved_times >= flat, moved_times, np.minimum(times, flat))
 
-        for warp in (decay, whole, *([after_flat] if flat > w + 1 else [])):
-            matches = self._matching(
-                lengths,
-                lambda update, warp=warp: warp(lengths, update),  # type: ignore[misc]
-                lambda length, warp=warp: warp(length, u),  # type: ignore[misc]
-            )
+        begin = self.first
+
+        def after_departure(warp: Warp) -> Warp:
+            return lambda length, times: np.where(times >= begin, warp(length, times), times)
+
+        warps: list[Warp] = [decay, whole, *([after_flat] if flat > w + 1 else [])]
+        later = [after_departure(warp) for warp in warps if len(self.departing) > 2 and begin > 0]
+        for warp in (*warps, *later):
+            matches = self._matching(lengths, warp)
             for length in self._best(matches, self._units(end)):
                 such_as = "such as " if len(matches) > 1 else ""
+                kind, start = CauseKind.HORIZON, "horizon of another run: the decay"
+                if warp in later:
+                    kind = CauseKind.OTHER_HORIZON
+                    start = f"resumed with another horizon: from update {begin:,} on the decay"
                 yield Cause(
-                    CauseKind.HORIZON,
-                    f"horizon of another run: the decay ends after {such_as}{length:,} updates "
-                    "instead of "
+                    kind,
+                    f"{start} ends after {such_as}{length:,} updates instead of "
                     f"{self.horizon:,}{self._ratio(length, self.horizon)}",
                 )
                 return
+
+    def _skips(self) -> Iterator[Cause]:
+        """Updates without a step of the scheduler: a whole lag that never falls.
+
+        The least lag of each value, from the first on, is one of every series of lags that fits.
+        """
+        u, values, errors = self.seen.updates, self.seen.values, self.seen.errors
+        lag, start, rises = 0, 0, list[int]()
+        while start < len(u) and lag <= MOST_SKIPPED:
+            expected = self.at(np.maximum(u[start:] - lag, 0))
+            apart = np.flatnonzero(~(np.abs(expected - values[start:]) <= errors[start:]))
+            if not apart.size:
+                break
+            place = start + int(apart[0])
+            if not rises or rises[-1] != place:
+                rises.append(place)
+            start, lag = place, lag + 1
+        # Each rise of the lag is a free number: the values must outnumber them.
+        if lag > MOST_SKIPPED or not rises or len(self.departing) < 3 * len(rises):
+            return
+        places = ", ".join(f"{int(u[place]):,}" for place in rises[:4])
+        yield Cause(
+            CauseKind.SKIPPED,
+            f"{lag} update{'s were' if lag > 1 else ' was'} skipped, as by the loss scaler of "
+            f"fp16, where the scheduler waits: seen at update {places}"
+            f"{', …' if len(rises) > 4 else ''}",
+        )
 
     def _rate(self) -> Iterator[Cause]:
         expected, values = self.at(self.seen.updates), self.seen.values
@@ -424,19 +458,8 @@ class _Search:
 
     # --- numbers ----------------------------------------------------------------------------------
 
-    def _matching(
-        self,
-        numbers: FloatArray,
-        times: Callable[[float], FloatArray],
-        whole: Callable[[float], FloatArray],
-    ) -> list[float]:
-        """The numbers of a cause with which the schedule has every value.
-
-        Args:
-            numbers: The numbers that are tried.
-            times: The time of an update with each of them.
-            whole: The times of all updates with one of them.
-        """
+    def _matching(self, numbers: FloatArray, warp: Warp) -> list[float]:
+        """The numbers of a cause, of those that are tried, with which every value is had."""
         if not numbers.size:
             return []
         is_match = np.ones(len(numbers), dtype=bool)
@@ -444,13 +467,17 @@ class _Search:
         count = len(self.departing)
         for place in {0, count // 2, count - 1}:
             index = int(self.departing[place])
-            expected_values = self.at(times(float(self.seen.updates[index])))
+            expected_values = self.at(warp(numbers, self.seen.updates[index]))
             gap = np.abs(expected_values - self.seen.values[index])
             is_match &= gap <= self.seen.errors[index]
         matches = sorted(
             numbers[is_match].tolist(), key=lambda number: (digits_of(int(number)), number)
         )
-        return [number for number in matches[:MOST_CHECKED] if self.fits(whole(number))]
+        return [
+            number
+            for number in matches[:MOST_CHECKED]
+            if self.fits(warp(number, self.seen.updates))
+        ]
 
     def _units(self, number: float) -> set[int]:
         """The number in other units: micro-batches, processes, epochs."""

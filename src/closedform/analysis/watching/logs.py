@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from closedform.analysis.difference import readings
+from closedform.analysis.result import Result
 from closedform.analysis.watching.causes import RunNumbers, Seen, likely_causes
-from closedform.analysis.watching.watch import TOLERANCE, Departure, complete_numbers
+from closedform.analysis.watching.watch import Departure, complete_numbers
 from closedform.language import Schedule
 from closedform.recipes import Recipe
-from closedform.recipes.logs import Log, Logged
+from closedform.recipes.logs import TOLERANCE, Log, Logged
 
 
 @dataclass(frozen=True, slots=True)
-class LogReport:
+class LogReport(Result):
     """The comparison of a log with its recipe.
 
     Attributes:
@@ -26,6 +27,8 @@ class LogReport:
         reading: The way in which the steps of the log were read, where it is not that of the log.
         horizon: The updates of the run; None if the recipe does not determine them.
     """
+
+    DATA = ("values", "last", "reading", "departure")
 
     departure: Departure | None
     values: int
@@ -38,11 +41,12 @@ class LogReport:
         """Whether the log has the last update of the run."""
         return self.horizon is not None and self.last + 1 >= self.horizon
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str]:
+        """Returns the departure, or how many values agree, in one line."""
         if self.departure is not None:
-            return str(self.departure)
+            return self.departure.lines()
         read = f", read with {self.reading}" if self.reading else ""
-        return f"{self.values:,} values agree, up to update {self.last:,}{read}"
+        return [f"{self.values:,} values agree, up to update {self.last:,}{read}"]
 
 
 def watch_log(recipe: Recipe | Schedule, log: Log, numbers: RunNumbers | None = None) -> LogReport:
@@ -55,14 +59,15 @@ def watch_log(recipe: Recipe | Schedule, log: Log, numbers: RunNumbers | None = 
         numbers: What is known of the run, which decides between causes.
     """
     run_numbers = complete_numbers(numbers or RunNumbers(), recipe)
-    reports = []
+    reports: list[tuple[tuple[bool, int], LogReport]] = []
     for reading in readings(log, recipe):
         report = _report(recipe, reading.log, reading.name, run_numbers)
         if report.departure is None:
             return report
-        reports.append(report)
-    explain_error = [report for report in reports if report.departure and report.departure.causes]
-    return (explain_error or reports)[0]
+        # The reading that a cause explains, then the one that agrees longest, then the log's own.
+        rank = bool(report.departure.causes), report.departure.update + reading.log.offset
+        reports.append((rank, report))
+    return max(reports, key=lambda entry: entry[0])[1]
 
 
 def _report(recipe: Recipe | Schedule, log: Log, reading: str, numbers: RunNumbers) -> LogReport:
@@ -94,10 +99,7 @@ def _report(recipe: Recipe | Schedule, log: Log, reading: str, numbers: RunNumbe
     horizon = numbers.horizon
     if not departures:
         return LogReport(None, count, last, reading, horizon)
-    first, schedule, series = min(
-        departures,
-        key=lambda departure_entry: (departure_entry[0].update, departure_entry[0].group),
-    )
+    first, schedule, series = min(departures, key=lambda entry: (entry[0].update, entry[0].group))
     scale = TOLERANCE * max(float(np.max(np.abs(series.values))), 1e-300)
     measurements = Seen(
         series.updates.astype(np.float64),
@@ -106,12 +108,7 @@ def _report(recipe: Recipe | Schedule, log: Log, reading: str, numbers: RunNumbe
         series.key in agreeing,
     )
     causes = likely_causes(schedule, measurements, numbers)
-    departure = Departure(
-        *(first.update, first.group, first.key, first.value, first.expected),
-        causes=tuple(causes),
-        line=first.line,
-    )
-    return LogReport(departure, count, last, reading, horizon)
+    return LogReport(replace(first, causes=tuple(causes)), count, last, reading, horizon)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from closedform.analysis.result import Result
 from closedform.analysis.watching.causes import Cause, RunNumbers, Seen, likely_causes
 from closedform.compiler import evaluate_schedule
 from closedform.errors import ArgumentError, DepartureError, describe
 from closedform.language import Schedule
 from closedform.recipes import Recipe
+from closedform.recipes.logs import TOLERANCE
 
 BLOCK = 1024
 """Updates whose values are computed at once."""
-
-TOLERANCE = 1e-11
-"""The part of the largest value by which arithmetic of a framework may be off.
-
-The recursive schedulers of torch are 1,724 units in the last place away from their formula after
-50,000 updates (LinearLR), which is 4e-13 of the largest value.
-"""
 
 SINGLE_TOLERANCE = 4e-7
 """The same for values of float32."""
@@ -32,7 +27,7 @@ MOST_SEEN = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class Departure(Result):
     """The first value of a run that is not that of the recipe.
 
     Attributes:
@@ -44,6 +39,8 @@ class Departure:
         causes: The causes that explain every value that was seen, the likeliest first.
         line: The line of the log; None for a run that is watched as it goes.
     """
+
+    DATA = ("update", "line", "group", "key", "value", "expected", "causes")
 
     update: int
     group: int
@@ -58,7 +55,8 @@ class Departure:
         """The likeliest cause; None if none explains the values."""
         return self.causes[0] if self.causes else None
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str]:
+        """Returns the value and its likely causes in one line."""
         place = "" if self.line is None else f", line {self.line}"
         group = f" of param group {self.group}" if self.group else ""
         first = (
@@ -66,9 +64,9 @@ class Departure:
             f"{self.expected!r}"
         )
         if not self.causes:
-            return f"{first}; no cause of the list explains it"
+            return [f"{first}; no cause of the list explains it"]
         rest = "".join(f"; or {cause}" for cause in self.causes[1:3])
-        return f"{first}; likely cause: {self.causes[0]}{rest}"
+        return [f"{first}; likely cause: {self.causes[0]}{rest}"]
 
 
 class Track:
@@ -224,19 +222,7 @@ class Watch:
         agrees = any(candidate is not track and not candidate.seen for candidate in tracks)
         measurements = Seen(updates.astype(np.float64), values, errors, agrees)
         causes = likely_causes(track.schedule, measurements, self.numbers)
-        return _with_causes(departure, causes)
-
-
-def _with_causes(departure: Departure, causes: Sequence[Cause]) -> Departure:
-    return Departure(
-        departure.update,
-        departure.group,
-        departure.key,
-        departure.value,
-        departure.expected,
-        tuple(causes),
-        departure.line,
-    )
+        return replace(departure, causes=tuple(causes))
 
 
 def stop(departure: Departure) -> None:
@@ -263,21 +249,14 @@ def complete_numbers(numbers: RunNumbers, recipe: Recipe | Schedule) -> RunNumbe
     """Returns the numbers of a run with those that its recipe has."""
     if isinstance(recipe, Schedule):
         return numbers
-    facts = recipe.facts
-    per_epoch = facts.updates_per_epoch
+    facts = RunNumbers.of(recipe.facts)
     return RunNumbers(
-        accumulation=numbers.accumulation
-        or _count(facts.gradient_accumulation)
-        or _count(recipe.accumulation),
-        processes=numbers.processes or _count(facts.world_size),
-        updates_per_epoch=numbers.updates_per_epoch or _count(per_epoch),
-        horizon=numbers.horizon or _count(recipe.horizon),
-        start=numbers.start,
+        numbers.accumulation or facts.accumulation or recipe.accumulation,
+        numbers.processes or facts.processes,
+        numbers.updates_per_epoch or facts.updates_per_epoch,
+        numbers.horizon or recipe.horizon,
+        numbers.start,
     )
-
-
-def _count(number: Any) -> int | None:
-    return None if number is None else int(number)
 
 
 def _assign_schedules(

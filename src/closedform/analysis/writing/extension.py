@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from closedform.analysis.profile import Profile
 from closedform.analysis.writing.python_text import FUNCTIONS, python_function
 from closedform.language import Schedule
 from closedform.recipes.recipe import Recipe
@@ -124,7 +125,7 @@ def extension_source(recipe: Recipe, framework: str, total: int) -> str:
     table = ", ".join(f"{key!r}: {names[key]}" for key in rates)
     function_names = [name for name in FUNCTIONS if name in functions]
     imports = f"from math import {', '.join(function_names)}\n\n\n" if function_names else "\n"
-    peak = max((float(recipe.schedule()(step)) for step in _marks(total)), default=1.0) or 1.0
+    peak = Profile.of(recipe.schedule(), total).peak.high or 1.0
     point = _POINTS.get(framework, _LAMBDA)
     usage = _USAGES.get("transformers" if framework in _TRAINERS else framework, "")
     values = {
@@ -148,8 +149,3 @@ def other_rates(recipe: Recipe) -> dict[str, Schedule]:
         for group in recipe.param_groups[1:]
         if group.name and group.schedules["lr"] != first
     }
-
-
-def _marks(total: int) -> list[int]:
-    """Some updates of the run, for a rate of its size."""
-    return sorted({index * (total - 1) // 64 for index in range(65)})

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import sympy as sp
 
+from closedform.analysis.profile import Profile
 from closedform.analysis.writing.fits import DIGITS, fit_segment, periods, simple
 from closedform.language import Schedule
 from closedform.recipes.forms import CurveName, CurveSegment, Rise, WarmupDecayForm
@@ -47,12 +48,10 @@ def recognize_form(schedule: Schedule, total: int) -> WarmupDecayForm | None:
         sequence = sequence or segments
     if sequence is None:
         return None
-    largest = max(
-        (segment.value(segment.first) for segment in sequence), key=lambda segment: segment.evalf()
-    )
+    peak = schedule.exact(Profile.of(schedule, total).peak.highest)
     zero, end = sp.S.Zero, sp.Integer(total)
     return WarmupDecayForm(
-        None, largest, zero, zero, end, CurveName.SEQUENCE, 0, total, segments=tuple(sequence)
+        None, peak, zero, zero, end, CurveName.SEQUENCE, 0, total, segments=tuple(sequence)
     )
 
 
@@ -125,9 +124,11 @@ def _of_segments(segments: Sequence[CurveSegment], total: int) -> WarmupDecayFor
         after.insert(0, decays.pop())
     if len({segment.numbers for segment in after if segment.first < total}) > 1:
         return None
+    height = None if plateau is None else plateau.numbers[0]
+    last = after[0].numbers[0] if after else None
     if len(decays) == 1:
-        return _with_decay(rise, plateau, decays[0], after, total)
-    return _with_cycles(rise, plateau, decays, after, total)
+        return _Decay(rise, height, decays[0], last, total).recognize()
+    return None if height is not None else _with_cycles(rise, decays, last, total)
 
 
 def _of_constants(
@@ -241,172 +242,154 @@ def _rise(segment: CurveSegment, begin: int) -> Rise | None:
     return None
 
 
-def _with_decay(
-    rise: Rise | None,
-    plateau: CurveSegment | None,
-    decay: CurveSegment,
-    after: Sequence[CurveSegment],
-    total: int,
-) -> WarmupDecayForm | None:
-    last = after[0].numbers[0] if after else None
-    form: WarmupDecayForm | None = None
-    match decay.curve:
-        case CurveName.INVERSE_ROOT:
-            peak, begin, scale = decay.numbers
-            if plateau is not None and peak != plateau.numbers[0]:
-                scale, peak = scale * (peak / plateau.numbers[0]) ** 2, plateau.numbers[0]
-            zero = sp.S.Zero
-            form = WarmupDecayForm(rise, peak, zero, begin, scale, decay.curve, decay.first, total)
-        case CurveName.COSINE:
-            form = _cosine(rise, decay, total)
-        case CurveName.LINEAR:
-            form = _line(rise, plateau, decay, last, total)
-        case CurveName.POWER:
-            form = _power(rise, plateau, decay, last, total)
-        case CurveName.EXPONENTIAL:
-            form = _exponential(rise, plateau, decay, last, total)
-        case _:
+@dataclass(frozen=True, slots=True)
+class _Decay:
+    """One decay, with what comes before and after it.
+
+    Attributes:
+        rise: The rise before it, None for none.
+        height: The value of the plateau before it, None for none.
+        segment: Its segment.
+        last: The value after it, None where it goes on.
+        total: The updates of the run.
+    """
+
+    rise: Rise | None
+    height: sp.Expr | None
+    segment: CurveSegment
+    last: sp.Expr | None
+    total: int
+
+    def recognize(self) -> WarmupDecayForm | None:
+        """Returns its form, None if its numbers are not simple."""
+        match self.segment.curve:
+            case CurveName.INVERSE_ROOT:
+                peak, begin, scale = self.segment.numbers
+                if self.height is not None:
+                    scale, peak = scale * (peak / self.height) ** 2, self.height
+                return self._form(peak, sp.S.Zero, begin, scale)
+            case CurveName.COSINE:
+                return self.cosine()
+            case CurveName.LINEAR:
+                return self._line()
+            case CurveName.POWER:
+                return self._power()
+            case CurveName.EXPONENTIAL:
+                return self._exponential()
+            case _:
+                return None
+
+    def _form(
+        self,
+        peak: sp.Expr,
+        low: sp.Expr,
+        begin: sp.Expr,
+        end: sp.Expr,
+        curve: CurveName | None = None,
+        power: sp.Expr = sp.S.One,
+    ) -> WarmupDecayForm:
+        levels_and_ends = (peak, low, begin, end, curve or self.segment.curve)
+        form = WarmupDecayForm(self.rise, *levels_and_ends, self.segment.first, self.total, power)
+        return replace(form, after=self.last, stride=self.segment.stride)
+
+    def cosine(self) -> WarmupDecayForm:
+        """Returns the form of a cosine."""
+        middle, size, begin, length = self.segment.numbers
+        return self._form(middle + size, middle - size, begin, begin + length)
+
+    def _line(self) -> WarmupDecayForm | None:
+        start, slope = self.segment.numbers
+        rise = self.rise
+        # A line without an end may end with the run.
+        low = start + slope * self.total if self.last is None else self.last
+        peak = start if self.height is None else self.height
+        if self.height is None and rise is not None:
+            if rise.curve is not CurveName.LINEAR:
+                peak = simple(self.segment.value(self.segment.first).evalf(DIGITS))
+                if peak is None:
+                    return None
+            elif rise.slope == slope:
+                return None
+            else:
+                # Where the two lines meet.
+                peak = rise.start + rise.slope * (start - rise.start) / (rise.slope - slope)
+        return self._form(peak, low, (peak - start) / slope, (low - start) / slope)
+
+    def _power(self) -> WarmupDecayForm | None:
+        low, factor, shift, way, power = self.segment.numbers
+        first = self.segment.first
+        if way > 0 and power == -sp.S.Half and factor > 0:
+            peak, scale = self._value_at(first), first + shift
+            if peak is None or scale <= 0:
+                return None
+            return self._form(peak, low, -shift, scale, CurveName.INVERSE_ROOT)
+        if way > 0:
+            if power != sp.S.Half or factor > 0:
+                return None
+            low, peak = self._value_at(self.total) if self.last is None else self.last, low
+            if low is None:
+                return None
+            length = simple((((peak - low) / -factor) ** 2).evalf(DIGITS))
+            if length is None:
+                return None
+            return self._form(peak, low, -shift, length - shift, CurveName.ROOT)
+        if factor < 0 or power < 0:
             return None
-    return None if form is None else replace(form, after=last, stride=decay.stride)
+        # Some curves begin with the run, whatever comes before them.
+        for begin in (self._beginning(), sp.S.Zero):
+            peak = self._value_at(begin)
+            if peak is not None:
+                return self._form(peak, low, begin, shift, power=power)
+        return None
 
-
-def _cosine(rise: Rise | None, decay: CurveSegment, total: int) -> WarmupDecayForm:
-    middle, size, begin, length = decay.numbers
-    low, peak = middle - size, middle + size
-    return WarmupDecayForm(rise, peak, low, begin, begin + length, decay.curve, decay.first, total)
-
-
-def _line(
-    rise: Rise | None,
-    plateau: CurveSegment | None,
-    decay: CurveSegment,
-    last: sp.Expr | None,
-    total: int,
-) -> WarmupDecayForm | None:
-    start, slope = decay.numbers
-    # A line without an end may end with the run.
-    low = start + slope * total if last is None else last
-    peak = start
-    if plateau is not None:
-        peak = plateau.numbers[0]
-    elif rise is not None and rise.curve is not CurveName.LINEAR:
-        peak = simple(decay.value(decay.first).evalf(DIGITS))
+    def _exponential(self) -> WarmupDecayForm | None:
+        offset, factor, rate = self.segment.numbers
+        if offset != 0 or factor < 0:
+            return None
+        begin = self._beginning()
+        peak = self._value_at(begin)
         if peak is None:
             return None
-    elif rise is not None:
-        if rise.slope == slope:
+        # The end is where the values stop, or where they have fallen by a simple factor.
+        stop = self.segment.end
+        for end in [*([] if stop is None else [stop - 1, stop]), self.total]:
+            low = self._value_at(end)
+            if low is not None and (self.last is None or low == self.last):
+                return self._form(peak, low, begin, sp.Integer(end))
+        gamma = simple(sp.exp(rate * self.segment.stride).evalf(DIGITS))
+        if gamma is None:
             return None
-        # Where the two lines meet.
-        peak = rise.start + rise.slope * (start - rise.start) / (rise.slope - slope)
-    begin, end = (peak - start) / slope, (low - start) / slope
-    return WarmupDecayForm(rise, peak, low, begin, end, decay.curve, decay.first, total)
+        return self._form(peak, peak * gamma, begin, begin + self.segment.stride)
 
+    def _value_at(self, step: sp.Expr | int) -> sp.Expr | None:
+        number = self.segment.value(step).evalf(DIGITS)
+        return simple(number) if number.is_Float or number.is_Rational else None
 
-def _power(
-    rise: Rise | None,
-    plateau: CurveSegment | None,
-    decay: CurveSegment,
-    last: sp.Expr | None,
-    total: int,
-) -> WarmupDecayForm | None:
-    low, factor, shift, way, power = decay.numbers
-    if way > 0 and power == -sp.S.Half and factor > 0:
-        peak, scale = _value_at(decay, decay.first), decay.first + shift
-        if peak is None or scale <= 0:
-            return None
-        return WarmupDecayForm(
-            rise, peak, low, -shift, scale, CurveName.INVERSE_ROOT, decay.first, total
-        )
-    if way > 0:
-        if power != sp.S.Half or factor > 0:
-            return None
-        low, peak = _value_at(decay, total) if last is None else last, low
-        if low is None:
-            return None
-        length = simple((((peak - low) / -factor) ** 2).evalf(DIGITS))
-        if length is None:
-            return None
-        end = length - shift
-        return WarmupDecayForm(rise, peak, low, -shift, end, CurveName.ROOT, decay.first, total)
-    if factor < 0 or power < 0:
-        return None
-    # Some curves begin with the run, whatever comes before them.
-    for begin in (_beginning(rise, plateau, decay), sp.S.Zero):
-        peak = _value_at(decay, begin)
-        if peak is not None:
-            first = decay.first
-            return WarmupDecayForm(
-                rise, peak, low, begin, shift, decay.curve, first, total, power=power
-            )
-    return None
-
-
-def _exponential(
-    rise: Rise | None,
-    plateau: CurveSegment | None,
-    decay: CurveSegment,
-    last: sp.Expr | None,
-    total: int,
-) -> WarmupDecayForm | None:
-    offset, factor, rate = decay.numbers
-    if offset != 0 or factor < 0:
-        return None
-    begin = _beginning(rise, plateau, decay)
-    peak = _value_at(decay, begin)
-    if peak is None:
-        return None
-    # The end is where the values stop, or where they have fallen by a simple factor.
-    candidates = [decay.end - 1, decay.end] if decay.end is not None else []
-    for end in [*candidates, total]:
-        low = _value_at(decay, end)
-        if low is not None and (last is None or low == last):
-            begin_at, end_at = sp.Integer(begin), sp.Integer(end)
-            return WarmupDecayForm(
-                rise, peak, low, begin_at, end_at, decay.curve, decay.first, total
-            )
-    gamma = simple(sp.exp(rate * decay.stride).evalf(DIGITS))
-    if gamma is None:
-        return None
-    end_at = sp.Integer(begin + decay.stride)
-    low = peak * gamma
-    return WarmupDecayForm(
-        rise, peak, low, sp.Integer(begin), end_at, decay.curve, decay.first, total
-    )
-
-
-def _value_at(segment: CurveSegment, step: sp.Expr | int) -> sp.Expr | None:
-    number = segment.value(step).evalf(DIGITS)
-    return simple(number) if number.is_Float or number.is_Rational else None
-
-
-def _beginning(rise: Rise | None, plateau: CurveSegment | None, decay: CurveSegment) -> sp.Expr:
-    """Where a decay begins: at its plateau's height, where the rise meets it, or as it does."""
-    first = decay.first
-    height = None if plateau is None else plateau.numbers[0]
-    for step in (first, first - 1, first + 1):
-        if step < 0:
-            continue
-        start_value = height
-        if start_value is None and rise is not None and rise.curve is CurveName.LINEAR:
-            start_value = _at(rise, step)
-        if start_value is None:
-            break
-        if abs(decay.value(step).evalf(DIGITS) - start_value) < _NEAR * abs(start_value):
-            return sp.Integer(step)
-    return sp.Integer(first)
+    def _beginning(self) -> sp.Expr:
+        """Where it begins: at its plateau's height, where the rise meets it, or as it does."""
+        first = self.segment.first
+        for step in (first, first - 1, first + 1):
+            if step < 0:
+                continue
+            start_value = self.height
+            if start_value is None and self.rise is not None:
+                is_line = self.rise.curve is CurveName.LINEAR
+                start_value = _at(self.rise, step) if is_line else None
+            if start_value is None:
+                break
+            gap = abs(self.segment.value(step).evalf(DIGITS) - start_value)
+            if gap < _NEAR * abs(start_value):
+                return sp.Integer(step)
+        return sp.Integer(first)
 
 
 def _with_cycles(
-    rise: Rise | None,
-    plateau: CurveSegment | None,
-    decays: Sequence[CurveSegment],
-    after: Sequence[CurveSegment],
-    total: int,
+    rise: Rise | None, decays: Sequence[CurveSegment], last: sp.Expr | None, total: int
 ) -> WarmupDecayForm | None:
     """Cosines of one length, each from its peak, with values that shrink by one factor."""
-    if plateau is not None or len({(segment.curve, segment.stride) for segment in decays}) > 1:
+    if {segment.curve for segment in decays} != {CurveName.COSINE}:
         return None
-    if decays[0].curve is not CurveName.COSINE:
+    if len({segment.stride for segment in decays}) > 1:
         return None
     first = decays[0].numbers
     for index, segment in enumerate(decays):
@@ -419,8 +402,5 @@ def _with_cycles(
     ratios = {later.numbers[1] / before.numbers[1] for before, later in itertools.pairwise(decays)}
     if len(ratios) > 1:
         return None
-    form = _cosine(rise, decays[0], total)
-    last = after[0].numbers[0] if after else None
-    return replace(
-        form, cycles=len(decays), shrink=ratios.pop(), after=last, stride=decays[0].stride
-    )
+    form = _Decay(rise, None, decays[0], last, total).cosine()
+    return replace(form, cycles=len(decays), shrink=ratios.pop())

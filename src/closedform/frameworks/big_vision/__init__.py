@@ -17,8 +17,8 @@ import sympy as sp
 from closedform.language import Schedule, exact_number, t
 from closedform.recipes import kit
 from closedform.schedules import constant
-from closedform.schedules.arguments import stepwise
 from closedform.schedules.blends import along_cosine, along_inverse_root, along_line
+from closedform.schedules.branches import stepwise
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 

@@ -11,6 +11,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.frameworks.cerebras import composites
 from closedform.language import Schedule, floor_mod, t
+from closedform.language.arguments import choice, whole_number
 from closedform.recipes import kit
 from closedform.schedules import (
     constant,
@@ -29,7 +30,6 @@ from closedform.schedules import (
     step_decay,
     warm_restarts,
 )
-from closedform.schedules.arguments import check_choice, whole_number
 from closedform.schedules.cyclic import MODES, SCALE_MODES
 from closedform.schedules.exponential import check_factor
 from closedform.schedules.one_cycle import ANNEALS, cycle_phases
@@ -137,7 +137,7 @@ def triangles(given: kit.Arguments, context: kit.Context) -> Schedule:
     mode = given["mode"]
     if context.as_implemented and mode not in MODES:
         mode = "exp_range"
-    check_choice(mode, MODES, "mode", context.where)
+    choice(mode, "mode", context.where, MODES)
     low, high = given["base_val"], given["max_val"]
     up, down = given["step_size_up"], given["step_size_down"]
     return cyclic(low, high, up, down, mode=mode, gamma=given["gamma"])
@@ -148,7 +148,7 @@ def one_cycle_policy(given: kit.Arguments, context: kit.Context) -> Schedule:
     anneal = given["anneal_strategy"]
     if context.as_implemented and anneal != "cos":
         anneal = "linear"
-    check_choice(anneal, tuple(ANNEALS), "anneal_strategy", context.where)
+    choice(anneal, "anneal_strategy", context.where, tuple(ANNEALS))
     cycle_phases(
         given["total_steps"],
         given["pct_start"],

@@ -200,7 +200,7 @@ def _from_flags(document: kit.Document) -> kit.Document:
         content["optimizer"]["_name"] = name
     known = {key for keys in sections.values() for key in keys}
     kit.RawSection(document, flags).check_related({*known, "lr_scheduler", "optimizer"})
-    return kit.Document(content, document.source, document.syntax)
+    return replace(document, content=content)
 
 
 READER = kit.Reader(read, matches)

@@ -14,7 +14,7 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, t
-from closedform.schedules.arguments import stepwise
+from closedform.schedules.branches import stepwise
 
 _ENTRY = re.compile(r"([0-9.]+(?:[eE][-+]?[0-9]+)?)([KMBTkmbt]?):([0-9.]+)([KMBTkmbt]?)")
 _FACTORS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}

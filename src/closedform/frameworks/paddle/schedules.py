@@ -15,8 +15,8 @@ from closedform.frameworks.torch.products import running_product
 from closedform.language import Schedule, floor_div, floor_mod, t
 from closedform.recipes import kit
 from closedform.schedules import table, warm_restarts
-from closedform.schedules.arguments import stepwise
 from closedform.schedules.blends import along_cosine, along_line
+from closedform.schedules.branches import stepwise
 
 _updates = kit.checks.count(1)
 

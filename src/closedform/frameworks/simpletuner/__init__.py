@@ -18,8 +18,8 @@ from closedform.frameworks.transformers.schedules import schedule_by_name
 from closedform.language import Schedule, exact_number, floor_mod, t
 from closedform.recipes import kit
 from closedform.schedules import constant
-from closedform.schedules.arguments import stepwise
 from closedform.schedules.blends import along_line
+from closedform.schedules.branches import stepwise
 
 PERIODIC = ("cosine", "cosine_with_restarts", "sine")
 CURVES = ("constant", "constant_with_warmup", "linear", "polynomial", *PERIODIC)

@@ -20,8 +20,8 @@ from closedform.errors import MissingFactsError
 from closedform.frameworks.transformers.schedules import cosine_wave
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
-from closedform.schedules.arguments import stepwise
 from closedform.schedules.blends import along_line
+from closedform.schedules.branches import stepwise
 
 PACKAGE = "speechbrain.nnet.schedulers"
 CLOCK = kit.Clock(kit.Unit.UPDATE)

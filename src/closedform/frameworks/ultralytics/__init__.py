@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from closedform.errors import DefinitionError, nearest
+from closedform.errors import DefinitionError, MissingFactsError, nearest
 from closedform.language import Schedule, exact_number, floor_div, t
 from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_line
@@ -22,7 +22,21 @@ from closedform.schedules.blends import along_cosine, along_line
 CLOCK = kit.Clock(kit.Unit.MICRO_BATCH)
 
 
-class Arguments(kit.OpenSection):
+_OTHERS = (
+    "task mode model data patience save save_period cache device workers project name exist_ok "
+    "pretrained verbose seed deterministic single_cls rect close_mosaic resume amp fraction "
+    "profile freeze multi_scale compile imgsz overlap_mask mask_ratio dropout val split save_json "
+    "save_hybrid conf iou max_det half dnn plots source vid_stride stream_buffer visualize augment "
+    "agnostic_nms classes retina_masks embed show save_frames save_txt save_conf save_crop "
+    "show_labels show_conf show_boxes line_width format keras optimize int8 dynamic simplify opset "
+    "workspace nms box cls cls_pw dfl pose kobj rle angle label_smoothing hsv_h hsv_s hsv_v "
+    "degrees translate scale shear perspective flipud fliplr bgr mosaic mixup cutmix copy_paste "
+    "copy_paste_mode auto_augment erasing crop_fraction cfg tracker save_dir"
+)
+"""The keys of ``default.yaml`` on data, losses, validation, prediction and export."""
+
+
+class Arguments(kit.OpenSection, irrelevant=_OTHERS):
     """The keys that decide on schedules, with the defaults of ``default.yaml``."""
 
     epochs: kit.Epochs = 100
@@ -337,6 +351,12 @@ def _facts(facts: kit.Facts, values: Arguments, where: str) -> dict[str, int]:
     batches = facts.framework_facts.get("batches_per_epoch", facts.updates_per_epoch)
     images = facts.dataset_size
     if images is None and (batches is None or _optimizer(values) == "auto"):
+        if _optimizer(values) == "auto" and values.nc is None and "nc" not in facts.framework_facts:
+            raise MissingFactsError(
+                "missing facts: dataset_size, nc",
+                where=where,
+                hint="optimizer=auto chooses by the images and, in a short run, by the classes",
+            )
         facts.require("dataset_size", where=where)
     if values.batch <= 0:
         raise values.error(

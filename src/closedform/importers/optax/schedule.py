@@ -41,13 +41,21 @@ def trace_schedule(function: Callable[[Any], Any], prover: Prover, name: str | N
     where = f"schedule {label!r}"
     with double_precision():
         count = jax.ShapeDtypeStruct((), jnp.int32)
-        jaxpr = jaxpr_of(function, count, where=where)
+        try:
+            jaxpr = jaxpr_of(function, count, where=where)
+        except TraceError as error:
+            # Python's integers are int64 here, and lax compares equal dtypes only: lax.le(9, count)
+            # has two int32 in a run. A count below 2**31 has the same values in both.
+            if "same dtypes" not in str(error):
+                raise
+            count = jax.ShapeDtypeStruct((), jnp.int64)
+            jaxpr = jaxpr_of(function, count, where=where)
         if len(jaxpr.out_avals) != 1 or jaxpr.out_avals[0].shape != ():
             raise TraceError("a schedule returns one number", where=where)
         expr = _trace(jaxpr, prover, where, has_infinities=True)
         if expr.has(*_INFINITIES):  # the expression has no value there
             expr = _trace(jaxpr, prover, where, has_infinities=False)
-        _check(function, expr, prover, where)
+        _check(function, count, expr, prover, where)
     schedule = Schedule(expr, name=label if label.isidentifier() else "schedule")
     compare_graph(schedule, steps_of(expr), lambda step: prover.value(expr, step), where)
     return schedule
@@ -57,7 +65,14 @@ def _trace(jaxpr: ClosedJaxpr, prover: Prover, where: str, *, has_infinities: bo
     """The expression of a jaxpr of the count."""
     run = Interpreter(Axes((), ()), Definitions(), prover, RULES)
     run.has_infinities = has_infinities
-    (result,) = run.run(jaxpr, [Value(t)])
+    try:
+        (result,) = run.run(jaxpr, [Value(t)])
+    except TypeError as error:  # of SymPy, for a comparison of an infinity
+        raise TraceError(
+            f"the schedule compares a value that is not a number: {error}",
+            where=where,
+            hint="select with jnp.where on the count",
+        ) from error
     if not isinstance(result, Value):
         raise TraceError("a schedule returns one number", where=where)
     return run.algebra.real(result).expr
@@ -123,13 +138,18 @@ def _pad(steps: list[int], poles: Sequence[int]) -> np.ndarray[Any, Any]:
     return np.array([*distinct, *(_POINTS - len(distinct)) * [distinct[-1]]])
 
 
-def _check(function: Callable[[Any], Any], expr: sp.Expr, prover: Prover, where: str) -> None:
-    count = jax.ShapeDtypeStruct((), jnp.int32)
+def _check(
+    function: Callable[[Any], Any],
+    count: jax.ShapeDtypeStruct,
+    expr: sp.Expr,
+    prover: Prover,
+    where: str,
+) -> None:
     poles = _poles(expr, prover)
     steps = _pad(sorted({*steps_of(expr), *poles}), poles)
     try:
         schedule_values = jax.vmap(in_double(function, count, is_exact=True))(
-            jnp.asarray(steps, dtype=jnp.int32)
+            jnp.asarray(steps, dtype=count.dtype)
         )
     except Exception as error:
         raise TraceError(

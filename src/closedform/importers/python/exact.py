@@ -97,22 +97,22 @@ def _fraction(number: sp.Rational) -> Fraction:
 
 
 def cosine(angle: sp.Expr) -> sp.Expr:
-    """Returns a cosine, not as nested roots: SymPy makes five of cos(pi/60).
+    """Returns a cosine, not as roots: SymPy makes sqrt(2)/2 of cos(pi/4), and five of cos(pi/60).
 
     The prover knows the relations of cosines of one unit, and none of radicals with them.
     """
-    return _without_nested_roots(sp.cos, angle)
+    return _without_roots(sp.cos, angle)
 
 
 def sine(angle: sp.Expr) -> sp.Expr:
-    """Returns a sine, not as nested roots."""
-    return _without_nested_roots(sp.sin, angle)
+    """Returns a sine, not as roots."""
+    return _without_roots(sp.sin, angle)
 
 
-def _without_nested_roots(function: Callable[..., sp.Expr], angle: sp.Expr) -> sp.Expr:
+def _without_roots(function: Callable[..., sp.Expr], angle: sp.Expr) -> sp.Expr:
     value = function(angle)
-    is_sum = any(part.is_Add for part in sp.preorder_traversal(value))
-    return function(angle, evaluate=False) if angle.is_number and is_sum else value
+    is_root = angle.is_number and not value.is_Rational
+    return function(angle, evaluate=False) if is_root else value
 
 
 def _with_expression(value: Any, expr: sp.Expr | None) -> Any:

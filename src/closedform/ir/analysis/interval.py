@@ -19,7 +19,7 @@ import numpy as np
 
 from closedform.ir.graph import Node
 from closedform.ir.ops import OPS, Op
-from closedform.ir.types import Dim, DType
+from closedform.ir.types import FLOATS, Dim, DType
 
 Bound = int | float
 
@@ -81,12 +81,7 @@ def hull(intervals: Sequence[Interval]) -> Interval:
 Operands = tuple[Interval, ...]
 IntervalRule = Callable[[Node, Operands], Interval]
 
-LEAST_NORMAL = {
-    DType.F16: 2.0**-14,
-    DType.BF16: 2.0**-126,
-    DType.F32: 2.0**-126,
-    DType.F64: 2.0**-1022,
-}
+LEAST_NORMAL = {dtype: 2.0**dtype.row.exponent for dtype in FLOATS}
 """The smallest normal number of each dtype of floats; those below it are subnormal."""
 
 

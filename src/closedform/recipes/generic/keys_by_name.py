@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,21 @@ from closedform.recipes.raw_section import RELATED, RawSection
 
 _NEAR = frozenset({"weight_decay", "optimizer", "betas", "beta1", "beta2", "eps", "momentum"})
 """Concepts of the optimizer, of which the key in the section nearest to the rate counts."""
+_OF_DECAY = re.compile(
+    r"(^|_)(decay|anneal|annealing|cooldown|restart|schedule|scheduler|sched|constant|stable|hold)"
+    r"|(^|_)(min|minimum|final|end|last|floor)_.*(lr|rate)|(lr|rate)_(min|final|end|last|floor)"
+)
+"""Names that speak of a decay: a curve that leaves such a key out is another one."""
+_OF_OTHERS = re.compile(
+    r"(^|[._])(weight|weights|wd|ema|average|momentum|entropy|eps|epsilon|beta|tau|teacher|l2|noise)"
+    r"([._]|$)",
+    re.IGNORECASE,
+)
+"""Names of what decays besides the rate."""
+_OFF = frozenset({"", "0", "0.0", "-1", "false", "none", "null"})
+"""Texts of a value that switches an option off."""
+UNUSED = "unused"
+"""The choice for a key that has no effect in its program."""
 _OF_OPTIMIZER = frozenset({"betas", "beta1", "beta2", "eps", "momentum"})
 """Concepts that no schedule depends on: where several keys can be one, a note says so."""
 
@@ -87,7 +103,9 @@ class Book:
 
     def __post_init__(self) -> None:
         self.values = dict(entries(self.document.content))
-        for concept in self.paths:
+        for concept, choice in self.paths.items():
+            if choice == UNUSED and any(map(self._is_below(concept), self.values)):
+                continue
             if concept not in CONCEPTS:
                 raise UnknownNameError(
                     f"there is no concept {concept!r}", hint=nearest(concept, CONCEPTS)
@@ -244,6 +262,48 @@ class Book:
         name = entry.path or "value"
         section = RawSection(self.document, {name: entry.value})
         return exact_number(section.number(name))
+
+    @staticmethod
+    def _is_below(place: str) -> Callable[[str], bool]:
+        return lambda path: path == place or path.startswith((f"{place}.", f"{place}["))
+
+    def check_unread(self) -> None:
+        """Refuses keys that speak of a decay and that were not read.
+
+        Raises:
+            ConfigError: There is one, which the user did not call unused.
+        """
+        tests = [self._is_below(key) for key, choice in self.paths.items() if choice == UNUSED]
+        # Options of a family with steps stand in many files whose family is another one.
+        steps = self.candidates("step_size") + self.candidates("milestones")
+        factors = self.candidates("gamma")
+        other_keys = {entry.path for entry in steps + factors} if steps and factors else set()
+        keys: dict[str, Any] = {}
+        for path, value in self.values.items():
+            outer = path.partition("[")[0]
+            name = plain(outer)
+            is_decay = _OF_DECAY.search(name) and not _OF_OTHERS.search(outer)
+            is_off = isinstance(value, bool) or str(value).strip().lower() in _OFF
+            is_off = is_off or (name.endswith(("freq", "frequency")) and value == 1)
+            is_container = isinstance(value, Mapping | ConfigCall | Reference | list | tuple)
+            if (
+                is_decay
+                and not (is_off or is_container or self.within_block(path))
+                and self.paths_read.isdisjoint((path, outer))
+                and not other_keys & {path, outer}
+                and not any(is_below(path) for is_below in tests)
+                # A choice of the user answers the keys of its concept.
+                and not any(self.is_named(concept, path) for concept in self.paths)
+            ):
+                keys.setdefault(outer, self.values.get(outer, value))
+        if keys:
+            texts = ", ".join(f"{path} = {value!r:.60}" for path, value in list(keys.items())[:6])
+            raise ConfigError(
+                f"keys that speak of a decay were not understood: {texts}",
+                where=self.document.source,
+                hint="name the concept of each, as in paths={'min_lr': '1e-5'}, or say that it has "
+                f"no effect: paths={{{next(iter(keys))!r}: 'unused'}}",
+            )
 
     def unread(self) -> list[str]:
         """Returns the paths whose names concern a schedule, and that were not read."""

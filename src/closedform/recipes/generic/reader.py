@@ -114,6 +114,7 @@ class _Proposal:
         if decay is not None:
             schedules["weight_decay"] = constant(book.number(decay))
         group = ParamGroup(schedules, self._plan(), Role.DEFAULT)
+        book.check_unread()
         unread = book.unread()
         if unread:
             more = f" and {len(unread) - 12} more" if len(unread) > 12 else ""

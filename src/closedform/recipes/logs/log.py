@@ -34,6 +34,9 @@ from closedform.recipes.logs.printed import Logged, integer, logged_values, pars
 OFFSETS = (0, 1)
 """The logged steps of update 0 that are tried."""
 
+_NOT_FINITE = frozenset({"nan", "inf", "+inf", "-inf", "infinity", "-infinity"})
+"""Texts of numbers that no schedule has."""
+
 _TRAINER_TAG = "train/learning_rate"
 """The tag of transformers' Trainer in TensorBoard and W&B: its step counts the finished updates."""
 
@@ -56,6 +59,7 @@ class Log:
         metrics: Name of a loss or a score -> its value for each of ``steps``.
         is_multiplier: Whether the rates are in units of the largest one.
         framework: The framework that wrote the rates, where the log shows it.
+        left_out: The lines of the file with a rate that is infinite or not a number.
     """
 
     steps: tuple[int, ...]
@@ -70,6 +74,7 @@ class Log:
     metrics: Mapping[str, tuple[Fraction | None, ...]] = field(default_factory=dict)
     is_multiplier: bool = False
     framework: str = ""
+    left_out: tuple[int, ...] = ()
 
     def at_offset(self, offset: int) -> Log:
         """Returns the log read with another logged step of update 0."""
@@ -115,7 +120,7 @@ def read_log(
 
     Raises:
         ConfigError: The file cannot be read, or has no column of steps or of learning rates.
-        ArgumentError: The pattern is not valid.
+        ArgumentError: The pattern is not valid, no row has a value, or a step has two values.
     """
     file = Path(path)
     if not file.exists():
@@ -193,6 +198,21 @@ def _read(
         # A line before the first update, such as an evaluation, has no rate of an update.
         if step is not None and step >= (offset or 0) and has_value:
             entries.append((step, row))
+    cells = (row.cells.get(part.name) for _, row in entries for part in columns)
+    if all(parse_printed(cell) is None for cell in cells):
+        name = columns[0].name
+        texts = (
+            f"{row.cells.get(count)!r:.40} and {row.cells[name]!r:.40}"
+            for row in rows
+            if name in row.cells
+        )
+        raise ArgumentError(
+            f"no row of the log has a whole number in {count} and a number in {name}, got "
+            f"{next(texts, 'no value')}",
+            where=str(file),
+            hint="a number has a point, as in 0.001",
+        )
+    _check_steps(entries, columns, names, str(file))
     steps = tuple(step - first for step, _ in entries)
     updates = max(steps, default=0)
     are_floats = form.are_floats or any(key_column.is_of_floats for key_column in columns)
@@ -220,7 +240,43 @@ def _read(
         },
         is_multiplier=any(key_column.is_multiplier for key_column in columns),
         framework="transformers" if is_of_trainer else form.framework,
+        left_out=tuple(
+            row.line
+            for row in rows
+            if not _NOT_FINITE.isdisjoint(
+                (row.cells.get(part.name) or "").strip().lower() for part in columns
+            )
+        ),
     )
+
+
+def _check_steps(
+    entries: Sequence[tuple[int, LogLine]], columns: Sequence[Column], names: list[str], where: str
+) -> None:
+    """Refuses a log that has two values for one step.
+
+    Raises:
+        ArgumentError: There is such a step.
+    """
+    epochs = epoch_column(names)
+    for column in columns:
+        first: dict[int, tuple[Fraction, LogLine]] = {}
+        for step, row in entries:
+            value = _number(row.cells.get(column.name))
+            if value is None:
+                continue
+            earlier, line = first.setdefault(step, (value, row))
+            if earlier == value:
+                continue
+            hint = "leave out the rows of the other run, or the rows before it was resumed"
+            if epochs is not None and line.cells.get(epochs) != row.cells.get(epochs):
+                hint = f"the count begins again in each {epochs}: write one that counts all updates"
+            raise ArgumentError(
+                f"step {step} has two values of {column.name}, {float(earlier):g} in line "
+                f"{line.line} and {float(value):g} in line {row.line}",
+                where=where,
+                hint=hint,
+            )
 
 
 def _first_groups(columns: Sequence[Column]) -> list[Column]:

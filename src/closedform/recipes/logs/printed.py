@@ -15,6 +15,13 @@ _MOST_DIGITS = 400
 FLOAT_DIGITS = 15
 """A column with so many digits holds floats as Python prints them; with fewer, rounded numbers."""
 
+TOLERANCE = 1e-11
+"""The part of the largest value by which arithmetic of a framework may be off.
+
+The recursive schedulers of torch are 1,724 units in the last place away from their formula after
+50,000 updates (LinearLR), which is 4e-13 of the largest value.
+"""
+
 _ULPS = 4
 """Units in the last place of the largest value by which two formulas of one rate differ."""
 

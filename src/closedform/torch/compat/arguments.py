@@ -128,10 +128,7 @@ ARGUMENTS: Mapping[str, ArgumentText] = {
         learning_rates="Learning rates, one for each phase.",
         vals="Values, one for each phase.",
     ),
-    **_rows(
-        "Sequence[int]",
-        milestones="Steps at which the next phase begins, ascending.",
-    ),
+    **_rows("Sequence[int]", milestones="Steps at which the next phase begins, ascending."),
     **_rows(
         "tuple[float, float]",
         betas="Coefficients of the first and second moment.",
@@ -218,8 +215,7 @@ ARGUMENTS: Mapping[str, ArgumentText] = {
         "str | None", adjust_lr_fn='"original" or "match_rms_adamw"; None for the first of them.'
     ),
     **_rows(
-        _FUNCTION,
-        lr_lambda="From the step to the factor; one function, or one for each group.",
+        _FUNCTION, lr_lambda="From the step to the factor; one function, or one for each group."
     ),
     **_rows(
         f"{_FUNCTION} | None",

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import ParamsT
 from torch.utils.hooks import RemovableHandle
 
@@ -151,10 +152,21 @@ class Optimizer(torch.optim.Optimizer, ABC):
 class NamedCerebrasOptimizer(NamedOptimizer, Optimizer):
     """An optimizer class of cerebras, with the API of its base."""
 
-    _creates_states_in_advance = True
-
     def preinitialize(self) -> None:
         """Does nothing: ``add_param_group`` creates all state."""
+
+    def _begin_states(self, index: int) -> None:
+        params = enumerate(self.param_groups[index]["params"])
+        lacking = [pair for pair in params if not self._has_states(pair[1])]
+        for number, param in lacking:
+            if is_lazy(param):
+                raise ArgumentError(
+                    f"parameter {number} is not initialized, and its states are made in advance",
+                    where=self._place(index),
+                    hint="run the model once before the optimizer is made",
+                )
+        if lacking:
+            self._make_states(index, lacking)
 
     def state_names_to_sparsify(self) -> list[str]:
         """Returns the names of the states that have the shape of their parameter."""

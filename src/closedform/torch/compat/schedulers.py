@@ -207,11 +207,7 @@ def scheduler_classes(
 
 
 def scheduler_class(
-    system: str,
-    entry: ScheduleEntry,
-    key: str,
-    module: str,
-    *bases: type[ParamScheduler],
+    system: str, entry: ScheduleEntry, key: str, module: str, *bases: type[ParamScheduler]
 ) -> type[NamedScheduler]:
     """Returns the class of an entry, with its signature in the library."""
     parameters = _with_optimizer(entry)
@@ -241,8 +237,7 @@ def own_entry(scheduler: ParamScheduler, number: int) -> ScheduleEntry:
     ]
     if any(schedule != first for schedule in other_schedules) or not isinstance(first, Schedule):
         raise ArgumentError(
-            "a sub-schedule must be the same for all groups",
-            where=type(scheduler).__name__,
+            "a sub-schedule must be the same for all groups", where=type(scheduler).__name__
         )
 
     def make() -> Schedule:

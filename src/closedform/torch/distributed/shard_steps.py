@@ -35,13 +35,7 @@ from closedform.torch.engine.kernels import (
 )
 from closedform.torch.engine.ort import graph_runner
 from closedform.torch.engine.programs import outside_traces, run_programs
-from closedform.torch.shards import (
-    ShardMesh,
-    full_tensor,
-    local,
-    local_part,
-    shard_mesh,
-)
+from closedform.torch.shards import ShardMesh, full_tensor, local, local_part, shard_mesh
 
 GraphRunner = Callable[[NamedArguments], None]
 """Runs a graph on tensors by name."""
@@ -93,13 +87,13 @@ class ShardTensors:
 
     Attributes:
         param: The parameter.
-        grad: Its gradient, with the placements of the parameter.
+        grad: Its gradient, with the placements of the parameter; None if it takes no step.
         states: Its states.
         hypers: The hyperparameters.
     """
 
     param: Tensor
-    grad: Tensor
+    grad: Tensor | None
     states: Mapping[str, Tensor]
     hypers: Mapping[str, Tensor]
 
@@ -190,17 +184,47 @@ def _compile(
 
 
 @outside_traces  # collectives are not traced
-def run_shards(work: ShardWork) -> None:
-    """Performs the steps of sharded parameters."""
+def run_shards(work: ShardWork, *, has_failed: bool = False) -> None:
+    """Performs the steps of sharded parameters.
+
+    Args:
+        work: All sharded parameters of an optimizer, also those that take no step: all processes
+            send as many sums.
+        has_failed: Whether this process has raised an error and only tells the others.
+
+    Raises:
+        StateError: The processes do not step the same parameters, or one has raised an error; no
+            parameter is changed.
+    """
     totals: list[dict[str, Tensor]] = [{} for _ in work]
-    for stage in range(max(len(kernel.stages) for kernel, _ in work)):
+    numbers: dict[ShardMesh, list[int]] = {}
+    for number, (kernel, tensors) in enumerate(work):
+        if kernel.is_gathered or kernel.stages:
+            numbers_of_mesh = numbers.setdefault(shard_mesh(tensors.param), [])
+            numbers_of_mesh += [] if tensors.grad is None else [number]
+    guards = {
+        mesh: _guard(numbers_of_mesh, has_failed)
+        for mesh, numbers_of_mesh in numbers.items()
+        if mesh.axes
+    }
+    for stage in range(max(1, *(len(kernel.stages) for kernel, _ in work))):
         sums = [
             _partial_sums(kernel, tensors, stage, totals_of_param)
             for (kernel, tensors), totals_of_param in zip(work, totals, strict=True)
         ]
-        _reduce(work, sums, totals)
+        _reduce(work, sums, totals, {} if stage else guards)
     for (kernel, tensors), totals_of_param in zip(work, totals, strict=True):
-        _step(kernel, tensors, totals_of_param)
+        if tensors.grad is not None:
+            _step(kernel, tensors, totals_of_param)
+
+
+def _guard(numbers: Sequence[int], has_failed: bool) -> Tensor:
+    """A checksum of the parameters that step, and no failure: all processes must send the same.
+
+    Numbers are equal exactly if the mean of their squares is the square of their mean.
+    """
+    checksum = hash(tuple(numbers)) % 2**20  # squares of 8,000 processes are exact in float64
+    return torch.tensor([checksum, checksum**2, has_failed], dtype=torch.float64)
 
 
 def _partial_sums(
@@ -211,15 +235,20 @@ def _partial_sums(
     if graph is None:
         return {}
     sums = {name: _zero(tensors) for name in graph.outputs}
+    if tensors.grad is None:
+        return sums
     graph.run(_inputs(kernel, tensors, graph, totals), sums)
     return sums
 
 
 def _reduce(
-    work: ShardWork, sums: Sequence[Mapping[str, Tensor]], totals: Sequence[dict[str, Tensor]]
+    work: ShardWork,
+    sums: Sequence[Mapping[str, Tensor]],
+    totals: Sequence[dict[str, Tensor]],
+    guards: Mapping[ShardMesh, Tensor],
 ) -> None:
     """Adds partial sums over parameters and processes, and gives each parameter its totals."""
-    entries: dict[ShardMesh, dict[tuple[int, str], Tensor]] = {}
+    entries: dict[ShardMesh, dict[tuple[int, str], Tensor]] = {mesh: {} for mesh in guards}
     for number, ((kernel, tensors), sums_of_param) in enumerate(zip(work, sums, strict=True)):
         mesh = ShardMesh() if kernel.is_gathered else shard_mesh(tensors.param)
         for name, value in sums_of_param.items():
@@ -230,7 +259,7 @@ def _reduce(
     common: dict[str, Tensor] = {}
     for mesh, group in entries.items():
         # One collective for all sums of a mesh: its latency does not grow with the number of sums.
-        group_totals = mesh.all_reduce(torch.stack(list(group.values()))).unbind()
+        group_totals = mesh.all_reduce(list(group.values()), guards.get(mesh))
         for (number, name), total in zip(group, group_totals, strict=True):
             totals_of_param = common if number < 0 else totals[number]
             totals_of_param[name] = (
@@ -262,18 +291,16 @@ def _step(kernel: ShardKernel, tensors: ShardTensors, totals: Mapping[str, Tenso
 def _owners(tensors: ShardTensors) -> dict[str, Tensor]:
     """The tensors of a parameter by their names in its graphs."""
     label = f"{LABEL}0"
-    owners = {naming.param(label): tensors.param, naming.grad(label): tensors.grad}
-    owners[naming.evaluation(label)] = tensors.param
+    owners = {naming.param(label): tensors.param, naming.evaluation(label): tensors.param}
+    if tensors.grad is not None:
+        owners[naming.grad(label)] = tensors.grad
     for name, value in tensors.states.items():
         owners[state_label(name)] = value
     return owners
 
 
 def _inputs(
-    kernel: ShardKernel,
-    tensors: ShardTensors,
-    graph: StageGraph,
-    totals: Mapping[str, Tensor],
+    kernel: ShardKernel, tensors: ShardTensors, graph: StageGraph, totals: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """The inputs of a graph: local parts, or full tensors if they are gathered.
 

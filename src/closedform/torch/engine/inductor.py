@@ -39,11 +39,7 @@ def compiled_function(
     from torch._inductor.virtualized import V
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
-    from torch.fx.experimental.symbolic_shapes import (
-        DimDynamic,
-        ShapeEnv,
-        StatelessSymbolicContext,
-    )
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
     size = PARALLEL if threads > 1 else 16  # inductor has a loop run in parallel if it is long
     # Duck sizing gives equal sizes one symbol: all vectors have one length.

@@ -15,7 +15,6 @@ from closedform.runtime.onnx_session import open_session
 from closedform.torch.engine.kernels import GRAPH_DTYPES, NamedArguments
 
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-_ORT_DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.int64: "int64"}
 
 
 @dataclass(slots=True)
@@ -137,7 +136,8 @@ def _bind(bind: Any, name: str, value: Tensor) -> None:
     """Binds the memory of a tensor; an empty tensor has none, and any address is valid."""
     address = value.data_ptr() or _ANY_ADDRESS.data_ptr()
     device = value.device
-    bind(name, device.type, device.index or 0, _ORT_DTYPES[value.dtype], value.shape, address)
+    dtype = str(value.dtype).removeprefix("torch.")
+    bind(name, device.type, device.index or 0, dtype, value.shape, address)
 
 
 _ANY_ADDRESS = torch.zeros(1)

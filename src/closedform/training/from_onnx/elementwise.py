@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from closedform.errors import TrainingExportError
 from closedform.training.from_onnx.values import (
-    TORCH_TYPES,
+    TORCH_BY_NUMBER,
     NodeCall,
     OperatorFunction,
     operands_of,
@@ -83,12 +83,12 @@ def _clip(call: NodeCall) -> Tensor:
 
 def _cast(call: NodeCall) -> Tensor:
     number = call.attributes["to"]
-    if number not in TORCH_TYPES:
+    if number not in TORCH_BY_NUMBER:
         raise TrainingExportError(
             f"its type {_type_name(number)} is not supported",
             hint="export the model with float32, float16 or int64 there",
         )
-    return call.tensor().to(TORCH_TYPES[number])
+    return call.tensor().to(TORCH_BY_NUMBER[number])
 
 
 def _type_name(number: int) -> str:
@@ -205,6 +205,14 @@ def _top(call: NodeCall) -> tuple[Tensor, ...]:
     return tuple(torch.topk(call.tensor(), int(count), **options))
 
 
+def _scale(call: NodeCall) -> Tensor:
+    value = call.tensor()
+    value = value if value.is_floating_point() else value.float()
+    # One number for all features, or one for each.
+    offset, scale = (value.new_tensor(call.attributes[name]) for name in ("offset", "scale"))
+    return (value - offset) * scale
+
+
 _REDUCTION = {"axes": None, "keepdims": 1, "noop_with_empty_axes": 0}
 _EXTREMUM = {"axis": 0, "keepdims": 1, "select_last_index": 0}
 
@@ -280,6 +288,7 @@ ELEMENTWISE: Mapping[str, tuple[OperatorFunction, Mapping[str, Any]]] = {
     # In float32 these are the defaults of ONNX.
     "Selu": (_with(_selu), {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}),
     "Sigmoid": (_unary(torch.sigmoid), {}),
+    "Scaler": (_scale, {"offset": (0.0,), "scale": (1.0,)}),
     "Sign": (_unary(torch.sign), {}),
     "Sin": (_unary(torch.sin), {}),
     "Sinh": (_unary(torch.sinh), {}),

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from closedform.importers.onnx_structure import MOST_ENTRIES
 from closedform.training.from_onnx import sizes
 from closedform.training.from_onnx.values import (
-    NUMPY_TYPES,
+    NUMPY_BY_NUMBER,
     Items,
     Known,
     NodeCall,
@@ -177,7 +177,7 @@ def _compute_sizes(operator: str, call: NodeCall, arrays: Sequence[Known]) -> Kn
         keeps = bool(call.attributes["keepdims"])
         return sizes.reduce(sizes.REDUCTIONS[operator], array, along, keeps_axes=keeps)
     if operator == "Cast":
-        number = NUMPY_TYPES.get(call.attributes["to"])
+        number = NUMPY_BY_NUMBER.get(call.attributes["to"])
         return None if number is None else sizes.cast(arrays[0], np.dtype(number))
     if operator == "CastLike":
         return sizes.cast(arrays[0], as_tensor(arrays[1]).numpy().dtype)

@@ -45,7 +45,7 @@ from closedform.training.from_onnx.scopes import distinct_names, graphs_within
 from closedform.training.from_onnx.values import (
     ANOTHER_SOURCE,
     INVALID_FILE,
-    TORCH_TYPES,
+    TORCH_BY_NUMBER,
     FixedSizeError,
     Items,
     Known,
@@ -161,7 +161,10 @@ class OnnxModule(torch.nn.Module):
             self._run(self._nodes, values, set())
         except _TorchRefusalError as refusal:
             self.input_shapes.check_sizes(arguments, refusal)
-            raise
+            # The class of an error that users see is public.
+            raise TrainingExportError(
+                refusal.what, where=refusal.where, hint=ANOTHER_SOURCE
+            ) from refusal
         outputs = tuple(as_tensor(_present(values[name])) for name in self.output_names)
         return outputs if len(outputs) > 1 else outputs[0]
 
@@ -220,7 +223,17 @@ class OnnxModule(torch.nn.Module):
                     "constant",
                 )
             inner = guard_operands(values, is_taken.reshape(()))
-            self._run(branch.nodes, inner, set(of_sizes))
+            try:
+                self._run(branch.nodes, inner, set(of_sizes))
+            except TrainingExportError as error:
+                raise TrainingExportError(
+                    f"its condition {node.inputs[0]!r} depends on data, so that both branches run, "
+                    f"and {error.where or 'one'} fails: {error.what}",
+                    where=node.where,
+                    hint="fix an input that decides it, in the file: append "
+                    "onnx.numpy_helper.from_array(value, name) to model.graph.initializer, and "
+                    "remove it from model.graph.input",
+                ) from error
             results.append([inner[name] for name in branch.outputs])
         with _errors_of(node):
             selected = select_branch(condition, results[1], results[0])
@@ -626,13 +639,13 @@ def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
 def _check_bytes(tensors: Sequence[TensorProto], where: str) -> None:
     total = 0
     for tensor in tensors:
-        if tensor.data_type not in TORCH_TYPES or min(tensor.dims, default=0) < 0:
+        if tensor.data_type not in TORCH_BY_NUMBER or min(tensor.dims, default=0) < 0:
             raise TrainingExportError(
                 f"the weight {tensor.name!r} has a type that is not supported, or a negative size",
                 where=where,
                 hint="export the model with weights in float32, float16, bfloat16 or float64",
             )
-        total += math.prod(tensor.dims) * TORCH_TYPES[tensor.data_type].itemsize
+        total += math.prod(tensor.dims) * TORCH_BY_NUMBER[tensor.data_type].itemsize
     if total > MOST_BYTES:
         raise TrainingExportError(
             f"its weights have {total} bytes; at most {MOST_BYTES} are read",
@@ -868,6 +881,9 @@ _KINDS: Mapping[str, str] = {
     "quantized": "it is a quantized model: its integer weights have no gradients",
 }
 
+_DOMAINS = {"Scaler": "ai.onnx.ml"}
+"""The domains of operators that are not ONNX's own."""
+
 _QUANTIZED = frozenset(
     {
         "ConvInteger",
@@ -890,7 +906,7 @@ def _check_operator(node: NodeProto) -> None:
             if inner is not node and inner.op_type not in (BRANCH, LOOP):
                 _check_operator(inner)
         return
-    if node.op_type in (*ROWS, "Constant") and not node.domain:
+    if node.op_type in (*ROWS, "Constant") and node.domain == _DOMAINS.get(node.op_type, ""):
         return
     is_quantized = node.op_type in _QUANTIZED or (
         node.domain == "com.microsoft" and ("Quantize" in node.op_type or "QLinear" in node.op_type)

@@ -269,6 +269,10 @@ def _tile(call: NodeCall) -> Tensor:
     return call.tensor().repeat(_sizes(call, 1))
 
 
+_PADDED_FROM = 2
+"""The first axis of images and volumes that torch pads with their border."""
+
+
 def _pad(call: NodeCall) -> Tensor:
     value, mode = call.tensor(), call.attributes["mode"].decode()
     pads = list(map(_whole, call.numbers(1, "pads") or ()))
@@ -289,10 +293,10 @@ def _pad(call: NodeCall) -> Tensor:
         ]
         fill = call.number(2, call.attributes["value"])
         return functional.pad(value, flat, value=float(fill))
-    # reflect and replicate of torch pad the last axes only, and each axis that they are given at
-    # least once.
-    padded_axes = [axis for axis, pair in pads_of_axis.items() if any(pair)]
-    lowest = min(padded_axes, default=value.dim() - 1)
+    # reflect and replicate of torch pad the last axes only: one of two or three axes, all but the
+    # first two of more.
+    lowest = min([axis for axis, pair in pads_of_axis.items() if any(pair)] + [_PADDED_FROM])
+    lowest = min(lowest, value.dim() - 1)
     flat = [
         pad for a in reversed(range(lowest, value.dim())) for pad in pads_of_axis.get(a, (0, 0))
     ]

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from closedform.errors import TrainingExportError
+from closedform.ir.types import ELEMENT_TYPES
 from closedform.training.from_onnx.sizes import Quotient, is_symbol
 
 Known = NDArray[Any]
@@ -51,32 +52,15 @@ INVALID_FILE = "write the file again with its exporter, and check it with onnx.c
 
 OnnxValue = torch.Tensor | Known | Items
 
-TORCH_TYPES: Mapping[int, torch.dtype] = {
-    1: torch.float32,
-    2: torch.uint8,
-    3: torch.int8,
-    5: torch.int16,
-    6: torch.int32,
-    7: torch.int64,
-    9: torch.bool,
-    10: torch.float16,
-    11: torch.float64,
-    16: torch.bfloat16,
+TORCH_BY_NUMBER: Mapping[int, torch.dtype] = {
+    row.number: getattr(torch, row.name) for row in ELEMENT_TYPES
 }
 """Dtypes by their numbers in ONNX."""
 
-NUMPY_TYPES: Mapping[int, type[np.generic]] = {
-    1: np.float32,
-    2: np.uint8,
-    3: np.int8,
-    5: np.int16,
-    6: np.int32,
-    7: np.int64,
-    9: np.bool_,
-    10: np.float16,
-    11: np.float64,
+NUMPY_BY_NUMBER: Mapping[int, np.dtype[Any]] = {
+    row.number: row.numpy for row in ELEMENT_TYPES if row.name != "bfloat16"
 }
-"""Dtypes of NumPy by their numbers in ONNX."""
+"""Dtypes of NumPy itself by their numbers in ONNX."""
 
 
 @dataclass(slots=True)

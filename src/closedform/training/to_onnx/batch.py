@@ -136,6 +136,13 @@ def read_batch(
         ExportError: The arguments do not match the signatures, a value is not a tensor, or sizes
             of one name differ.
     """
+    if isinstance(model, OnnxModule):
+        # The names of the file are names of the batch, too, such as onnx::Flatten_0.
+        names = dict(zip(model.file_inputs, model.input_names, strict=True))
+        if isinstance(example, Mapping):
+            example = {names.get(name, name): value for name, value in example.items()}
+        if dynamic_axes is not None:
+            dynamic_axes = {names.get(name, name): axes for name, axes in dynamic_axes.items()}
     if isinstance(example, Mapping):
         entries = _by_name(model, loss, example, where)
     else:

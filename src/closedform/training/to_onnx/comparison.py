@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,26 +99,62 @@ def check_step(
     cannot run are left out. Where the two differ, the errors of both are measured, and the graph is
     accepted if its error is torch's own; or if the example has equal numbers whose order no engine
     defines (as in a maximum over zeros), and the two agree on numbers that differ.
+
+    The second comparison has other weights than the trace, in the memory of the model, as in a
+    loop of torch: a constant that was computed from weights in the trace is wrong then.
     """
     step = _Step(model, params)
     conditions = size_conditions.read({e.key: e.value for e in model.metadata_props})
-    for sizes, tensors in _examples(of, conditions):
+    first, *other_examples = _examples(of, conditions)
+    for (sizes, tensors), weights in ((first, {}), ((other_examples or [first])[0], params)):
         example = _Inputs(params, buffers, tensors, shared_inputs)
         excesses = []
-        for inputs in (example, example.with_batch(_spread(tensors))):
-            try:
-                excesses.append(_excess(step, of, inputs))
-            except _NoStepError:
-                continue
-            if excesses[-1] is None:
-                break
+        with _move(weights):
+            for inputs in (example, example.with_batch(_spread(tensors))):
+                try:
+                    excesses.append(_excess(step, of, inputs))
+                except _NoStepError:
+                    continue
+                if excesses[-1] is None:
+                    break
         if excesses and excesses[-1] is not None:
+            after_update = " after an update of the weights" if weights else ""
             raise TrainingExportError(
-                f"the traced step {excesses[0]} at sizes {sizes}",
+                f"the traced step {excesses[0]} at sizes {sizes}{after_update}",
                 where=of.where,
-                hint="this is a defect of closedform, or a size or value of the example that the "
-                "model computes with; please report it",
+                hint="this is a defect of closedform, or a size, a value of the example or a "
+                "weight in NumPy that the model computes with; please report it",
             )
+
+
+@contextmanager
+def _move(params: Tensors) -> Iterator[None]:
+    """Changes parameters in their memory by up to an eighth, each in one bit, which is set back.
+
+    Signs, magnitudes and zeros stay, so that a model computes as with its own weights.
+    """
+
+    def flip() -> None:
+        for value in params.values():
+            bits = torch.atleast_1d(value.view(_BITS[value.element_size()]))
+            one, next_eighth, infinite = torch.tensor(
+                [1.0, 1.125, math.inf], dtype=value.dtype
+            ).view(bits.dtype)
+            for part in bits.split(_PART_ROWS):
+                exponent = part & infinite
+                is_normal = (exponent != 0) & (exponent != infinite)
+                part ^= (one ^ next_eighth) * is_normal
+
+    flip()
+    try:
+        yield
+    finally:
+        flip()
+
+
+_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+_PART_ROWS = 1024
+"""Rows of a parameter that are changed at once: temporary arrays are of its size."""
 
 
 class _NoStepError(Exception):

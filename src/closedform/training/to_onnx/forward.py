@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,22 +17,45 @@ from closedform.errors import TrainingExportError
 from closedform.training.to_onnx.arrays import NARROW
 from closedform.training.to_onnx.batch import Batch, Loss, key_text
 from closedform.training.to_onnx.free_counts import FreeCounts
-from closedform.training.to_onnx.isolation import plain_kernels, symbolic_lengths
+from closedform.training.to_onnx.isolation import (
+    Substitutes,
+    check_shared_memory,
+    plain_kernels,
+    symbolic_lengths,
+)
 from closedform.training.to_onnx.onnx_program import Tensors
 from closedform.training.to_onnx.onnx_registry import quiet
 from closedform.training.to_onnx.places import Places
 
-OF_LOSS = "loss."
-"""The prefix of parameters and buffers of a loss that is a module."""
+
+class _Joined(torch.nn.Module):
+    """A model and its loss as one module, in which a tensor that both hold is one tensor.
+
+    Args:
+        model: The model.
+        loss: The loss; a part if it is a module.
+    """
+
+    def __init__(self, model: torch.nn.Module, loss: Loss | None) -> None:
+        super().__init__()
+        self.model = model
+        if isinstance(loss, torch.nn.Module):
+            self.loss = loss
+
+    def forward(self, run: Callable[[], Any]) -> Any:
+        return run()
+
+
+def _name_in_step(name: str) -> str:
+    """The name in a step: ``model.w`` is w, and ``loss.w`` stays."""
+    return name.removeprefix("model.")
 
 
 def trained_params(model: torch.nn.Module, loss: Loss | None) -> Tensors:
     """Returns the parameters of a model and its loss that are trained, by their names in a step."""
-    modules = [model, *([loss] if isinstance(loss, torch.nn.Module) else [])]
     return {
-        prefix + name: param
-        for module, prefix in zip(modules, ("", OF_LOSS), strict=False)
-        for name, param in module.named_parameters()
+        _name_in_step(name): param
+        for name, param in _Joined(model, loss).named_parameters()
         if param.requires_grad
     }
 
@@ -63,6 +87,8 @@ class Forward:
         where: The model, named in errors.
         places: The place that runs, for errors.
         written_params: Names of parameters that a run has tried to write to: each run has copies.
+        outside_reads: Places in traces that read the memory of a parameter or buffer by a tensor
+            that is not the input, by its name.
     """
 
     model: torch.nn.Module
@@ -72,6 +98,7 @@ class Forward:
     where: str
     places: Places = field(default_factory=Places)
     written_params: set[str] = field(default_factory=set)
+    outside_reads: dict[str, str] = field(default_factory=dict)
 
     def modules(self) -> list[torch.nn.Module]:
         """The model, and the loss if it is a module."""
@@ -81,24 +108,41 @@ class Forward:
         """The parameters to train, and all other parameters and buffers, without gradients."""
         params: Tensors = {}
         buffers: Tensors = {}
-        for module, prefix in zip(self.modules(), ("", OF_LOSS), strict=False):
-            for name, param in module.named_parameters():
-                if param.is_complex() and param.requires_grad:
-                    raise TrainingExportError(
-                        f"the parameter {prefix + name!r} is complex",
-                        where=self.where,
-                        hint="hold its real and imaginary parts as a real parameter with a last "
-                        "axis of 2, and compute with torch.view_as_complex of it",
-                    )
-                (params if param.requires_grad else buffers)[prefix + name] = param.detach()
-            buffers |= {prefix + name: value for name, value in module.named_buffers()}
+        parameters = self._parameters()
+        for name, value in self.originals().items():
+            if name not in parameters:
+                buffers[name] = value
+                continue
+            if value.is_complex() and value.requires_grad:
+                raise TrainingExportError(
+                    f"the parameter {name!r} is complex",
+                    where=self.where,
+                    hint="hold its real and imaginary parts as a real parameter with a last "
+                    "axis of 2, and compute with torch.view_as_complex of it",
+                )
+            if value.requires_grad and value._post_accumulate_grad_hooks:
+                raise TrainingExportError(
+                    f"the parameter {name!r} has a hook that is called after its gradient is "
+                    "accumulated, which a step does not call",
+                    where=self.where,
+                    hint="change the gradient in a hook of Parameter.register_hook, which is part "
+                    "of the step, and leave the update to the rule",
+                )
+            (params if value.requires_grad else buffers)[name] = value.detach()
+        check_shared_memory(params, buffers, self.where)
         # Complex buffers (rotary embeddings) are constants: no runtime has inputs of them.
         return params, {n: value for n, value in buffers.items() if not value.is_complex()}
+
+    def originals(self) -> Tensors:
+        """The parameters and buffers of the model and its loss themselves, by name."""
+        joint_module = _Joined(self.model, self.loss)
+        named_tensors = (*joint_module.named_parameters(), *joint_module.named_buffers())
+        return {_name_in_step(name): value for name, value in named_tensors}
 
     def output(self, params: Tensors, buffers: Tensors, tensors: Tensors) -> Any:
         """Returns the model's output; ``buffers`` holds the buffers after it."""
         with self._plain():
-            return self._call_module(self.model, "", params, buffers, tensors)
+            return self._with(params, buffers, lambda: self._call(self.model, tensors))
 
     def outcome(
         self, params: Tensors, buffers: Tensors, tensors: Tensors, *, is_trained: bool = True
@@ -109,14 +153,16 @@ class Forward:
         """
         after = self.copies(buffers)
         with self._plain():
-            result = self._call_module(self.model, "", params, after, tensors)
-            if isinstance(self.loss, torch.nn.Module):
-                result = self._call_module(self.loss, OF_LOSS, params, after, tensors, result)
-            elif self.loss is not None:
-                positional, keywords = self.batch.arguments(self._all(tensors), is_target=True)
-                result = self.loss(result, *positional, **keywords)
+            result = self._with(params, after, lambda: self._result(tensors))
         value, metrics = self._split(result, is_trained)
         return Outcome(value, metrics, after)
+
+    def own_outcome(self, tensors: Tensors) -> Outcome:
+        """Returns the loss of the model itself, with its own parameters and buffers."""
+        with self._plain():
+            result = self._result(tensors)
+        value, metrics = self._split(result, is_trained=True)
+        return Outcome(value, metrics, self.originals())
 
     @contextlib.contextmanager
     def _plain(self) -> Iterator[None]:
@@ -153,7 +199,20 @@ class Forward:
 
     def leaves(self, params: Tensors) -> Tensors:
         """Returns parameters with gradients that a forward may write to."""
-        return {n: value.requires_grad_() for n, value in self.writable(params).items()}
+        leaves = {n: value.requires_grad_() for n, value in self.writable(params).items()}
+        originals = trained_params(self.model, self.loss)
+        substitutes = Substitutes({id(value): leaves[name] for name, value in originals.items()})
+
+        def call(hook: Callable[[torch.Tensor], Any], gradient: torch.Tensor) -> Any:
+            with substitutes:  # a hook may read weights
+                return hook(gradient)
+
+        # Gradients in the forward pass the hooks of a parameter, too, so that each leaf has them.
+        for name, original in originals.items():
+            hooks: Mapping[int, Callable[..., Any]] = original._backward_hooks or {}
+            for hook in hooks.values():
+                leaves[name].register_hook(partial(call, hook))
+        return leaves
 
     def uncopied_tensors(self, *tensors: Tensors) -> Tensors:
         """Returns the tensors that ``writable`` does not copy."""
@@ -167,43 +226,63 @@ class Forward:
 
     def _parameters(self) -> frozenset[str]:
         """The names of all parameters, trained or not."""
-        return frozenset(
-            prefix + name
-            for module, prefix in zip(self.modules(), ("", OF_LOSS), strict=False)
-            for name, _ in module.named_parameters()
-        )
+        joint_module = _Joined(self.model, self.loss)
+        return frozenset(_name_in_step(name) for name, _ in joint_module.named_parameters())
 
-    def _call_module(
-        self,
-        module: torch.nn.Module,
-        prefix: str,
-        params: Tensors,
-        buffers: Tensors,
-        tensors: Tensors,
-        *first: Any,
-    ) -> Any:
-        positional, keywords = self.batch.arguments(self._all(tensors), is_target=bool(prefix))
-        module_names = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
-        module_tensors = {
-            name: params[prefix + name] if prefix + name in params else buffers[prefix + name]
-            for name in module_names
-            if prefix + name in params or prefix + name in buffers
-        }
-        module_tensors = {name: self._wide(value) for name, value in module_tensors.items()}
-        try:
-            return functional_call(
-                module,
-                module_tensors,
-                (*first, *positional),
-                keywords,
-                strict=len(module_tensors) == len(module_names),
+    def _with(self, params: Tensors, buffers: Tensors, run: Callable[[], Any]) -> Any:
+        """The result of a run with other parameters and buffers of the model and its loss.
+
+        They do as attributes of modules, and as operands of functions, whatever holds the original.
+        """
+        joint_module = _Joined(self.model, self.loss)
+        originals = {
+            f"{path}.{name}" if path else name: value
+            # Each module once: torch would leave the tensors of a run in one with two paths.
+            for path, module in joint_module.named_modules()
+            for name, value in (
+                *module.named_parameters(recurse=False, remove_duplicate=False),
+                *module.named_buffers(recurse=False, remove_duplicate=False),
             )
-        finally:  # a forward may assign to a buffer, not only write to it
-            tensors_after = {prefix + name: value for name, value in module_tensors.items()}
-            buffers |= {name: value for name, value in tensors_after.items() if name in buffers}
+        }
+        names = {id(value): name for name, value in reversed(self.originals().items())}
+        substitutes = {
+            key: self._wide(value)
+            for key, name in names.items()
+            if (value := params.get(name, buffers.get(name))) is not None
+        }
+        for original in originals.values():
+            if isinstance(original, torch.nn.Parameter) and id(original) in substitutes:
+                # The class of parameters asks for it, such as in get_parameter.
+                substitutes[id(original)]._is_param = True
+        tensors = {n: substitutes[id(v)] for n, v in originals.items() if id(v) in substitutes}
+        with Substitutes(substitutes) as reads:
+            try:
+                return functional_call(joint_module, tensors, (run,), tie_weights=False)
+            finally:  # a forward may assign to a buffer, not only write to it
+                for path, value in tensors.items():
+                    original, name = originals[path], names[id(originals[path])]
+                    if name not in buffers:
+                        continue
+                    buffers[name] = value
+                    if value is not substitutes[id(original)] and id(original) in reads.ids:
+                        raise TrainingExportError(
+                            f"the forward assigns another tensor to the buffer {name!r}, and reads "
+                            "the earlier one, too",
+                            where=self.where,
+                            hint=f"write to it in place, such as with {name}.copy_(…), or read it "
+                            "as an attribute of its module only",
+                        )
 
-    def _all(self, tensors: Tensors) -> Tensors:
-        return {name: self._wide(value) for name, value in tensors.items()}
+    def _result(self, tensors: Tensors) -> Any:
+        """The value that the loss, or the model in its place, returns."""
+        output = self._call(self.model, tensors)
+        return output if self.loss is None else self._call(self.loss, tensors, output)
+
+    def _call(self, function: Callable[..., Any], tensors: Tensors, *output: Any) -> Any:
+        """Calls the model, or the loss with the model's output."""
+        wide_tensors = {name: self._wide(value) for name, value in tensors.items()}
+        positional, keywords = self.batch.arguments(wide_tensors, is_target=bool(output))
+        return function(*output, *positional, **keywords)
 
     def _wide(self, value: torch.Tensor) -> torch.Tensor:
         return value.float() if self.is_widened and value.dtype in NARROW else value
@@ -217,6 +296,9 @@ class Forward:
             value, rest = result[0], result[1] if len(result) == 2 else list(result[1:])
         elif self.loss is not None and isinstance(result, Mapping) and "loss" in result:
             value, rest = result["loss"], {k: v for k, v in result.items() if k != "loss"}
+        # torch, too, computes the gradient of a tensor with axes of one entry.
+        if isinstance(value, torch.Tensor) and all(type(n) is int and n == 1 for n in value.shape):
+            value = value.reshape(())
         if not isinstance(value, torch.Tensor) or value.dim() != 0:
             got = list(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
             raise TrainingExportError(

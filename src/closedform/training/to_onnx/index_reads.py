@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,10 +36,13 @@ class _InputPart:
     pads: tuple[tuple[int, int], ...] = ()
     steps: tuple[Step, ...] = ()
 
-    def value_of_input(self, value: int) -> int | None:
-        """Returns the only value of the input that leads to a value; None if there is not one."""
+    def values_of_input(self, value: int) -> tuple[int, ...] | None:
+        """Returns the values of the input that lead to a value, one or none; None for several."""
         low, high = preimage((value, value), self.steps)
-        return int(low) if low == high else None
+        # A value that a clamp takes out has equal, infinite bounds.
+        if low > high or (low == high and math.isinf(low)):
+            return ()
+        return (int(low),) if low == high else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +129,13 @@ class IndexReads(TorchDispatchMode):
             return
         # A value that is allowed after arithmetic is one of the input only where the arithmetic
         # maps a single value to it.
-        of_read = [part.value_of_input(value) for value in read.free]
-        if any(value is None for value in of_read):
-            return
-        free = tuple(
-            dict.fromkeys((*(value for value in of_read if value is not None), *part.free))
-        )
+        of_read: list[int] = []
+        for value in read.free:
+            values = part.values_of_input(value)
+            if values is None:
+                return
+            of_read += values
+        free = tuple(dict.fromkeys((*of_read, *part.free)))
         self._found[
             IndexRange(part.input, size, read.low, read.is_from_end, free, part.cuts, part.steps)
         ] = None
@@ -157,11 +162,11 @@ class IndexReads(TorchDispatchMode):
         part, claim = self._part(value), self._claims.get(mask)
         if part is None or claim is None or (claim.part, claim.relation) != (part, relation):
             return
-        number = part.value_of_input(claim.number)
+        numbers = part.values_of_input(claim.number)
         # An expanded part has other entries than the input.
         is_whole = isinstance(value, torch.Tensor) and value.shape == result.shape
-        if is_whole and number is not None:
-            self._parts[result] = replace(part, free=(*part.free, number))
+        if is_whole and numbers is not None:
+            self._parts[result] = replace(part, free=(*part.free, *numbers))
 
     def _compute(self, arithmetic: _Computed | None, result: torch.Tensor) -> None:
         """Follows a part through arithmetic with numbers, where its shape stays."""
@@ -344,6 +349,7 @@ _ARITHMETIC: Mapping[Any, Callable[..., _Computed | None]] = {
     ATEN.clamp.default: _clamp,
     ATEN.clamp_min.default: _clamp,
     ATEN.clamp_max.default: _clamp_max,
+    ATEN.relu.default: lambda value: _clamp(value, 0),
 }
 """Monotone functions of integers, with the numbers that they compute with."""
 

@@ -9,7 +9,9 @@ import sys
 from collections.abc import (
     Callable,
     Collection,
+    Iterable,
     Iterator,
+    Mapping,
     MutableMapping,
     MutableSequence,
     MutableSet,
@@ -20,11 +22,14 @@ from unittest import mock
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode
 from torch.utils import checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.errors import TrainingExportError
+from closedform.training.to_onnx.onnx_program import Tensors
 from closedform.training.to_onnx.packed_sequences import (
     PaddedEntries,
     padded_sequences,
@@ -35,7 +40,16 @@ from closedform.training.to_onnx.places import Places
 
 @contextlib.contextmanager
 def restore_on_exit(*modules: torch.nn.Module) -> Iterator[None]:
-    """Restores modules and random generators on exit.
+    """Restores modules and random generators on exit, as ``state_of`` does."""
+    restore = state_of(*modules)
+    try:
+        yield
+    finally:
+        restore()
+
+
+def state_of(*modules: torch.nn.Module) -> Callable[[], None]:
+    """Returns a function that restores modules and random generators to what they are now.
 
     It restores each attribute of each module (parameters, buffers, flags, hooks, and attributes
     that a forward assigns), and the generators of torch, NumPy and Python. The content of tensors
@@ -54,9 +68,8 @@ def restore_on_exit(*modules: torch.nn.Module) -> Iterator[None]:
         if isinstance(value, dict | list | set)
     ]
     generators = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
-    try:
-        yield
-    finally:
+
+    def restore() -> None:
         for part, attributes_of_part in attributes:
             # Not by setattr: _parameters, _buffers and the hooks are entries of __dict__, too.
             part.__dict__.clear()
@@ -67,9 +80,14 @@ def restore_on_exit(*modules: torch.nn.Module) -> Iterator[None]:
         random.setstate(generators[1])
         np.random.set_state(generators[2])  # noqa: NPY002
 
+    return restore
+
 
 class PythonNumbers:
-    """Numbers in Python that a forward may read: attributes of modules, of the loss, and closures.
+    """Numbers in Python that a forward may read.
+
+    These are attributes of modules and the loss, of their classes, globals that their code names,
+    and variables of closures.
 
     Args:
         modules: The modules.
@@ -77,11 +95,35 @@ class PythonNumbers:
     """
 
     def __init__(self, modules: Sequence[torch.nn.Module], loss: object) -> None:
-        parts = [
+        self._modules, self._loss = modules, loss
+        self._cells = _cells(loss)
+
+    def _parts(self) -> list[tuple[str, Any, str]]:
+        """The name of each attribute or global, what holds it, and its name there."""
+        modules, loss = self._modules, self._loss
+        parts: list[tuple[str, Any, str]] = [
             (f"{name}.{label}" if name else label, part.__dict__, label)
             for module in modules
             for name, part in module.named_modules()
             for label in vars(part)
+        ]
+        functions = {type(part).forward for module in modules for part in module.modules()}
+        for function in (*functions, getattr(loss, "__func__", loss)):
+            code, names = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+            parts += [
+                (name, names, name) for name in getattr(code, "co_names", ()) if name in names
+            ]
+        classes = {
+            kind
+            for module in (*modules, loss)
+            for part in _parts(module)
+            for kind in type(part).__mro__
+        }
+        parts += [
+            (f"{kind.__name__}.{label}", kind, label)
+            for kind in classes
+            if not kind.__module__.startswith(("torch.", "builtins"))
+            for label in vars(kind)
         ]
         if not isinstance(loss, torch.nn.Module):
             holders = (loss, getattr(loss, "__self__", None))
@@ -92,14 +134,14 @@ class PythonNumbers:
                 if hasattr(holder, "__dict__") and not isinstance(holder, type(sys))
                 for label in vars(holder)
             ]
-        self._parts = parts
-        self._cells = _cells(loss)
+        return parts
 
     def values(self) -> dict[str, object]:
         """Returns the numbers by name, those within containers included."""
         numbers: dict[str, object] = {}
-        for name, holder, label in self._parts:
-            numbers |= _numbers(name, holder.get(label))
+        for name, holder, label in self._parts():
+            attributes = holder if isinstance(holder, dict) else vars(holder)
+            numbers |= _numbers(name, attributes.get(label))
         for name, cell in self._cells.items():
             with contextlib.suppress(ValueError):  # a variable without a value yet
                 numbers |= _numbers(name, cell.cell_contents)
@@ -107,9 +149,25 @@ class PythonNumbers:
 
     def add(self, names: Collection[str], amount: int) -> None:
         """Adds an amount to attributes; numbers within containers stay."""
-        for name, holder, label in self._parts:
-            if name in names and isinstance(holder[label], int | float):
+        for name, holder, label in self._parts():
+            if name not in names:
+                continue
+            if not isinstance(holder, dict):
+                setattr(holder, label, getattr(holder, label) + amount)
+            elif isinstance(holder[label], int | float):
                 holder[label] += amount
+
+    def tensor_names(self) -> list[str]:
+        """Returns the names of attributes that are tensors."""
+        return [
+            name
+            for name, holder, label in self._parts()
+            if isinstance(holder, dict) and isinstance(holder.get(label), torch.Tensor)
+        ]
+
+
+def _parts(value: object) -> Iterable[object]:
+    return value.modules() if isinstance(value, torch.nn.Module) else [value]
 
 
 def _cells(loss: object) -> dict[str, Any]:
@@ -356,6 +414,104 @@ def _by_layers(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return value, *(torch.cat(parts) for parts in zip(*finals, strict=True))
 
     return call
+
+
+class Substitutes(TorchFunctionMode):
+    """Passes tensors in the place of others, wherever these are held: in closures and lists, too.
+
+    Args:
+        tensors_by_id: The tensors by the identity of those that they stand for.
+
+    Attributes:
+        ids: The identities of the tensors that have been replaced so far.
+    """
+
+    def __init__(self, tensors_by_id: Mapping[int, torch.Tensor]) -> None:
+        super().__init__()
+        self._tensors_by_id = tensors_by_id
+        self.ids: set[int] = set()
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return function(*self._replace(args), **self._replace(kwargs or {}))
+
+    def _replace(self, value: Any) -> Any:
+        # By exact types: torch.Size and other subclasses hold no tensors.
+        if type(value) in (tuple, list):
+            return type(value)(map(self._replace, value))
+        if type(value) is dict:
+            return {key: self._replace(entry) for key, entry in value.items()}
+        if id(value) not in self._tensors_by_id:
+            return value
+        self.ids.add(id(value))
+        return self._tensors_by_id[id(value)]
+
+
+class OutsideReads(TorchDispatchMode):
+    """Notes the operators of a trace that read the memory of a parameter or buffer itself.
+
+    Tensors of a trace have no memory. What has one is a constant, and a view, ``.data`` or a NumPy
+    array that was taken of a parameter earlier would be frozen.
+
+    Args:
+        tensors: The parameters and buffers by name.
+        places: The calling modules.
+        reads: The place of a read by the name of the tensor, filled in.
+    """
+
+    def __init__(self, tensors: Tensors, places: Places, reads: dict[str, str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._ranges = [(*_memory(value), name) for name, value in tensors.items() if value.numel()]
+        self._places, self._reads = places, reads
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        for value in torch.utils._pytree.tree_leaves((args, kwargs)):
+            if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
+                start, end = _memory(value)
+                for low, high, name in self._ranges:
+                    if start < high and low < end:
+                        self._reads.setdefault(name, self._places.here())
+        return function(*args, **(kwargs or {}))
+
+
+def check_shared_memory(params: Tensors, buffers: Tensors, where: str) -> None:
+    """Raises ExportError for parameters, or a parameter and a buffer, in the same memory.
+
+    Args:
+        params: The parameters to train by name.
+        buffers: Buffers and frozen parameters by name.
+        where: The model, named in errors.
+    """
+    ranges = sorted(
+        (*_memory(value), name) for name, value in (params | buffers).items() if value.numel()
+    )
+    tensors, (end, owner) = params | buffers, (0, "")
+    for low, high, name in ranges:
+        is_trained = name in params or owner in params
+        # Parts of the columns of one matrix have memory between that of each other.
+        is_apart = owner and not (tensors[owner].is_contiguous() or tensors[name].is_contiguous())
+        if low < end and is_trained and not is_apart:
+            raise TrainingExportError(
+                f"{owner!r} and {name!r} are two tensors in the same memory, which a step would "
+                "carry apart",
+                where=where,
+                hint="make them one, such as b.weight = a.weight: an assignment to .data, or a "
+                "buffer of it, shares only the memory",
+            )
+        if high > end:
+            end, owner = high, name
+
+
+def _memory(tensor: torch.Tensor) -> tuple[int, int]:
+    """The first address of a tensor, and the one after its last."""
+    if tensor.layout is not torch.strided or not tensor.numel():
+        return 0, 0
+    start = tensor.data_ptr()
+    last = sum((size - 1) * s for size, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return start, start + (last + 1) * tensor.element_size()
 
 
 class ParameterWriteError(Exception):

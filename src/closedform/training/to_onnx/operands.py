@@ -47,7 +47,9 @@ def normalize_operands(graph_module: torch.fx.GraphModule) -> None:
        tensor in the dtype of the operation, and so does a size in place of a number (the factor
        n / (n - 1) of a variance over n rows).
     2. Indices of ``GatherND`` and ``ScatterND`` become int64, the only type that they have there.
-    3. A quotient of sizes that may be negative (``-(-n // 2)``) becomes that of a multiple of its
+    3. The bounds of a clamp become numbers of one kind, and a relu of integers becomes a clamp,
+       which onnxruntime has for integers.
+    4. A quotient of sizes that may be negative (``-(-n // 2)``) becomes that of a multiple of its
        divisor: ONNX's quotient rounds towards zero, Python's down.
     """
     for node in list(graph_module.graph.nodes):
@@ -56,10 +58,18 @@ def normalize_operands(graph_module: torch.fx.GraphModule) -> None:
         if isinstance(node.target, torch._ops.OpOverload):
             if node.target in OF_TENSORS and isinstance(node.args[1], torch.fx.Node):
                 node.target = OF_TENSORS[node.target]
+            _normalize_bounds(node)
             _make_tensors_of_numbers(node)
             if node.target in _INDEXED:
                 _widen_indices(node)
     graph_module.recompile()
+
+
+def _normalize_bounds(node: torch.fx.Node) -> None:
+    if node.target is ATEN.clamp.default and any(isinstance(bound, float) for bound in node.args):
+        node.args = tuple(float(v) if type(v) is int else v for v in node.args)
+    elif node.target is ATEN.relu.default and not node.meta["val"].is_floating_point():
+        node.target, node.args = ATEN.clamp_min.default, (*node.args, 0)
 
 
 def _make_tensors_of_numbers(node: torch.fx.Node) -> None:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 import torch
 
-from closedform.training.to_onnx.forward import Forward
+from closedform.errors import TrainingExportError
+from closedform.training.to_onnx.arrays import view_of
+from closedform.training.to_onnx.forward import Forward, trained_params
 from closedform.training.to_onnx.isolation import (
     ParameterWriteError,
     Writes,
     no_other_randomness,
+    restore_on_exit,
+    state_of,
 )
 from closedform.training.to_onnx.onnx_program import Tensors
 from closedform.training.to_onnx.random_operators import Distribution, Drawn, Sizes
 
 T = TypeVar("T")
+
+_SEED = 0x5EED_C105
+"""The seed of torch's generator in a run, which a forward has no reason to set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +89,8 @@ class Pending:
         """
         rest = {name: self.leaves[name] for name in (self.leaves if names is None else names)}
         leaves = list(rest.values())
+        if not leaves:
+            return  # backward refuses an empty list
 
         def hand_over(name: str, leaf: torch.Tensor) -> None:
             # autograd calls the hook once the gradient is complete; taking it frees its memory.
@@ -99,6 +110,35 @@ class Pending:
                 hook.remove()
         for name, leaf in rest.items():
             take(name, torch.zeros_like(leaf))
+
+    def digests(self, frozen: Collection[str]) -> dict[str, str]:
+        """Returns the bits of all results by name, as hashes: gradients are freed one by one.
+
+        Args:
+            frozen: Names of buffers that no run changes.
+        """
+        run = self.run
+        digests = {"the loss": _digest(run.loss)}
+        digests |= {f"the metric {name!r}": _digest(value) for name, value in run.metrics.items()}
+        for name, value in run.buffers.items():
+            if name not in frozen:
+                digests[f"the buffer {name!r}"] = _digest(value)
+
+        def take(name: str, gradient: torch.Tensor) -> None:
+            if gradient.is_sparse:
+                raise TrainingExportError(
+                    f"the gradient of {name!r} is sparse",
+                    hint="make its layer with sparse=False, whose step of SGD is the same",
+                )
+            digests[f"the gradient of {name!r}"] = _digest(gradient)
+
+        self.gradients(take)
+        return digests
+
+
+def _digest(value: torch.Tensor) -> str:
+    flat = value.detach().resolve_conj().contiguous().reshape(-1)
+    return hashlib.sha1(view_of(flat.view(torch.uint8)).data, usedforsecurity=False).hexdigest()
 
 
 def run_eagerly(
@@ -123,12 +163,52 @@ def run_eagerly(
     return with_copies(of, lambda: _forward(of, params, buffers, tensors, draws))
 
 
+@contextlib.contextmanager
+def own_step(of: Forward, tensors: Tensors, draws: list[torch.Tensor]) -> Iterator[Pending]:
+    """Has the model itself do a step, with its own tensors, which are as before on exit.
+
+    Args:
+        of: The model and its loss, which a step of ``run_eagerly`` has not been refused.
+        tensors: The batch.
+        draws: The random numbers, in the order of the draws.
+    """
+    originals = of.originals()
+    params = trained_params(of.model, of.loss)
+    uncopied_tensors = of.uncopied_tensors(originals)
+    contents = {
+        name: value.clone() for name, value in originals.items() if name not in uncopied_tensors
+    }
+    grads = {name: param.grad for name, param in params.items()}
+    for param in params.values():
+        param.grad = None
+    recorded_draws = iter(draws)
+
+    def draw(_: Distribution, shape: Sizes, __: torch.dtype) -> torch.Tensor:
+        return next(recorded_draws).reshape(shape)
+
+    batch = {name: value.detach().clone() for name, value in tensors.items()}
+    try:
+        with restore_on_exit(*of.modules()):
+            with Drawn(draw, of.places, of.where):
+                outcome = of.own_outcome(batch)
+            run = EagerRun(outcome.loss.detach(), outcome.metrics, outcome.buffers, draws)
+            yield Pending(run, outcome.loss, params)
+    finally:
+        with torch.no_grad():
+            for name, value in contents.items():
+                originals[name].copy_(value)
+        for name, param in params.items():
+            param.grad = grads[name]
+
+
 def with_copies(of: Forward, run: Callable[[], T]) -> T:
     """Returns the result of a run, repeated with copies of the parameters that it writes to."""
+    restore = state_of(*of.modules())
     while True:
         try:
             return run()
         except ParameterWriteError as write:
+            restore()
             of.written_params.add(write.name)
 
 
@@ -143,7 +223,17 @@ def _forward(
     recorded_draws = iter(draws) if draws is not None else None
     new_draws: list[torch.Tensor] = []
 
+    def check_seed() -> None:
+        if torch.initial_seed() != _SEED:
+            raise TrainingExportError(
+                "the forward seeds torch's generator, so that it draws the same numbers in each "
+                "step",
+                where=of.where,
+                hint="leave torch.manual_seed out, or hold the numbers in a buffer",
+            )
+
     def draw(distribution: Distribution, shape: Sizes, dtype: torch.dtype) -> torch.Tensor:
+        check_seed()
         if recorded_draws is not None:
             return next(recorded_draws).reshape(shape)
         numbers = torch.empty(shape, dtype=dtype)
@@ -161,12 +251,15 @@ def _forward(
     caller_tensors = of.uncopied_tensors(params, buffers)
     batch = {name: value.detach().clone() for name, value in tensors.items()}
     copies = {name: leaf for name, leaf in leaves.items() if name not in caller_tensors}
+    torch.default_generator.manual_seed(_SEED)
     with (
         no_other_randomness(of.where),
         Writes(of.places, {**copies, **batch}, caller_tensors, of.where),
         Drawn(draw, of.places, of.where),
     ):
         outcome = of.outcome(leaves, buffers, batch)
+    if new_draws:
+        check_seed()
     return Pending(
         EagerRun(outcome.loss.detach(), outcome.metrics, outcome.buffers, new_draws),
         outcome.loss,

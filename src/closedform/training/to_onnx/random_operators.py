@@ -281,7 +281,7 @@ class Drawn(TorchDispatchMode):
                 if name == "cond"
                 else "write it as a Python loop over a fixed size, which the trace repeats",
             )
-        if function in RANDOM:
+        if function in RANDOM and (kwargs or {}).get("generator") is None:
             return RANDOM[function](self._draw, *args, **(kwargs or {}))
         # Tagged by torch: each operator that reads a generator.
         if torch.Tag.nondeterministic_seeded in function.tags and not _is_without_draw(
@@ -291,7 +291,9 @@ class Drawn(TorchDispatchMode):
                 f"the random operator {function} is not supported as an input of the graph, "
                 f"in {self._places.here()}",
                 where=self._where,
-                hint="draw the numbers outside and pass them with the batch",
+                hint="draw the numbers outside and pass them with the batch"
+                if (kwargs or {}).get("generator") is None
+                else "draw without generator=: a session draws new numbers in each step",
             )
         return function(*args, **(kwargs or {}))
 

@@ -39,7 +39,7 @@ from closedform.training.to_onnx.decompositions import decompositions
 from closedform.training.to_onnx.forms import forms_of_operators
 from closedform.training.to_onnx.forward import Forward
 from closedform.training.to_onnx.index_reads import IndexReads
-from closedform.training.to_onnx.isolation import Writes
+from closedform.training.to_onnx.isolation import OutsideReads, Writes
 from closedform.training.to_onnx.onnx_program import Tensors
 from closedform.training.to_onnx.onnx_registry import onnx_decompositions, quiet
 from closedform.training.to_onnx.places import current_place
@@ -285,7 +285,8 @@ class Symbols:
             return  # by another condition, such as of maps that are joined
         text = re.sub(r"\w+", lambda word: self.names.get(word[0], word[0]), str(side))
         fixed_names = {self.names[str(symbol)] for symbol in condition.free_symbols}
-        raise self._fixed_size_error(fixed_names, f"the model fixes {text} to {numbers[0]}", where)
+        why = f"a size that the model computes from it must be {numbers[0]}: {text}"
+        raise self._fixed_size_error(fixed_names, why, where)
 
     def _fixed_size_error(self, names: set[str], why: str, where: str) -> TrainingExportError:
         """The error for sizes that a model fixes, with the sizes that are left to be free."""
@@ -349,6 +350,7 @@ def traced_operators(
         return left.pop(0).reshape(shape)
 
     table = decompositions(draw)
+    memory = {**kinds[naming.PARAM], **kinds[naming.BUFFER]}
 
     ranges: tuple[IndexRange, ...] = ()
 
@@ -364,7 +366,8 @@ def traced_operators(
             for name, value in tensors_by_kind[naming.BATCH].items()
             if not value.dtype.is_floating_point and value.dtype is not torch.bool
         }
-        with IndexReads(integers, symbols.names) as reads, SameMasks():
+        outside_reads = OutsideReads(memory, of.places, of.outside_reads)
+        with IndexReads(integers, symbols.names) as reads, SameMasks(), outside_reads:
             result = function(*tensors_by_kind.values())
         ranges = reads.ranges
         return result

@@ -7,8 +7,9 @@ draw becomes an input of numbers with a distribution.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +33,7 @@ from closedform.training.to_onnx.forward import Forward
 from closedform.training.to_onnx.given_file import forward_of_file, names_of_file
 from closedform.training.to_onnx.isolation import PythonNumbers, restore_on_exit
 from closedform.training.to_onnx.onnx_program import Tensors, explain_error, write_onnx
-from closedform.training.to_onnx.probe import EagerRun, Pending, run_eagerly
+from closedform.training.to_onnx.probe import EagerRun, own_step, run_eagerly
 from closedform.training.to_onnx.symbolic import Symbols, drop_unchanged, traced_operators
 
 _LOGGER = logging.getLogger("closedform.training")
@@ -136,8 +137,10 @@ def trace(
                 model.freeze(run_eagerly(of, params, buffers, batch.tensors).unreached_params())
                 params, buffers = of.tensors()
                 _list_weights(params, where)
-            run = _run_twice_if_counted(of, params, buffers)
+            run = _checked_run(of, params, buffers)
             step, names_by_kind = _step(of, symbols, params, buffers, shared_inputs, run, opset)
+            changing = {*params, *names_by_kind["next.buffer."]}
+            _check_reads(of, changing)
             if check:
                 with phase("validate"):
                     check_step(step, of, params, buffers, shared_inputs)
@@ -153,6 +156,7 @@ def trace(
                 if evaluation_loss
                 else None
             )
+            _check_reads(of, changing)
             symbols.check_free(where)
         # A size that the file computes with is reported by its name, if the trace has fixed one.
         except FixedSizeError:
@@ -161,6 +165,7 @@ def trace(
         except ExportError:
             raise
         except Exception as error:
+            _check_reads(of, params)
             raise explain_error(error, where, of.places.here()) from error
     return Trace(
         step,
@@ -175,59 +180,82 @@ def trace(
     )
 
 
-def _run_twice_if_counted(of: Forward, params: Tensors, buffers: Tensors) -> EagerRun:
-    """Returns a step in torch.
+def _checked_run(of: Forward, params: Tensors, buffers: Tensors) -> EagerRun:
+    """Returns a step in torch, with the results of the model itself and of each repetition.
 
     Raises:
-        ExportError: The forward counts in Python, and its loss depends on the count.
+        ExportError: The forward differs from run to run, counts in Python and computes with the
+            count, or computes with a tensor that is not replaced.
     """
     numbers = PythonNumbers(of.modules(), of.loss)
+    frozen = of.uncopied_tensors(buffers)
     before = numbers.values()
     pending = run_eagerly(of, params, buffers, of.batch.tensors)
-    run, after = pending.run, numbers.values()
-    changed_names = [name for name, value in after.items() if before.get(name, value) != value]
-    grads = _gradients(pending, is_compared=bool(changed_names))
-    # Zero first: whether the values change once, such as a flag of the first call.
-    for amount in (0, 100, 10**6) if changed_names else ():
-        # The next value, and those far away: a count may matter late, or never.
-        numbers.add(changed_names, amount)
-        again = run_eagerly(of, params, buffers, of.batch.tensors, draws=run.draws)
-        other_grads = _gradients(again, is_compared=True)
-        following = numbers.values()
-        changed_names = [name for name in changed_names if following.get(name) != after[name]]
-        if not changed_names:
-            return run  # these are set once
-        if _is_same({**grads, "loss": run.loss}, {**other_grads, "loss": again.run.loss}):
-            continue
-        names_text = ", ".join(repr(name) for name in changed_names[:3])
+    run, digests, after = pending.run, pending.digests(frozen), numbers.values()
+    changed_names = [name for name, value in after.items() if before.get(name) != value]
+
+    def repeat() -> dict[str, str]:
+        return run_eagerly(of, params, buffers, of.batch.tensors, draws=run.draws).digests(frozen)
+
+    # Another batch in between: a state may be the same after two equal ones.
+    first_rows = {n: v[:1].expand_as(v) if v.dim() else v for n, v in of.batch.tensors.items()}
+    with contextlib.suppress(Exception):  # the model need not take equal rows
+        run_eagerly(of, params, buffers, first_rows, draws=run.draws)
+    if of.is_widened:  # the model itself computes in 16 bits
+        own_digests, following = repeat(), numbers.values()
+    else:
+        with own_step(of, of.batch.tensors, run.draws) as own:
+            own_digests, following = own.digests(frozen), numbers.values()
+    different_names = [name for name, bits in digests.items() if own_digests.get(name) != bits]
+    if different_names and (threads := torch.get_num_threads()) > 1:
+        # Threads may add to one place in any order.
+        torch.set_num_threads(1)
+        try:
+            return _checked_run(of, params, buffers)
+        finally:
+            torch.set_num_threads(threads)
+    is_repeatable = not different_names or repeat() == digests
+    if different_names and is_repeatable:
         raise TrainingExportError(
-            f"the forward changes {names_text} in Python and computes with it, which a graph would "
-            f"freeze (at {after[changed_names[0]]!r})",
+            f"the model computes {', '.join(different_names[:3])} with other tensors than its "
+            "parameters and buffers, or by their identity, which a step cannot follow",
             where=of.where,
-            hint="make it a buffer, such as self.register_buffer('count', torch.zeros(())), and "
-            "compute with it in torch: a step carries buffers",
+            hint="read parameters and buffers as attributes of modules in each call, and compare "
+            "them by name",
         )
-    return run
-
-
-def _gradients(pending: Pending, *, is_compared: bool) -> Tensors:
-    """The gradients of a step, computed by torch in any case, if they are compared."""
-    grads: Tensors = {}
-
-    def take(name: str, gradient: torch.Tensor) -> None:
-        if is_compared:
-            grads[name] = gradient
-
-    pending.gradients(take)
-    return grads
-
-
-def _is_same(first: Tensors, second: Tensors) -> bool:
-    return all(
-        # rtol without atol: gradients of 1e-12 are compared, too.
-        torch.allclose(value, second[name], rtol=1e-5, atol=0, equal_nan=True)
-        for name, value in first.items()
+    if is_repeatable:
+        changed_names = [name for name in changed_names if following.get(name) != after[name]]
+    # Values far away: a count may matter late, or never.
+    for amount in (100, 10**6) if changed_names and is_repeatable else ():
+        numbers.add(changed_names, amount)
+        is_repeatable = is_repeatable and repeat() == digests
+    if is_repeatable:
+        return run
+    state_text = ", ".join(map(repr, (changed_names or numbers.tensor_names())[:3]))
+    raise TrainingExportError(
+        f"the forward changes {state_text} in Python and computes with it, which a graph would "
+        f"freeze (at {after[changed_names[0]]!r})"
+        if changed_names
+        else f"the forward differs from run to run, in {', '.join(different_names[:3])}"
+        + (f": it carries {state_text}" if state_text else ""),
+        where=of.where,
+        hint="make it a buffer, such as self.register_buffer('count', torch.zeros(())), and "
+        "compute with it in torch: a step carries buffers; if only the first run differs, run the "
+        "model once before the export",
     )
+
+
+def _check_reads(of: Forward, changing: Collection[str]) -> None:
+    """Raises ExportError where a trace has read the memory of a tensor that a step changes."""
+    for name, place in of.outside_reads.items():
+        if name in changing:
+            raise TrainingExportError(
+                f"the memory of {name!r} is read by another tensor, in {place}, which a graph "
+                "would freeze",
+                where=of.where,
+                hint="read it as an attribute of its module in each call: a view, .data, "
+                ".detach() or NumPy array of it that was taken earlier is a constant",
+            )
 
 
 def _step(

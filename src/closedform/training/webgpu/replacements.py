@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from onnx import NodeProto, TensorProto
+from onnx import NodeProto, TensorProto, helper
 
 from closedform.training.webgpu.kernels import KERNELS, MAX_TENSORS
 from closedform.training.webgpu.translation import Replacement, Translation
@@ -427,12 +426,9 @@ def fill(out: Translation, node: NodeProto) -> bool:
     value = np.zeros(1, np.float32) if tensor is None else numpy_helper.to_array(tensor)
     element = out.types[node.output[0]]
     # The translation has int64 values as int32: the literal takes the type of the result.
-    literal = out.literal(value.astype(_SCALARS[element]), element)
+    literal = out.literal(value.astype(helper.tensor_dtype_to_np_dtype(element)), element)
     out.emit("Expand", [literal, out.on_host(node, 0)], outputs=node.output)
     return True
-
-
-_SCALARS: Mapping[int, Any] = {_FLOAT: np.float32, _INT: np.int32, _BOOL: np.bool_}
 
 
 def concatenate(out: Translation, node: NodeProto) -> bool:

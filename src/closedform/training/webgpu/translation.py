@@ -39,8 +39,6 @@ NARROWED: Mapping[int, int] = {
 _WRAPPING = frozenset({TensorProto.INT16, TensorProto.INT8, TensorProto.UINT8})
 """Types whose arithmetic wraps around where that of int32 does not."""
 
-_NUMPY: dict[int, Any] = {_FLOAT: np.float32, _INT: np.int32, _BOOL: np.bool_, _LONG: np.int64}
-
 
 Replacement = Callable[["Translation", NodeProto], bool]
 """Writes the nodes for a node; returns False to have it copied."""
@@ -145,7 +143,7 @@ class Translation:
     def literal(self, value: object, element: int = _LONG) -> str:
         """Returns the name of a constant."""
         # The bytes tell −0.0 from 0.0 and NaN from NaN, which == does not.
-        array = np.asarray(value, _NUMPY[element])
+        array = np.asarray(value, helper.tensor_dtype_to_np_dtype(element))
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._literals:
             name = f"webgpu/constant_{len(self._literals)}"
@@ -226,7 +224,7 @@ class Translation:
         """A constant in another type; ExportError if it has no such value."""
         # NumPy warns of a cast that overflows; ``is_lost`` finds it.
         with np.errstate(over="ignore", under="ignore"):
-            narrow: NDArray[Any] = array.astype(_NUMPY[element])
+            narrow: NDArray[Any] = array.astype(helper.tensor_dtype_to_np_dtype(element))
         # A float is lost if it becomes infinite or 0; else it is rounded to float32.
         is_lost = (
             (np.isfinite(array) & ~np.isfinite(narrow)) | ((array != 0) & (narrow == 0))
@@ -240,7 +238,7 @@ class Translation:
         if np.isin(array[is_lost], (bounds.min, bounds.max)).all():  # no bound
             limit = np.iinfo(np.int32)
             return np.array(np.clip(array, limit.min, limit.max), np.int32)
-        kind = np.dtype(_NUMPY[element]).name
+        kind = np.dtype(helper.tensor_dtype_to_np_dtype(element)).name
         raise TrainingExportError(
             f"the constant {array[is_lost].flat[0]!s} has no value in {kind}",
             where=f"{self.where}, constant {name!r}",

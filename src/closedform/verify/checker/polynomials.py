@@ -3,7 +3,7 @@
 An atom is a symbol or an application of a function to normal forms. Equal arguments give one atom,
 so what is equal by the laws of a commutative ring and by congruence has one normal form. A quotient
 ``a / b`` is ``a`` times the atom ``inv(b)``; the inverse of a product is the product of inverses,
-which holds with ``inv(0) = 0``, too. ``cos(pi u)`` is ``cos(-pi u)``.
+which holds with ``inv(0) = 0``, too. ``cos(pi u)`` is ``cos(-pi u)`` and ``cos(pi (2 n + u))``.
 """
 
 from __future__ import annotations
@@ -159,10 +159,10 @@ class NormalForms:
             if number is not None and number > 0 and constant_of(forms[1]) == fmpq(1, 2):
                 return self._root(number, forms[1])
         if op == "cospi":
-            forms = [_even(forms[0])]
-            if not forms[0]:
-                return constant(1)
-        if op == "exp" and not forms[0]:
+            turns = {m: c for m, c in forms[0].items() if m and self.is_whole({m: c / 2})}
+            forms = [_even(plus(forms[0], turns, -1))]
+            term = self.terms.make("cospi", (self.term_of(forms[0]),)) if turns else term
+        if op in ("cospi", "exp") and not forms[0]:
             return constant(1)
         if op == "atan" and not forms[0]:
             return {}

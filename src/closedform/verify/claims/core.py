@@ -18,7 +18,7 @@ from closedform.effort import Effort, Watch, spend
 from closedform.errors import VerificationError
 from closedform.language import Schedule, UpdateRule
 from closedform.language.symbols import InternalName
-from closedform.verify.prover import prove
+from closedform.verify.prover import GOAL_WORK, prove
 from closedform.verify.terms.build import FALSE, TRUE, exact, negate, own_symbol, substitute
 from closedform.verify.terms.definedness import Obligation, PartialOperation, obligations
 from closedform.verify.terms.evaluate import Undefined, value
@@ -400,8 +400,8 @@ def _round_units(units: int) -> int:
     Where the last search of ``prove`` does not grow with the effort, they are one number; elsewhere
     they are rounded down to three binary digits.
     """
-    if LIMITS.goal_work <= units <= 10 * LIMITS.search_work:
-        return LIMITS.goal_work
+    if GOAL_WORK <= units <= 10 * LIMITS.search_work:
+        return GOAL_WORK
     spare = max(0, units.bit_length() - 3)
     return units >> spare << spare
 

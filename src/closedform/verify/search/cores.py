@@ -51,7 +51,7 @@ def find_core(
     truths: Sequence[int],
     bases: Iterable[Polynomial],
     effort: Effort,
-    factors: Iterable[tuple[Polynomial, ...]] = (),
+    factors: Sequence[tuple[Polynomial, ...]] = (),
 ) -> Core | None:
     """Returns truths that contradict each other; None if no contradiction is found.
 
@@ -61,7 +61,7 @@ def find_core(
         truths: Relations, conjunctions and disjunctions.
         bases: Numbers whose squares are not below 0, besides the monomials.
         effort: The work that it may do.
-        factors: Further products, by their factors.
+        factors: Further products, by their factors; then products of three inequalities count, too.
     """
     literals = [literal for truth in truths for literal in literals_in(replay, truth)]
     if has_long_numbers(literal.form for literal in literals):

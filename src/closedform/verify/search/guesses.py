@@ -33,7 +33,16 @@ _BOUNDS = fmpq(1, 5), fmpq(3, 4), *map(fmpq, (0, 1, 2, 3, 5, 8, 13, 40, 150))
 
 
 class Points:
-    """The values of terms at points at which facts about symbols hold."""
+    """The values of terms at points at which facts about symbols hold.
+
+    Args:
+        replay: The terms and rules of the checker.
+        solver: The context of the questions for points.
+        facts: The facts that hold at the points.
+        roots: The terms whose symbols have values, besides those of the facts.
+        effort: The work that it may do.
+        below_0: Whether symbols without a sign are below 0 at half of the points.
+    """
 
     def __init__(
         self,
@@ -42,12 +51,14 @@ class Points:
         facts: Sequence[int],
         roots: Iterable[int],
         effort: Effort,
+        *,
+        below_0: bool = False,
     ) -> None:
         self.terms = replay.terms
         nodes = self.terms.nodes
         below = self.terms.below(*facts, *roots)
         symbols = [term for term in below if nodes[term][0] == "symbol"]
-        points = _points(replay, solver, facts, symbols, effort)
+        points = _points(replay, solver, facts, symbols, effort, below_0=below_0)
         self._values = [p for p in points if all(self._truth(fact, p) for fact in facts)]
 
     def may_hold(self, truth: int) -> bool:
@@ -144,6 +155,8 @@ def _points(
     facts: Sequence[int],
     symbols: Sequence[int],
     effort: Effort,
+    *,
+    below_0: bool,
 ) -> list[dict[int, float]]:
     """Points at which the linear facts hold, with bounds of symbols at random."""
     nodes, forms = replay.terms.nodes, replay.forms
@@ -156,15 +169,18 @@ def _points(
         return []
     points: list[dict[int, float]] = []
     with solver.question("QF_LIRA") as question:
-        for name, symbol in zip(names.values(), symbols, strict=True):
-            _, is_integer, _ = cast("tuple[str, bool, str]", nodes[symbol][2])
+        declarations = [cast("tuple[str, bool, str]", nodes[symbol][2]) for symbol in symbols]
+        for name, (_, is_integer, _) in zip(names.values(), declarations, strict=True):
             question.declare(name, "Int" if is_integer else "Real")
         for literal in literals:
             if all(not monomial or monomial in names for monomial in literal.form):
                 question.state(print_relation(literal, lambda monomial: names[monomial]))
         for seed in range(_POINTS):
             question.push()
-            count = 1 + _add_bounds(question, [*names.values()], random.Random(seed), effort)
+            is_below_0 = below_0 and seed % 2
+            signs = [-1 if is_below_0 and sign == "any" else 1 for _, _, sign in declarations]
+            signed_names = [*zip(names.values(), signs, strict=True)]
+            count = 1 + _add_bounds(question, signed_names, random.Random(seed), effort)
             if question.check(effort, _UNITS):
                 values = question.values()
                 numbers = (_to_float(values.get(name, fmpq(0))) for name in names.values())
@@ -174,12 +190,15 @@ def _points(
 
 
 def _add_bounds(
-    question: Question, names: Sequence[str], chance: random.Random, effort: Effort
+    question: Question,
+    signed_names: Sequence[tuple[str, int]],
+    chance: random.Random,
+    effort: Effort,
 ) -> int:
     """States a bound of each symbol that may have it; the number of pushes to take back."""
     count = 0
-    for name in chance.sample(names, len(names)):
-        bound = print_number(chance.choice(_BOUNDS))
+    for name, sign in chance.sample(signed_names, len(signed_names)):
+        bound = print_number(chance.choice(_BOUNDS) * sign)
         question.push()
         question.state(f"({'>=' if chance.random() < 0.6 else '<='} {name} {bound})")
         if question.check(effort, _UNITS):

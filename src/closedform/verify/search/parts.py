@@ -26,18 +26,18 @@ from closedform.verify.search.linear import Search
 from closedform.verify.search.order import Order
 from closedform.verify.search.steps import NoProofError, Place, Step
 
-# Bounds of what is attempts; beyond them the goal has no proof by parts.
+# Limits of the search; beyond them a goal has no proof by parts.
 _QUICK_WORK = 6_000  # of the search for one fact in between without lemmas
 _PART_WORK = 40_000  # with lemmas
-_SQUARES_WORK = 120_000  # of the order of two squares
+_SQUARES_WORK = 120_000  # of the order of a quotient and a part, by their squares
 _CHOICE_WORK = 300_000  # of one with choices
 _MOST_FACTORS = 3
 _MOST_PRODUCTS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
-    """Facts, and which of them are of the goal."""
+class State:
+    """Facts, and the ones among them that are of the goal."""
 
     facts: Facts
     goal: Facts
@@ -49,10 +49,12 @@ def refute_by_parts(search: Search, order: Order, facts: Facts, goal: Facts) -> 
     Raises:
         NoProofError: No such step was found.
     """
-    return _Parts(search, order, set(facts) - set(goal)).refute(_State(facts, goal))
+    return Parts(search, order, set(facts) - set(goal)).refute(State(facts, goal))
 
 
-class _Parts:
+class Parts:
+    """The parts of one goal: their candidates for truths in between, and the proofs of these."""
+
     def __init__(self, search: Search, order: Order, assumptions: set[int]) -> None:
         self.search = search
         self.order = order
@@ -62,7 +64,7 @@ class _Parts:
         self.forms = search.replay.forms
         self._symbols: dict[int, frozenset[int]] = {}
 
-    def refute(self, state: _State) -> Step:
+    def refute(self, state: State) -> Step:
         """A step for each case of the goal."""
         nodes = self.terms.nodes
         for fact in state.goal:
@@ -73,16 +75,16 @@ class _Parts:
             for part in args:
                 facts = self.replay.knowing(state.facts, part)
                 goal = self.replay.knowing(tuple(f for f in state.goal if f != fact), part)
-                steps.append(self.refute(_State(facts, goal)))
+                steps.append(self.refute(State(facts, goal)))
             return ["cases", state.facts.index(fact), steps]
         condition = self._plain_condition(state)
         if condition is not None:
             return self._by_condition(state, condition)
-        return self._by_parts(state, self._points(state), frozenset())
+        return self._by_parts(state, self.points(state), frozenset())
 
     # --- conditions ------------------------------------------------------------------------------
 
-    def _plain_condition(self, state: _State) -> int | None:
+    def _plain_condition(self, state: State) -> int | None:
         """The condition of a choice of the goal which has only symbols."""
         nodes = self.terms.nodes
         for term in self._below(state.goal):
@@ -94,18 +96,18 @@ class _Parts:
                     return term
         return None
 
-    def _by_condition(self, state: _State, choice: int) -> Step:
+    def _by_condition(self, state: State, choice: int) -> Step:
         (condition, _), *_ = self.terms.alternatives(choice)
         steps = []
         for truth in (condition, self.terms.negate(condition)):
-            case = self._knowing(state, truth)
-            step = self._refutation(case, set(case.facts) - set(case.goal), _PART_WORK)
+            case = self.knowing(state, truth)
+            step = self.refutation(case, set(case.facts) - set(case.goal), _PART_WORK)
             if step is None:
                 step = self._with_choices(case)
             steps.append(step)
         return ["split", Place(condition), *steps]
 
-    def _with_choices(self, state: _State) -> Step:
+    def _with_choices(self, state: State) -> Step:
         """A step with the choices made of which a condition is a fact."""
         nodes = self.terms.nodes
         for term in self._below(state.goal):
@@ -118,56 +120,58 @@ class _Parts:
                     return ["choose", Place(term), number, self._with_choices(case)]
         return self.refute(state)
 
-    def _replacing(self, state: _State, replacements: Mapping[int, int], fact: int) -> _State:
+    def _replacing(self, state: State, replacements: Mapping[int, int], fact: int) -> State:
         """The facts with terms replaced, and one fact as it is."""
         goal = self.terms.substitute(state.goal, replacements)
         facts = self.replay._replace_terms(state.facts, replacements, fact)
-        return _State(facts, self.replay.knowing((), *goal))
+        return State(facts, self.replay.knowing((), *goal))
 
     # --- parts -----------------------------------------------------------------------------------
 
-    def _points(self, state: _State) -> Points:
+    def points(self, state: State, *, below_0: bool = False) -> Points:
+        """Returns points at which the facts hold that are not of the goal."""
         facts = [fact for fact in state.facts if fact not in state.goal]
-        return Points(self.replay, self.search.solver, facts, state.goal, self.search.effort)
+        solver, effort = self.search.solver, self.search.effort
+        return Points(self.replay, solver, facts, state.goal, effort, below_0=below_0)
 
-    def _by_parts(self, state: _State, points: Points, attempts: frozenset[int]) -> Step:
+    def _by_parts(self, state: State, points: Points, attempts: frozenset[int]) -> Step:
         """A step by what is shown of the parts of the goal, arguments first."""
         lemmas: list[tuple[int, Step]] = []
         for number, truths in self._candidates(state):
             if self.terms.nodes[number][0] == "floor" and number not in attempts:
                 attempts |= {number}
                 values = self._values_of(state, points, number, lemmas)
-                state = self._knowing(state, *(truth for truth, _ in lemmas))
+                state = self.knowing(state, *(truth for truth, _ in lemmas))
                 if values:
                     conclusions = self._conclusions(state, [number], of_quotients=False)
                     lemmas += conclusions
-                    state = self._knowing(state, *(truth for truth, _ in conclusions))
+                    state = self.knowing(state, *(truth for truth, _ in conclusions))
                 if values:
-                    return _behind(lemmas, self._by_values(state, points, number, values, attempts))
+                    return behind(lemmas, self._by_values(state, points, number, values, attempts))
             if self.terms.nodes[number][0] == "/" and not truths and number not in attempts:
                 attempts |= {number}
                 part = self._equal_part(state, points, number, lemmas)
-                state = self._knowing(state, *(truth for truth, _ in lemmas))
+                state = self.knowing(state, *(truth for truth, _ in lemmas))
                 if part is not None:
                     rest = self._by_values(state, points, number, [part], attempts)
-                    return _behind(lemmas, rest)
+                    return behind(lemmas, rest)
             for truth in truths:
                 if self.replay.entails(state.facts, truth):
                     break
                 if truth in attempts or not points.may_hold(truth):
                     continue
                 attempts |= {truth}
-                step = self._proof(state, truth)
+                step = self.proof(state, truth)
                 if step is not None:
                     lemmas.append((truth, step))
-                    state = self._knowing(state, truth)
+                    state = self.knowing(state, truth)
                     break
         conclusions = self._conclusions(state, self._below(state.goal), of_quotients=True)
-        state = self._knowing(state, *(truth for truth, _ in conclusions))
-        return _behind([*lemmas, *conclusions], self._at_once(state))
+        state = self.knowing(state, *(truth for truth, _ in conclusions))
+        return behind([*lemmas, *conclusions], self._at_once(state))
 
     def _conclusions(
-        self, state: _State, functions: Iterable[int], *, of_quotients: bool
+        self, state: State, functions: Iterable[int], *, of_quotients: bool
     ) -> list[tuple[int, Step]]:
         """Lemmas whose premises are facts, all or those that can be cleared of quotients."""
         nodes = self.terms.nodes
@@ -194,10 +198,10 @@ class _Parts:
                     if None not in cases:
                         step = ["cases", facts.index(lemma), cases] if premises else cases[0]
                         conclusions.append((truth, ["lemma", [Place(term)], number, step]))
-                        state = self._knowing(state, truth)
+                        state = self.knowing(state, truth)
         return conclusions
 
-    def _at_once(self, state: _State) -> Step:
+    def _at_once(self, state: State) -> Step:
         # Products order two numbers; what is to be equal follows from equations.
         factors = [*self._products(state)] if self._is_order(state) else []
         for with_lemmas in (False, True):
@@ -207,12 +211,12 @@ class _Parts:
                 continue
         return self.search.refute(state.facts)
 
-    def _is_order(self, state: _State) -> bool:
+    def _is_order(self, state: State) -> bool:
         """Whether the goal orders two numbers, and is not that they are equal."""
         return any(self.terms.nodes[fact][0] != "not" for fact in state.goal)
 
     def _values_of(
-        self, state: _State, points: Points, floor: int, lemmas: list[tuple[int, Step]]
+        self, state: State, points: Points, floor: int, lemmas: list[tuple[int, Step]]
     ) -> list[int]:
         """The values of a floor, numbers or another floor and a number; none where it has more.
 
@@ -220,8 +224,8 @@ class _Parts:
         """
         terms = self.terms
         zero = terms.rational(0)
-        others = [f for f in self._below(state.goal) if f < floor and terms.nodes[f][0] == "floor"]
-        for base in (zero, *others):
+        floors = [f for f in self._below(state.goal) if terms.nodes[f][0] == "floor"]
+        for base in (zero, *(f for f in floors if f < floor)):
             difference = floor if base == zero else terms.subtract(floor, base)
             ends = points.range_of(difference)
             if ends is None or ends[1] - ends[0] > 1:
@@ -234,13 +238,13 @@ class _Parts:
             for truth in (terms.less_equal(bounds[0], floor), terms.less_equal(floor, bounds[-1])):
                 if self.replay.entails(state.facts, truth):
                     continue
-                relevant = self._knowing(state, *(earlier for earlier, _ in proofs))
-                step = self._proof(relevant, truth)
+                relevant = self.knowing(state, *(earlier for earlier, _ in proofs))
+                step = self.proof(relevant, truth)
                 if step is None:
                     break
                 proofs.append((truth, step))
             lemmas += proofs
-            state = self._knowing(state, *(truth for truth, _ in proofs))
+            state = self.knowing(state, *(truth for truth, _ in proofs))
             if all(
                 self.replay.entails(state.facts, truth)
                 for truth in (
@@ -252,7 +256,7 @@ class _Parts:
         return []
 
     def _equal_part(
-        self, state: _State, points: Points, quotient: int, lemmas: list[tuple[int, Step]]
+        self, state: State, points: Points, quotient: int, lemmas: list[tuple[int, Step]]
     ) -> int | None:
         """A part that a quotient of numbers of at least 0 is equal to, or None."""
         terms = self.terms
@@ -272,35 +276,17 @@ class _Parts:
             for truth in (*signs, *orders):
                 if self.replay.entails(state.facts, truth):
                     continue
-                step = (self._proof if truth in signs else self._proof_by_squares)(state, truth)
+                step = self.proof(state, truth, _PART_WORK if truth in signs else _SQUARES_WORK)
                 if step is None:
                     return None
                 lemmas.append((truth, step))
-                state = self._knowing(state, truth)
+                state = self.knowing(state, truth)
             return part
         return None
 
-    def _proof_by_squares(self, state: _State, truth: int) -> Step | None:
-        """The step that refutes the negation of an order of two numbers of at least 0."""
-        terms = self.terms
-        left, right = terms.nodes[truth][1]
-        squares = terms.less_equal(*(terms.multiply(side, side) for side in (left, right)))
-        state = self._knowing(state, terms.negate(truth))
-        step = self._proof(state, squares, _SQUARES_WORK)
-        if step is None:
-            return None
-        facts = self.replay.knowing(state.facts, squares)
-        forms = [self.forms.of(side) for side in (left, right)]
-        factors = tuple(plus(forms[0], forms[1], sign) for sign in (-1, 1))
-        try:
-            end = self.order.refute_at_once(facts, [factors], with_lemmas=False)
-        except NoProofError:
-            return None
-        return ["split", Place(squares), end, step]
-
     def _by_values(
         self,
-        state: _State,
+        state: State,
         points: Points,
         floor: int,
         values: Sequence[int],
@@ -310,11 +296,11 @@ class _Parts:
         value, *others = values
         if others:
             truth = self.terms.less_equal(floor, value)
-            low = self._knowing(state, truth)
+            low = self.knowing(state, truth)
             yes = self._by_values(low, points, floor, [value], attempts)
             negation, next_bound = self.terms.negate(truth), self.terms.less_equal(others[0], floor)
             place = self.replay.knowing(state.facts, negation).index(negation)
-            high = self._knowing(state, negation, next_bound)
+            high = self.knowing(state, negation, next_bound)
             no = self._by_values(high, points, floor, others, attempts)
             return ["split", Place(truth), yes, ["round", place, Place(next_bound), no]]
         equation = self.terms.equal(floor, value)
@@ -327,7 +313,7 @@ class _Parts:
             raise NoProofError("a floor has another value")
         return ["split", Place(equation), step, refutation]
 
-    def _candidates(self, state: _State) -> Iterator[tuple[int, list[int]]]:
+    def _candidates(self, state: State) -> Iterator[tuple[int, list[int]]]:
         """Parts of the goal, arguments first, with truths: one of each list is enough."""
         terms = self.terms
         zero, unit = terms.rational(0), terms.rational(1)
@@ -362,7 +348,7 @@ class _Parts:
             for other in pairs.get(term, ()):
                 yield term, [terms.less_equal(term, other), terms.less_equal(other, term)]
 
-    def _pairs(self, state: _State, below: Sequence[int]) -> dict[int, list[int]]:
+    def _pairs(self, state: State, below: Sequence[int]) -> dict[int, list[int]]:
         """Parts with the parts that they are with another symbol, which a fact compares."""
         nodes = self.terms.nodes
         all_parts = set(below)
@@ -382,15 +368,15 @@ class _Parts:
                     and first in self._symbols_of(term)
                     and second not in self._symbols_of(term)
                 ]
-                others = self.terms.substitute(parts, {first: second})
-                for part, other in zip(parts, others, strict=True):
+                counterparts = self.terms.substitute(parts, {first: second})
+                for part, other in zip(parts, counterparts, strict=True):
                     if other in all_parts and part not in pairs.get(other, ()):
                         pairs.setdefault(max(part, other), [])
                         if min(part, other) not in pairs[max(part, other)]:
                             pairs[max(part, other)].append(min(part, other))
         return pairs
 
-    def _products(self, state: _State) -> Iterator[tuple[Polynomial, ...]]:
+    def _products(self, state: State) -> Iterator[tuple[Polynomial, ...]]:
         """Products of factors of the goal, of what two products differ by, and of ``1 - f``."""
         unit = constant(1)
         products: list[list[Polynomial]] = []
@@ -444,15 +430,16 @@ class _Parts:
 
     # --- proofs ----------------------------------------------------------------------------------
 
-    def _knowing(self, state: _State, *truths: int) -> _State:
+    def knowing(self, state: State, *truths: int) -> State:
+        """Returns the facts with some more truths."""
         return replace(state, facts=self.replay.knowing(state.facts, *truths))
 
-    def _proof(self, state: _State, truth: int, work: int = _PART_WORK) -> Step | None:
-        """The step that refutes the negation of a relation by the facts about its symbols."""
+    def proof(self, state: State, truth: int, work: int = _PART_WORK) -> Step | None:
+        """Returns the step that refutes the negation of a relation by facts about its symbols."""
         symbols = self._symbols_of(truth)
         negation = self.terms.negate(truth)
         facts = [fact for fact in state.facts if fact not in state.goal]
-        state = self._knowing(state, negation)
+        state = self.knowing(state, negation)
         # Of t also s with t < s <= 10.
         more_symbols = symbols | {
             symbol
@@ -461,17 +448,19 @@ class _Parts:
             if len(self._symbols_of(fact)) == 2 and self._symbols_of(fact) & symbols
         }
         relevant = {fact for fact in facts if self._symbols_of(fact) <= more_symbols}
-        step = self._refutation(state, relevant | {negation}, _QUICK_WORK)
+        step = self.refutation(state, relevant | {negation}, _QUICK_WORK)
         if step is not None:
             return step
         parts = set(self._below((truth,)))
         relevant = {f for f in relevant if f in self._assumptions or set(self._sides(f)) <= parts}
         if any(self.terms.nodes[part][0] in CHOICES for part in parts):
-            work = _CHOICE_WORK
+            work = max(work, _CHOICE_WORK)
+        # Lemmas grow with the square of the number of functions.
+        work = max(work, _PART_WORK * sum(self.terms.nodes[part][0] == "^" for part in parts) ** 2)
         narrow = {fact for fact in relevant if self._symbols_of(fact) <= symbols}
-        step = self._refutation(state, narrow | {negation}, work)
+        step = self.refutation(state, narrow | {negation}, work)
         if step is None and relevant != narrow:
-            step = self._refutation(state, relevant | {negation}, work)
+            step = self.refutation(state, relevant | {negation}, work)
         return step
 
     def _sides(self, fact: int) -> list[int]:
@@ -483,8 +472,8 @@ class _Parts:
             if self.terms.is_truth(side) or constant_of(self.forms.of(side)) is None
         ]
 
-    def _refutation(self, state: _State, subset: set[int], work: int) -> Step | None:
-        """The step that refutes some of the facts, or None; at once where it is to be quick."""
+    def refutation(self, state: State, subset: set[int], work: int) -> Step | None:
+        """Returns the step that refutes some of the facts, or None; quick work has no cases."""
         places = [place for place, fact in enumerate(state.facts) if fact in subset]
         facts = tuple(state.facts[place] for place in places)
         effort = self.search.effort
@@ -529,7 +518,7 @@ def _exchanges(
             yield (*common, plus(a, b, -1), *choice)
 
 
-def _behind(lemmas: Sequence[tuple[int, Step]], step: Step) -> Step:
+def behind(lemmas: Sequence[tuple[int, Step]], step: Step) -> Step:
     """A step behind the truths that it uses, each with its proof."""
     for truth, refutation in reversed(lemmas):
         step = ["split", Place(truth), step, refutation]

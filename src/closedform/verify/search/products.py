@@ -69,7 +69,7 @@ class Products:
         truths: Sequence[int],
         literals: Iterable[Literal],
         bases: tuple[Polynomial, ...],
-        factors: Iterable[tuple[Polynomial, ...]] = (),
+        factors: Sequence[tuple[Polynomial, ...]] = (),
     ) -> None:
         by_form = {(lit.relation, key_of(lit.form)): lit for lit in literals}
         self._relations = list(by_form.values())
@@ -81,6 +81,7 @@ class Products:
                 *map(_Factors.of, factors),
                 *_factors_of_terms(replay, truths),
                 *_factors_of_forms(literal.form for literal in self._relations),
+                *_conjugates(replay, (literal.form for literal in self._relations)),
                 *_differences(replay, self._monomials),
             )
             if len(group.form) <= _MOST_MONOMIALS
@@ -88,7 +89,12 @@ class Products:
         self._cofactors: dict[Monomial, set[Monomial]] = {}
         self._known_products: set[tuple[str, int, Monomial | int]] = set()
         self._candidates = [*self._closed_products()]
-        self._widenings = [self._pairs_of_atoms, self._multiples_of_equations] * 2
+        # Where no candidate excludes a model, these list more, the most useful first. Products of
+        # three are for goals by parts: in each case of a choice they cost more than they find.
+        self._extensions = [
+            *([self._closed_triples] if factors else []),
+            *[self._pairs_of_atoms, self._multiples_of_equations] * 2,
+        ]
 
     def against(self, values: dict[Monomial, fmpq]) -> list[Product]:
         """Returns products that a model violates, which are candidates no longer."""
@@ -100,22 +106,22 @@ class Products:
             ):
                 scored.append((len(candidate.conclusion.form), place))
         chosen = {place for _, place in sorted(scored)[:_MOST_ADDED]}
-        added = [self._candidates[place] for place in sorted(chosen)]
+        new_products = [self._candidates[place] for place in sorted(chosen)]
         self._candidates = [c for n, c in enumerate(self._candidates) if n not in chosen]
-        if not signed and not added and self._widenings:
-            self._widen(self._widenings.pop(0)())
+        if not signed and not new_products and self._extensions:
+            self._candidates += self._extensions.pop(0)()
             return self.against(values)
-        return [*signed, *added]
+        return [*signed, *new_products]
 
-    def _widen(self, monomials: set[Monomial]) -> None:
-        """Admits products with some more monomials."""
+    def _products_with(self, monomials: set[Monomial]) -> Iterator[Product]:
+        """The products with some more monomials."""
         if not monomials <= self._monomials:
             self._monomials |= monomials
             self._cofactors.clear()
-            self._candidates += self._closed_products()
+            yield from self._closed_products()
 
-    def _pairs_of_atoms(self) -> set[Monomial]:
-        """The products of two atoms that stand in products of monomials."""
+    def _pairs_of_atoms(self) -> Iterator[Product]:
+        """The products with two atoms that stand in products of monomials."""
         atoms = {
             atom
             for monomial in self._monomials
@@ -123,12 +129,12 @@ class Products:
             for atom, _ in monomial
         }
         if len(atoms) > _MOST_PAIRED_ATOMS:
-            return set()
+            return iter(())
         units = [((atom, 1),) for atom in sorted(atoms)]
-        return {times(a, b) for a in units for b in units}
+        return self._products_with({times(a, b) for a in units for b in units})
 
-    def _multiples_of_equations(self) -> set[Monomial]:
-        """The monomials of multiples of short equations that have a known one."""
+    def _multiples_of_equations(self) -> Iterator[Product]:
+        """The products with the monomials of multiples of short equations that have a known one."""
         monomials: set[Monomial] = set()
         for equation in self._relations:
             if equation.relation != "=" or len(equation.form) > _MOST_OF_EQUATION:
@@ -137,16 +143,11 @@ class Products:
                 monomials |= {times(monomial, multiplier) for monomial in equation.form}
             if len(monomials) > _MOST_NEW:
                 break
-        return monomials
+        return self._products_with(monomials)
 
     def _closed_products(self) -> Iterator[Product]:
         """The products whose monomials are all known, and were not when they were last listed."""
-        varying = [
-            literal
-            for literal in self._relations
-            if literal.relation in (">", ">=") and constant_of(literal.form) is None
-        ]
-        pairs = itertools.combinations_with_replacement(enumerate(varying), 2)
+        pairs = itertools.combinations_with_replacement(enumerate(self._inequalities()), 2)
         for (i, left), (j, right) in pairs:
             if self._is_new(("pair", i, j), left.form, right.form):
                 yield product_of((left, right))
@@ -161,6 +162,39 @@ class Products:
         for i, base in enumerate((*self.bases, *({monomial: fmpq(1)} for monomial in frequent))):
             if self._is_new(("square", i, i), base, base):
                 yield product_of((), base)
+
+    def _inequalities(self) -> list[Literal]:
+        return [
+            literal
+            for literal in self._relations
+            if literal.relation in (">", ">=") and constant_of(literal.form) is None
+        ]
+
+    def _closed_triples(self) -> Iterator[Product]:
+        """The products of three inequalities whose monomials are all known."""
+        inequalities = self._inequalities()
+        by_monomial: dict[Monomial, list[int]] = {}
+        for k, third in enumerate(inequalities):
+            by_monomial.setdefault(min(third.form), []).append(k)
+        pairs = itertools.combinations_with_replacement(enumerate(inequalities), 2)
+        for (_, left), (j, right) in pairs:
+            cofactors = self._common_cofactors(left.form, right.form)
+            thirds = sorted(k for m in cofactors for k in by_monomial.get(m, ()) if k >= j)
+            spend(2 + len(thirds))
+            for k in thirds:
+                third = inequalities[k]
+                if cofactors.issuperset(third.form):
+                    yield product_of((left, right, third))
+
+    def _common_cofactors(self, left: Polynomial, right: Polynomial) -> set[Monomial]:
+        """The monomials whose product with each monomial of a product is known."""
+        common: set[Monomial] | None = None
+        for a, b in itertools.product(left, right):
+            cofactors = self._cofactors_of(times(a, b))
+            common = cofactors if common is None else common & cofactors
+            if not common:
+                break
+        return common or set()
 
     def _is_new(
         self, name: tuple[str, int, Monomial | int], left: Polynomial, right: Polynomial
@@ -313,6 +347,27 @@ def _factors_of(form: Polynomial) -> list[tuple[Polynomial, int]]:
         )
         for part, exponent in parts
     ]
+
+
+def _conjugates(replay: Replay, forms: Iterable[Polynomial]) -> Iterator[_Factors]:
+    """Differences of two products of square roots times their sums: ``(x - y) (x + y)``."""
+    for form in forms:
+        numbers = [*form.values()]
+        if len(form) != 2 or numbers[0] * numbers[1] > 0 or not _has_square_root(replay, form):
+            continue
+        conjugate = {monomial: abs(number) for monomial, number in form.items()}
+        yield _Factors.of((form, conjugate))
+
+
+def _has_square_root(replay: Replay, form: Polynomial) -> bool:
+    forms = replay.forms
+    return any(
+        forms.atoms[atom][0] == "^"
+        and constant_of(forms.arguments[atom][1]) == fmpq(1, 2)
+        and exponent == 1
+        for monomial in form
+        for atom, exponent in monomial
+    )
 
 
 def _differences(replay: Replay, monomials: set[Monomial]) -> Iterator[_Factors]:

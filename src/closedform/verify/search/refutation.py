@@ -18,16 +18,25 @@ from closedform.effort import Effort, OutOfEffort
 from closedform.verify.checker.replay import Facts, begin, check
 from closedform.verify.checker.terms import RejectedProofError
 from closedform.verify.search.boxes import Boxes
+from closedform.verify.search.corners import refute_at_corners
+from closedform.verify.search.extremes import separate_extremes
 from closedform.verify.search.integers import Integers
 from closedform.verify.search.linear import Search
 from closedform.verify.search.order import Order
 from closedform.verify.search.parts import refute_by_parts
 from closedform.verify.search.rewriting import Rewriting
-from closedform.verify.search.steps import NoProofError, Place, Step, number_places, places_in
+from closedform.verify.search.steps import (
+    NoProofError,
+    Place,
+    Step,
+    after,
+    number_places,
+    places_in,
+)
 from closedform.verify.terms.limits import LIMITS
 
-_SHARE_AT_ONCE = 0.6  # of the work, before the goal is proved by its parts
-_LEAST_FOR_PARTS = 1_000_000
+_SHARE_AT_ONCE = 0.6  # of the work, for the corners and for all facts at once, before the parts
+_LEAST_FOR_PARTS = 1_000_000  # work: with less, corners and parts are not tried
 _MOST_DEPTH = 60
 
 
@@ -65,6 +74,14 @@ class Refutation(Search):
 
     def refute_whole(self, facts: Facts, goal: Facts) -> Step:
         """Returns a step that refutes the facts: at once, else by what is shown of the parts."""
+        self.spend()
+        step = self._refute_at_corners(facts, goal)
+        if step is not None:
+            return step
+        steps, new_facts = separate_extremes(self, facts)
+        if steps:
+            parts = tuple(fact for fact in new_facts if fact not in facts or fact in goal)
+            return after(steps, self.refute_whole(new_facts, parts))
         effort = self.effort
         if effort.left < _LEAST_FOR_PARTS:
             return self._refute_conjuncts(facts, goal)
@@ -75,6 +92,20 @@ class Refutation(Search):
             self.effort = effort
             self.charge()
             return refute_by_parts(self, self.order, facts, goal)
+
+    def _refute_at_corners(self, facts: Facts, goal: Facts) -> Step | None:
+        """A step at the corners of shares; None where there is none, or little work is left."""
+        effort = self.effort
+        if effort.left < _LEAST_FOR_PARTS:
+            return None
+        self.effort = effort.portion(effort.left * _SHARE_AT_ONCE)
+        try:
+            return refute_at_corners(self, self.order, facts, goal)
+        except OutOfEffort:
+            return None
+        finally:
+            self.effort = effort
+            self.charge()
 
     def _refute_conjuncts(self, facts: Facts, goal: Facts) -> Step:
         """A step that refutes all facts together, or each part of a conjunction or an equation."""
@@ -105,6 +136,9 @@ class Refutation(Search):
         simple, step = boxes.decide_choices()
         if step is not None:
             return [*step, self.refute(simple, depth + 1)]
+        steps, new_facts = separate_extremes(self, facts)
+        if steps:
+            return after(steps, self.refute(new_facts, depth + 1))
         for take_step in (
             self.rewriting.by_equation,
             self.integers.by_rounding,

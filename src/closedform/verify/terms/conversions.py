@@ -25,9 +25,6 @@ from closedform.verify.terms import build
 from closedform.verify.terms.facts import is_integer
 from closedform.verify.terms.tree import Term
 
-EXACT_BITS = {DType.F64: 53, DType.F32: 24, DType.F16: 11, DType.BF16: 8}
-"""The bits of the significand: a float holds every integer up to 2 to this power."""
-
 # A power n makes a relative error n times as large: 6 of the 12 bits below.
 _SMALL_POWER = 64
 _ERROR_BITS = 12  # what a number is off by that is so many bits smaller than the exact integers
@@ -121,7 +118,7 @@ def rounds_integers(source: DType, target: DType) -> bool:
     """Whether a conversion to a float may change an integer."""
     if not target.is_float or source is DType.BOOL:
         return False
-    return source.is_integer or EXACT_BITS[target] < EXACT_BITS[source]
+    return source.is_integer or target.row.precision < source.row.precision
 
 
 def is_small(interval: Interval, bits: int) -> bool:

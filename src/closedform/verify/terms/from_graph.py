@@ -205,7 +205,7 @@ class GraphReader:
                 value = self._read(node, tuple(self.values[place] for place in places), interval)
                 bits = [self._bits[place] for place in places if place in self._bits]
         if self.is_strict and self._rounds_integers(node):
-            bits.append(conversions.EXACT_BITS[node.type.dtype])
+            bits.append(node.type.dtype.row.precision)
             exact = _change_terms(exact, lambda operand: conversions.exact_in(operand, min(bits)))
         # Small integers are exact in the float, so the value is exact for them.
         is_coarse = bool(bits) and not conversions.is_small(interval, min(bits))
@@ -287,7 +287,7 @@ class GraphReader:
         is_counted = source.is_integer or place in self._counted
         if not is_counted or not conversions.rounds_integers(source, target):
             return False
-        return not conversions.is_small(self.intervals[place], conversions.EXACT_BITS[target])
+        return not conversions.is_small(self.intervals[place], target.row.precision)
 
     def _is_counted(self, node: Node) -> bool:
         """Whether a float is made of an integer by only constant factors and summands."""

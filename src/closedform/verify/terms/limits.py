@@ -18,7 +18,7 @@ class Limits:
 
     # Work, in units of ``closedform.effort``: about a microsecond each
     claim_work: int = 10 * 2**20  # one claim, if nothing else is said
-    goal_work: int = 2_400_000  # one goal of a claim: more than the stages of ``prove`` take
+    identity_work: int = 500_000  # the canonical forms of the sides of an equation
     search_work: int = 1_600_000  # the search for one proof, if nothing else is said
     validation_work: int = 5_000_000  # one translation validation, if nothing else is said
     comparison_work: int = 5_000_000  # one comparison of two schedules

@@ -138,8 +138,8 @@ def validate_model(source: Schedule, model: ModelProto, *, effort: Effort | None
     """Returns whether a model is its source, and writes the verdicts into its metadata.
 
     The model is read back and the graph that it holds is validated, so the exporter is checked
-    with the lowering and the passes; then its floats are, up to the last step that the domain of
-    the schedule declares. UNKNOWN is written as such, with its reason.
+    with the lowering and the simplifier; then its floats are, up to the last step that the domain
+    of the schedule declares. UNKNOWN is written as such, with its reason.
 
     Args:
         source: What the model was made of.

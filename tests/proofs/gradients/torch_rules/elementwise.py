@@ -1,7 +1,5 @@
 """Proofs that the backward of an elementwise operator is its derivative."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

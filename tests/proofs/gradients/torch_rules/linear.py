@@ -3,8 +3,6 @@
 The derivative of a linear operator is itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """The linear rules, by the names of torch's own table of operators."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

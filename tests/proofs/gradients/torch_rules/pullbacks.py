@@ -1,7 +1,5 @@
 """An operator of torch and its backward as one ONNX model, by the path of a training step."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import MethodType

@@ -4,8 +4,6 @@ A rule that is added to the table of backwards in :mod:`closedform.training.to_o
 has to say in ``BACKWARDS`` which rules prove it, or why it is only compared with torch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -182,7 +182,6 @@ _FUNCTIONS = {
     "plot": "closedform.plotting",
     "rescale": "closedform.analysis.rescaling",
     "resume": "closedform.analysis.resuming",
-    "trace_curve": "closedform.api.importing",
     "verify": "closedform.api.verification",
 }
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from closedform.analysis.rescaling import Rescaled
     from closedform.analysis.resuming import Resumed
-    from closedform.importers.python.curve import Curve
     from closedform.language.aliases import Number
     from closedform.language.schedule import Schedule
     from closedform.language.update_rule import UpdateRule
@@ -51,11 +50,6 @@ class Functions(Protocol):
         self, function: Callable[..., object], /, *, name: str | None, hyper: Iterable[str]
     ) -> Schedule:
         """Returns the schedule that a Python function computes."""
-
-    def trace_curve(
-        self, function: Callable[..., object], count: sp.Expr, parameters: Mapping[str, Any], /
-    ) -> Curve:
-        """Returns what a function of a count computes at every step."""
 
     def resume(
         self,

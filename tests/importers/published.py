@@ -14,10 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from closedform.frameworks.espnet import curves as espnet
-from closedform.frameworks.fairseq import curves as fairseq
 from closedform.frameworks.gpt_neox import curves as gpt_neox
-from closedform.frameworks.lingua import curves as lingua
 from closedform.frameworks.litgpt import curves as litgpt
 from closedform.frameworks.maxtext import curves as maxtext
 from closedform.frameworks.megatron import curves as megatron
@@ -39,7 +36,6 @@ def published(source: str) -> Callable[[Callable[[], Schedule]], Callable[[], Sc
 
 # --- curves of frameworks ------------------------------------------------------------------------
 
-_LINGUA = {"lr": 1e-3, "warmup": 2000, "lr_min_ratio": 0.01}
 _MEGATRON = {"peak": 1.5e-4, "low": 1e-5, "first": 0.0, "tail": 20_000, "tail_style": "exponential"}
 _MEGATRON |= {"warmup": 1000, "total": 320_000}
 _CURVES: dict[str, tuple[Callable[..., float], dict[str, Any]]] = {
@@ -50,20 +46,6 @@ _CURVES: dict[str, tuple[Callable[..., float], dict[str, Any]]] = {
     "Lightning-AI/litgpt:cosine_of_iterations": (
         litgpt.pretraining,
         {"rate": 4e-4, "warmup": 2000, "total": 95_000, "low": 4e-5},
-    ),
-    "facebookresearch/fairseq:inverse_sqrt_schedule": (
-        fairseq.inverse_sqrt,
-        {"peak": 5e-4, "first": 1e-7, "warmup_updates": 4000},
-    ),
-    "facebookresearch/fairseq:tri_stage": (
-        fairseq.tri_stage,
-        {"peak": 5e-4, "first": 5e-6, "scale": 0.05, "warmup": 8000, "hold": 32_000}
-        | {"decay": 40_000},
-    ),
-    "facebookresearch/fairseq:cosine_with_period": (
-        fairseq.repeated_cosine,
-        {"peak": 1e-3, "first": 1e-7, "low": 1e-7, "warmup_updates": 4000, "period": 20_000}
-        | {"lr_shrink": 0.1},
     ),
     **{
         f"NVIDIA/Megatron-LM:{style}": (megatron.learning_rate, {**_MEGATRON, "style": style})
@@ -81,27 +63,16 @@ _CURVES: dict[str, tuple[Callable[..., float], dict[str, Any]]] = {
         gpt_neox.rate,
         {"style": "cosine", "peak": 2e-4, "low": 2e-5, "warmup": 3200.0, "end": 320_000},
     ),
-    "facebookresearch/lingua:cosine": (
-        lingua.cosine,
-        {**_LINGUA, "total": 10_000, "period": 1e4, "cycle_length": 1.0, "cosine_theta": 1.0},
-    ),
-    "facebookresearch/lingua:linear": (lingua.linear, {**_LINGUA, "total": 60_000}),
-    "facebookresearch/lingua:inv_sqrt": (lingua.inv_sqrt, {**_LINGUA, "exp_factor": 0.5}),
     "google/maxtext:cosine": (
         maxtext.rate,
         {"style": "cosine", "peak": 3e-5, "last": 3e-6, "warmup": 150, "length": 1350}
-        | {"total": 1500, "steps": 1600},
+        | {"total": 1500, "end": 1600},
     ),
 }
 PUBLISHED |= {
     name: functools.partial(functools.partial, function, **numbers)
     for name, (function, numbers) in _CURVES.items()
 }
-
-
-@published("espnet/espnet")
-def warmup_lr() -> Schedule:
-    return lambda step: espnet.warmuplr(step + 1, rate=0.002, warmup_steps=25_000)
 
 
 # --- language models -----------------------------------------------------------------------------
@@ -442,6 +413,75 @@ def rsqrt_decay() -> Schedule:
 
 
 @published("facebookresearch/fairseq")
+def inverse_sqrt_schedule() -> Schedule:
+    class InverseSquareRootSchedule:
+        def __init__(self):
+            self.warmup_updates, self.lr, self.warmup_init_lr = 4000, 5e-4, 1e-7
+            self.lr_step = (self.lr - self.warmup_init_lr) / self.warmup_updates
+            self.decay_factor = self.lr * self.warmup_updates**0.5
+
+        def step_update(self, num_updates):
+            if num_updates < self.warmup_updates:
+                return self.warmup_init_lr + num_updates * self.lr_step
+            return self.decay_factor * num_updates**-0.5
+
+    return InverseSquareRootSchedule().step_update
+
+
+@published("facebookresearch/fairseq")
+def tri_stage() -> Schedule:
+    init_lr, peak_lr, final_lr = 5e-6, 5e-4, 2.5e-5
+    warmup_steps, hold_steps, decay_steps = 8000, 32000, 40000
+    warmup_rate = (peak_lr - init_lr) / warmup_steps
+    decay_factor = -math.log(0.05) / decay_steps
+
+    def stage_of(update_step):
+        if update_step < warmup_steps:
+            return 0, update_step
+        offset = warmup_steps
+        if update_step < offset + hold_steps:
+            return 1, update_step - offset
+        offset += hold_steps
+        if update_step <= offset + decay_steps:
+            return 2, update_step - offset
+        offset += decay_steps
+        return 3, update_step - offset
+
+    def step_update(num_updates):
+        stage, steps_in_stage = stage_of(num_updates)
+        if stage == 0:
+            return init_lr + warmup_rate * steps_in_stage
+        if stage == 1:
+            return peak_lr
+        if stage == 2:
+            return peak_lr * math.exp(-decay_factor * steps_in_stage)
+        if stage == 3:
+            return final_lr
+        raise ValueError("undefined stage")
+
+    return step_update
+
+
+@published("facebookresearch/fairseq")
+def cosine_with_period() -> Schedule:
+    warmup, period, t_mult, min_lr, max_lr, shrink = 4000, 20000, 1, 1e-7, 1e-3, 0.1
+    lr_step = (max_lr - 1e-7) / warmup
+
+    def step_update(num_updates):
+        if num_updates < warmup:
+            return 1e-7 + num_updates * lr_step
+        curr_updates = num_updates - warmup
+        i = math.floor(curr_updates / period)
+        t_curr = curr_updates - (period * i)
+        r = float(t_curr) / period
+        lr_shrink = shrink**i
+        low, high = min_lr * lr_shrink, max_lr * lr_shrink
+        return low + 0.5 * (high - low) * (1 + math.cos(math.pi * r))
+
+    return step_update
+
+
+@published("facebookresearch/fairseq")
 def polynomial_decay_schedule() -> Schedule:
     def step_update(num_updates):
         lr, warmup, total, end, power = 5e-4, 10_000, 125_000, 0.0, 1.0
@@ -724,6 +764,53 @@ def cosine_schedule_with_warmup() -> Schedule:
         return max(0.0, cosine_lr_multiple)
 
     return lr_lambda
+
+
+@published("facebookresearch/lingua")
+def cosine_of_theta() -> Schedule:
+    def lr_cosine(step, warmup, n_steps, cycle_length, theta, min_ratio):
+        sign = ((step // (n_steps * cycle_length)) % 2) * -2 + 1
+        if step < warmup:
+            lr = float(step) / warmup
+        elif step <= n_steps:
+            s = float(step - warmup) / (n_steps - warmup)
+            lr = min_ratio + 0.5 * (1 - min_ratio) * (
+                sign * math.cos(math.pi * s**theta / cycle_length) + 1
+            )
+        else:
+            lr = min_ratio
+        return lr
+
+    return functools.partial(
+        lr_cosine, warmup=2000, n_steps=10000, cycle_length=1.0, theta=1.0, min_ratio=0.1
+    )
+
+
+@published("facebookresearch/lingua")
+def linear_of_lingua() -> Schedule:
+    def lr_linear(step: int, warmup: int, n_steps: int, min_ratio: float) -> float:
+        if step < warmup:
+            lr = float(step) / warmup
+        elif step <= n_steps:
+            s = float(step - warmup) / (n_steps - warmup)
+            lr = s * min_ratio + (1 - s)
+        else:
+            lr = min_ratio
+        return lr
+
+    return functools.partial(lr_linear, warmup=2000, n_steps=60000, min_ratio=0.01)
+
+
+@published("facebookresearch/lingua")
+def inverse_sqrt_of_lingua() -> Schedule:
+    def lr_inv_sqrt(step, warmup, exp_factor, min_ratio):
+        if step < warmup:
+            lr = float(step) / warmup
+        else:
+            lr = max((warmup**exp_factor) / (step**exp_factor), min_ratio)
+        return lr
+
+    return functools.partial(lr_inv_sqrt, warmup=2000, exp_factor=0.5, min_ratio=0.01)
 
 
 @published("facebookresearch/lingua")
@@ -1835,6 +1922,15 @@ def warmup_linear_class() -> Schedule:
         return 1e-5 * max(0, (max_steps - step) / (max_steps - warmup))
 
     return at
+
+
+@published("espnet/espnet")
+def warmup_lr() -> Schedule:
+    def get_lr(last_epoch, lr=0.002, warmup_steps=25000):
+        step_num = last_epoch + 1
+        return lr * warmup_steps**0.5 * min(step_num**-0.5, step_num * warmup_steps**-1.5)
+
+    return get_lr
 
 
 @published("speechbrain/speechbrain")

@@ -10,7 +10,7 @@ import pytest
 import closedform as cf
 from closedform.effort import METER
 from closedform.errors import DomainError, TraceError
-from closedform.importers.python.trace import TracedSchedule
+from closedform.importers.python import TracedSchedule
 from tests.importers.generated_functions import generated_function
 
 SAME = 1e-7

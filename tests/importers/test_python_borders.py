@@ -27,7 +27,7 @@ import torch
 import closedform as cf
 from closedform.effort import METER
 from closedform.errors import DomainError, TraceError
-from closedform.importers.python.trace import TracedSchedule
+from closedform.importers.python import TracedSchedule
 
 SAME = 1e-7
 """Relative: the function rounds in float64, and names steps that differ by more than 5e-8."""

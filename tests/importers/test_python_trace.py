@@ -16,9 +16,9 @@ import sympy as sp
 import closedform as cf
 from closedform import t
 from closedform.errors import DefinitionError, DomainError, TraceError
+from closedform.importers.python import TracedSchedule, trace
 from closedform.importers.python.prover import ConditionRange
 from closedform.importers.python.run import Limits
-from closedform.importers.python.trace import TracedSchedule, trace
 from closedform.language import Schedule, floor_div, floor_mod
 from closedform.verify.tracing import TracingProver
 from tests.importers.published import PUBLISHED

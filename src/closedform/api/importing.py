@@ -5,8 +5,8 @@ They take the prover as an argument, which stands above them; it is passed here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, overload
 
 import sympy as sp
 
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from torch.optim.lr_scheduler import LRScheduler
 
     from closedform.importers.optax.subject import Transformation
-    from closedform.importers.python.curve import Curve
-    from closedform.importers.python.prover import Prover
-    from closedform.importers.python.trace import TracedSchedule
+    from closedform.importers.python import TracedSchedule
 
 
 def from_python(
@@ -66,36 +64,10 @@ def from_python(
         >>> cf.from_python(get_lr, hyper=["warmup"]).bind(warmup=20).exact(10)
         3/20000
     """
-    from closedform.importers.python.trace import trace
+    from closedform.importers.python import trace
     from closedform.verify.tracing import TracingProver
 
     return trace(function, TracingProver(), name=name, hyper=hyper)
-
-
-def trace_curve(
-    function: Callable[..., object], count: sp.Expr, parameters: Mapping[str, Any], /
-) -> Curve:
-    """Returns what a curve of a framework computes: a function of this package, not compared.
-
-    Args:
-        function: The function, which takes the count first.
-        count: The count at step t.
-        parameters: Its other arguments.
-
-    Example:
-        >>> from closedform import t
-        >>> trace_curve(lambda count, rate: rate * count, 2 * t, {"rate": 3}).cells
-        [ValueRange(first=0, end=None, value=6*t)]
-    """
-    from closedform.importers.python.curve import trace_curve
-
-    def prover() -> Prover:
-        # Most curves compare only lines: the prover takes 50 ms to import.
-        from closedform.verify.tracing import TracingProver
-
-        return TracingProver()
-
-    return trace_curve(function, count, parameters, prover)
 
 
 @overload

@@ -134,7 +134,7 @@ def test_one_operation_on_two_numbers_of_the_source_is_looked_for() -> None:
 
 
 @pytest.mark.parametrize("root", [2, 3, 7])
-def test_the_square_of_a_root_of_the_source_is_no_multiple_of_pi(root: int) -> None:
+def test_the_square_of_a_root_of_the_source_is_not_a_multiple_of_pi(root: int) -> None:
     """A lowering moves 7e-7 * sqrt(2) below the root of the step: sqrt(9.8e-13 * x)."""
     source = term(7 * sp.sqrt(root) / 10**7 * sp.sqrt(sp.Symbol("x")))
     square = fmpq(49 * root, 10**14)

@@ -7,15 +7,16 @@ value that the constructor leaves in the optimizer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
 
 from closedform.errors import ArgumentError, DefinitionError
-from closedform.frameworks.deepspeed import curves
-from closedform.language import Schedule, exact_number
+from closedform.language import Schedule, exact_number, floor_div, floor_mod, t
 from closedform.recipes import kit
 from closedform.schedules import constant
+from closedform.schedules.blends import along_cosine, along_line, logarithmic
 from closedform.schedules.sweeps import range_test
 
 VERSIONS = ("edaa72212672", "6c58fb75f^", "v0.19.0", "v0.16.0", "v0.14.0")
@@ -177,6 +178,11 @@ def _warmup_steps(context: kit.Context, params: _Rise) -> sp.Expr:
     return max(sp.Integer(2), steps)
 
 
+def _risen(params: _Rise, warmup: sp.Expr) -> sp.Expr:
+    """The part of the warmup that is done; an unknown type is taken as log."""
+    return COUNT.n / warmup if params.warmup_type == "linear" else logarithmic(COUNT.n, warmup)
+
+
 def _warmup(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
     params, is_old = scheduler.params, context.version in (V0_16, V0_14)
     warmup = _warmup_steps(context, params)
@@ -195,9 +201,16 @@ def _warmup(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) ->
     # v0.14.0 leaves update 0 at the optimizer's rate.
     has_own_start = context.version == V0_14 and context.as_implemented
     start = _rate(context, optimizer) if has_own_start else low
-    name, total = scheduler.type, None if scheduler.type == "WarmupLR" else params.total_num_steps
-    numbers = {"start": start, "ends": (low, peak), "warmup": warmup, "total": total}
-    return kit.curve(name, curves.warmup_lr, COUNT.n, params, **numbers)
+    begin = (lambda: start, COUNT.first_from(sp.S.Zero))
+    rise = (lambda: along_line(low, peak, _risen(params, warmup)), COUNT.first_from(warmup))
+    if scheduler.type == "WarmupLR":
+        return kit.by_intervals("WarmupLR", begin, rise, (lambda: peak, None))
+    total = params.total_num_steps
+    # max(1, T - W) and max(0, ·): the decay ends at T and stays at warmup_min_lr.
+    rest = sp.Max(0, (total - COUNT.n) / max(sp.S.One, total - warmup))
+    return kit.by_intervals(
+        "WarmupDecayLR", begin, rise, (lambda: along_line(low, peak, rest), None)
+    )
 
 
 def _cosine(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
@@ -213,16 +226,35 @@ def _cosine(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) ->
         start = rate
     else:
         start = sp.S.Zero
-    # Older versions have no value for an unknown type.
-    is_known = params.warmup_type in ("log", "linear") or version not in (V0_14, V0_16)
+    is_known = params.warmup_type in ("log", "linear")
     # After a linear warmup the implementation leaves the peak out.
     # W + 1 instead of W in the cosine: the peak of a linear warmup is skipped.
     ahead = 1 if context.as_implemented or params.warmup_type != "linear" else 0
     # Up to v0.19.0 the progress is not clamped: the rate climbs after T.
     is_bounded = version in (HEAD, FIRST_GROUP) or not context.as_implemented
-    numbers = {"start": start, "rate": rate, "low": low, "end": end, "ahead": ahead}
-    numbers |= {"warmup": warmup, "total": total, "is_known": is_known, "is_bounded": is_bounded}
-    return kit.curve("WarmupCosineLR", curves.warmup_cosine_lr, COUNT.n, params, **numbers)
+
+    def rise() -> sp.Expr:
+        if version in (V0_14, V0_16) and not is_known:
+            raise kit.UndefinedError(
+                f"UnboundLocalError: warmup_type {params.warmup_type!r} is unknown"
+            )
+        return along_line(low, sp.S.One, _risen(params, warmup)) * rate
+
+    def fall() -> sp.Expr:
+        # Without the clamp T = W divides by zero.
+        length = max(sp.S.One, total - warmup) if is_bounded else total - warmup
+        if length == 0:
+            raise kit.UndefinedError("division by zero: total_num_steps is warmup_num_steps")
+        progress = (COUNT.n - warmup + ahead) / length
+        progress = sp.Min(1, progress) if is_bounded else progress
+        return sp.Max(0, along_cosine(sp.S.One, end, progress)) * rate
+
+    return kit.by_intervals(
+        "WarmupCosineLR",
+        (lambda: start, COUNT.first_from(sp.S.Zero)),
+        (rise, COUNT.first_from(warmup)),
+        (fall, None),
+    )
 
 
 def _range_test(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
@@ -238,10 +270,16 @@ def _range_test(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler
     return range_test(low, growth, size, staircase=staircase).rename("LRRangeTest")
 
 
-def _cycle(
-    context: kit.Context, params: OneCycle, ends: tuple[sp.Expr, sp.Expr], decay: sp.Expr
-) -> Schedule:
-    """A cycle between two ends, and a decay by a part for each of its steps."""
+@dataclass(frozen=True, slots=True)
+class _Cycle:
+    """The position in the cycle, the updates since its end, and the first update after it."""
+
+    scale: sp.Expr
+    after: sp.Expr
+    end: int
+
+
+def _cycle(context: kit.Context, params: OneCycle) -> _Cycle:
     first, second = params.cycle_first_step_size, params.cycle_second_step_size
     second = first if second is None else second
     if first <= 0:
@@ -251,21 +289,47 @@ def _cycle(
         what = f"cycle_second_step_size must not be negative, got {second}"
         raise params.error(what, "cycle_second_step_size")
     up, down = params.cycle_first_stair_count, params.cycle_second_stair_count
-    stairs = (up, up if down is None else down)
+    down = up if down is None else down
     # Stairs came with edaa72212672: before it, their counts are read and not used.
     if context.version != HEAD and context.as_implemented:
-        stairs = (0, 0)
-    step, is_rate = params.decay_step_size, context.key == "lr"
-    numbers = {"ends": ends, "sizes": (first, second), "decay": decay / step if step else 0}
-    curve = curves.one_cycle
-    return kit.curve("OneCycle", curve, COUNT.n, **numbers, stairs=stairs, is_rate=is_rate)
+        up = down = 0
+    total = first + second
+    return _Cycle(
+        _triangle(first, second, (up, down)), COUNT.n - total + 1, COUNT.first_from(total)
+    )
+
+
+def _triangle(first: sp.Expr, second: sp.Expr, stairs: tuple[int, int]) -> sp.Expr:
+    """The position between the ends of the cycle, at update t."""
+    # The position is t, and not the step t - 1: OneCycle counts from 1.
+    position = floor_mod(t, first + second)
+    up = position / first
+    if stairs[0]:
+        up = floor_div(up * stairs[0], 1) / stairs[0]
+    if not second:
+        return up
+    down = (first + second - position) / second
+    if stairs[1]:
+        down = floor_div(down * stairs[1], 1) / stairs[1]
+    return sp.Piecewise((up, position <= first), (down, True))
 
 
 def _one_cycle(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
-    params = scheduler.params
-    names = ("cycle_min_lr", "cycle_max_lr")
-    low, top = (_group_value(context, params, name) for name in names)
-    return _cycle(context, params, (low, top), params.decay_lr_rate)
+    params, cycle = scheduler.params, _cycle(context, scheduler.params)
+    low = _group_value(context, params, "cycle_min_lr")
+    top = _group_value(context, params, "cycle_max_lr")
+    decay, fall = params.decay_step_size, params.decay_lr_rate
+    # After the cycle: min / (1 + rate·(k - total + 1) / step), or the minimum without a rate or a
+    # step.
+    last = low / (1 + fall * cycle.after / decay) if decay and fall else low
+    return _cycled(cycle, low, along_line(low, top, cycle.scale), last)
+
+
+def _cycled(cycle: _Cycle, first: sp.Expr, curve: sp.Expr, last: sp.Expr) -> Schedule:
+    begin = COUNT.first_from(sp.S.Zero)
+    return kit.by_intervals(
+        "OneCycle", (lambda: first, begin), (lambda: curve, cycle.end), (lambda: last, None)
+    )
 
 
 def _momentum(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
@@ -286,8 +350,11 @@ def _momentum(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) 
     # beta2 becomes 0.99 as soon as OneCycle drives the momentum.
     if key == "beta2":
         return constant(sp.Rational(99, 100)).rename("OneCycle")
-    ends = params.cycle_min_mom, params.cycle_max_mom
-    return _cycle(context, params, ends, params.decay_mom_rate)
+    cycle, low, top = _cycle(context, params), params.cycle_min_mom, params.cycle_max_mom
+    decay, growth = params.decay_step_size, params.decay_mom_rate
+    last = top * (1 + growth * cycle.after / decay) if decay and growth else top
+    # beta1 moves against the rate: from its largest value down and up again.
+    return _cycled(cycle, low, along_line(top, low, cycle.scale), last)
 
 
 _CURVES: Mapping[str, Callable[..., Schedule]] = {

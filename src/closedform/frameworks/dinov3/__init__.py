@@ -145,8 +145,8 @@ def _of_schedules(context: kit.Context, config: Config, kind: str) -> Schedule:
         else 0
     )
     frozen = epochs * length
-    lengths = {"total": total, "warmup": warmup, "decay": decay, "frozen": frozen}
-    numbers = {"start": part.start, "peak": peak, "end": end}
+    lengths = {"size": total, "warmup": warmup, "decay": decay, "frozen": frozen}
+    numbers = {"low": part.start, "peak": peak, "end": end}
     return kit.curve(kind, curves.table, **numbers, **lengths)
 
 

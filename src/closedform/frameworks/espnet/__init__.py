@@ -9,7 +9,6 @@ from itertools import pairwise
 import sympy as sp
 
 from closedform.frameworks.diffusers.process_steps import of_torch
-from closedform.frameworks.espnet import curves
 from closedform.frameworks.transformers.schedules import cosine_wave
 from closedform.language import Schedule, exact_number, floor_mod, t
 from closedform.recipes import kit
@@ -19,23 +18,45 @@ CLOCK = kit.Clock(kit.Unit.UPDATE, offset=1)
 UPDATES = kit.Clock(kit.Unit.UPDATE)
 EPOCHS = kit.Clock(kit.Unit.EPOCH, is_stepped=True)
 # ESPnet's schedulers compute step_num = last_epoch + 1, so n = t + 1.
-N = t + 1
+COUNT = CLOCK.count(kit.Facts())
+N = COUNT.n
 MOST_CYCLES, LAST = 128, 10**6
 """The most cycles of ``cosineannealingwarmuprestarts`` that are modelled where their lengths
 change, and the update in whose cycle the model ends."""
 
 
-def _warmup(conf: _Warmup, rate: sp.Expr, where: str) -> Schedule:
+def _inverse_root(conf: _Warmup, rate: sp.Expr, scale: sp.Expr, where: str) -> Schedule:
     warmup = conf.warmup_steps
     # Without a warmup 0 would be raised to -3/2.
     kit.refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
-    if isinstance(conf, NoamLR):
-        kit.refuse_unless(conf.model_size > 0, "model_size must be above 0", where)
-        scale = 1 / sp.sqrt(conf.model_size)
-        return kit.curve("warmuplr", curves.noamlr, N, conf, rate=rate, scale=scale)
-    if isinstance(conf, WarmupStepLR):
-        return kit.curve("warmupsteplr", curves.warmupsteplr, N, conf, rate=rate)
-    return kit.curve("warmuplr", curves.warmuplr, N, conf, rate=rate)
+    return kit.by_intervals(
+        "warmuplr",
+        # min(n^(-1/2), n W^(-3/2)) changes sides at n = W, so that update W - 1 has the peak.
+        (lambda: rate * scale * N / warmup ** sp.Rational(3, 2), COUNT.first_from(warmup)),
+        (lambda: rate * scale / sp.sqrt(N), None),
+    )
+
+
+def _warmup(conf: _Warmup, rate: sp.Expr, where: str) -> Schedule:
+    return _inverse_root(conf, rate, sp.sqrt(conf.warmup_steps), where)
+
+
+def _noam(conf: NoamLR, rate: sp.Expr, where: str) -> Schedule:
+    kit.refuse_unless(conf.model_size > 0, "model_size must be above 0", where)
+    return _inverse_root(conf, rate, 1 / sp.sqrt(conf.model_size), where)
+
+
+def _warmup_step(conf: WarmupStepLR, rate: sp.Expr, where: str) -> Schedule:
+    warmup, length = conf.warmup_steps, conf.steps_per_epoch
+    kit.refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
+    # warmup_step_lr.py:44: epochs since the warmup, each of steps_per_epoch updates.
+    # Epochs are counted by division, so that the last, shorter epoch of a data set has no effect.
+    epoch = sp.floor(N / length) - sp.floor(warmup / length)
+    return kit.by_intervals(
+        "warmupsteplr",
+        (lambda: rate * N / warmup, COUNT.first_after(warmup)),
+        (lambda: rate * conf.gamma ** sp.floor(epoch / conf.step_size), None),
+    )
 
 
 def _polyline(conf: PiecewiseLinearWarmupLR, rate: sp.Expr, where: str) -> Schedule:
@@ -45,33 +66,68 @@ def _polyline(conf: PiecewiseLinearWarmupLR, rate: sp.Expr, where: str) -> Sched
     kit.refuse_unless(is_equal, f"{message} {len(marks)} and {len(rates)}", where)
     increases = all(mark < following for mark, following in pairwise(marks))
     kit.refuse_unless(increases and marks[-1] >= 0, "warmup_steps_list must increase from 0", where)
-    name = "piecewiselinearwarmuplr"
-    return kit.curve(name, curves.piecewiselinearwarmuplr, N, conf, rate=rate)
+
+    def line(index: int) -> kit.LazyNumber:
+        (x, y), (x2, y2) = ((marks[i], rates[i]) for i in (index, index + 1))
+        return lambda: along_line(y, y2, (N - x) / (x2 - x))
+
+    return kit.by_intervals(
+        "piecewiselinearwarmuplr",
+        (lambda: rates[0], COUNT.first_from(marks[0])),
+        *((line(i), COUNT.first_from(marks[i + 1])) for i in range(len(marks) - 1)),
+        # The update at the last mark has the last rate; the root begins after it.
+        (lambda: rates[-1], COUNT.first_after(marks[-1])),
+        # piecewise_linear_warmup_lr.py:64: from the optimizer's rate, not from the last one of the
+        # list.
+        (lambda: rate * sp.sqrt(marks[-1]) / sp.sqrt(N), None),
+    )
 
 
 def _tri_stage(conf: TriStageLR, rate: sp.Expr, where: str) -> Schedule:
     ratios = [float(r) for r in (conf.warmup_ratio, conf.hold_ratio, conf.decay_ratio)]
     # Floats as upstream, whose sum of 0.1, 0.4 and 0.5 is compared by isclose.
     kit.refuse_unless(math.isclose(sum(ratios), 1), "the three ratios must sum to 1", where)
-    is_part = all(0 < scale <= 1 for scale in (conf.init_lr_scale, conf.final_lr_scale))
+    first, last = conf.init_lr_scale, conf.final_lr_scale
+    is_part = all(0 < scale <= 1 for scale in (first, last))
     kit.refuse_unless(is_part, "init_lr_scale and final_lr_scale must be in (0, 1]", where)
     total = int(conf.max_steps)
     # int() cuts products of floats; the decay takes the remaining updates.
     warmup, hold = (int(total * ratio) for ratio in ratios[:2])
-    numbers = {"rate": rate, "warmup": warmup, "hold": hold, "total": total}
-    return kit.curve("tristagelr", curves.tristagelr, N, conf, **numbers)
+    begin = warmup + hold
+    decay = total - begin
+
+    def fall(position: sp.Expr) -> sp.Expr:
+        # exp(-d j) with d = -ln(final_lr_scale) / decay steps.
+        return rate * last ** (position / sp.Integer(decay)) if decay else rate
+
+    return kit.by_intervals(
+        "tristagelr",
+        (
+            lambda: along_line(first * rate, rate, N / sp.Integer(warmup)),
+            COUNT.first_from(sp.Integer(warmup)),
+        ),
+        (lambda: rate, COUNT.first_from(sp.Integer(begin))),
+        (lambda: fall(N - begin), COUNT.first_from(sp.Integer(total))),
+        (lambda: fall(sp.Integer(decay)), None),
+    )
 
 
 def _exponential(conf: ExponentialDecayWarmup, rate: sp.Expr, where: str) -> Schedule:
-    peak, low = conf.max_lr, conf.min_lr
-    is_shorter = conf.warmup_steps < conf.total_steps
-    kit.refuse_unless(is_shorter, "warmup_steps must be below total_steps", where)
+    peak, low, warmup, total = conf.max_lr, conf.min_lr, conf.warmup_steps, conf.total_steps
+    kit.refuse_unless(warmup < total, "warmup_steps must be below total_steps", where)
     kit.refuse_unless(peak != 0 and low / peak > 0, "min_lr and max_lr must have one sign", where)
-    name = "exponentialdecaywarmup"
-    return kit.curve(name, curves.exponentialdecaywarmup, t, conf, rate=rate)
+    is_risen = conf.warm_from_zero
+    return kit.by_intervals(
+        "exponentialdecaywarmup",
+        # The constructor replaces the optimizer's rate at update 0.
+        (lambda: sp.S.Zero if is_risen else peak, 1),
+        # exponential_decay_warmup.py:60: without warm_from_zero the warmup has the optimizer's
+        # rate.
+        (lambda: peak * (t + 1) / sp.Integer(warmup) if is_risen else rate, warmup),
+        (lambda: peak * (low / peak) ** ((t - warmup) / sp.Integer(total - warmup)), None),
+    )
 
 
-# Intervals, not a function of the update: cycles of different lengths have no end.
 def _restarts(conf: CosineAnnealingWarmupRestarts, rate: sp.Expr, where: str) -> Schedule:
     del rate
     warmup, first, low = conf.warmup_steps, conf.first_cycle_steps, conf.min_lr
@@ -172,8 +228,8 @@ class CosineAnnealingWarmupRestarts(kit.Section):
 
 CURVES: Mapping[str, tuple[Callable[..., Schedule], type[kit.Section], kit.Clock]] = {
     "warmuplr": (_warmup, _Warmup, CLOCK),
-    "noamlr": (_warmup, NoamLR, CLOCK),
-    "warmupsteplr": (_warmup, WarmupStepLR, CLOCK),
+    "noamlr": (_noam, NoamLR, CLOCK),
+    "warmupsteplr": (_warmup_step, WarmupStepLR, CLOCK),
     "piecewiselinearwarmuplr": (_polyline, PiecewiseLinearWarmupLR, CLOCK),
     "tristagelr": (_tri_stage, TriStageLR, CLOCK),
     "exponentialdecaywarmup": (_exponential, ExponentialDecayWarmup, UPDATES),

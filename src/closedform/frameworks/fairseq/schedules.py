@@ -13,10 +13,9 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import DefinitionError
-from closedform.frameworks.fairseq import curves
 from closedform.language import Schedule, exact_number, floor_div, t
 from closedform.recipes import kit
-from closedform.schedules.blends import along_cosine, along_line
+from closedform.schedules.blends import along_cosine, along_geometric, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 ScheduleBuilder = Callable[..., Schedule]
@@ -152,7 +151,11 @@ def _inverse_root(context: kit.Context, given: InverseSqrt, optimization: Optimi
     # The dataclass of inverse_sqrt has 4,000; an explicit 0 is fairseq-inverse_sqrt-037.
     kit.refuse_unless(warmup > 0, "warmup_updates is 0: division by zero", where)
     first = _first(given, sp.S.Zero)
-    return kit.curve("inverse_sqrt", curves.inverse_sqrt, t, given, peak=peak, first=first)
+    return kit.by_intervals(
+        "inverse_sqrt",
+        (lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup),
+        (lambda: peak * sp.sqrt(warmup) / sp.sqrt(t), None),
+    )
 
 
 def _cosine(context: kit.Context, given: Cosine, optimization: Optimization) -> Schedule:
@@ -167,11 +170,19 @@ def _cosine(context: kit.Context, given: Cosine, optimization: Optimization) -> 
     period = given.lr_period_updates
     if period <= 0:
         period = sp.Integer(_updates(context, given, optimization) - warmup)
+    rise = (lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup)
     if growth == 1:
-        numbers = {"peak": peak, "first": first, "low": low, "period": period}
-        return kit.curve("cosine", curves.repeated_cosine, t, given, **numbers)
-    # Intervals, not a function of the update: periods that grow have no end.
-    stages: list[Stage] = [(lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup)]
+        done = t - warmup
+
+        def repeated() -> sp.Expr:
+            # lr_shrink**index multiplies minimum and peak, also after max_update: the rate falls
+            # below min_lr.
+            index = floor_div(done, period)
+            part = kit.quotient(done, period) - index
+            return shrink**index * along_cosine(peak, low, part)
+
+        return kit.by_intervals("cosine", rise, (repeated, None))
+    stages: list[Stage] = [rise]
     begin, factor = sp.Integer(warmup), sp.S.One
     # Periods that grow have no closed form in floor and mod, so each is a stage. Shrinking ones
     # (t_mult < 1) accumulate at a finite time, hence the least period.
@@ -213,26 +224,54 @@ def _tri_stage(context: kit.Context, given: TriStage, optimization: Optimization
     kit.refuse_unless(warmup + hold + decay > 0, "the steps or phase_ratio must be given", where)
     kit.refuse_unless(decay > 0, "the decay has no updates: division by zero", where)
     kit.refuse_unless(scale > 0, f"final_lr_scale must be above 0, got {scale}", where)
-    lengths = {"warmup": warmup, "hold": hold, "decay": decay}
-    return kit.curve("tri_stage", curves.tri_stage, peak=peak, first=first, scale=scale, **lengths)
+    begin = warmup + hold
+
+    # fairseq: peak·exp(-d·j) with d = -ln(final_lr_scale) / decay_steps, which is a geometric
+    # blend.
+    def fall() -> sp.Expr:
+        return along_geometric(peak, peak * scale, (t - begin) / sp.Integer(decay))
+
+    return kit.by_intervals(
+        "tri_stage",
+        (lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup),
+        (lambda: peak, begin),
+        # One update more than the decay: at j = decay_steps the exponential already equals the
+        # final rate.
+        (fall, begin + decay + 1),
+        (lambda: peak * scale, None),
+    )
 
 
 def _step(context: kit.Context, given: Step, optimization: Optimization) -> Schedule:
     where, peak = context.where, _single(context, given, optimization)
     low = given.min_lr
+    first = _first(given, low)
+    warmup = given.warmup_updates
+    decay = given.lr_decay
     period = given.lr_deacy_period
     kit.refuse_unless(period > 0, f"lr_deacy_period must be above 0, got {period}", where)
     kit.refuse_unless(low < peak, f"min_lr must be below the rate {peak}, got {low}", where)
-    return kit.curve("step", curves.step, t, given, peak=peak, first=_first(given, low))
+    fall = peak * decay ** floor_div(t - warmup, period)
+    return kit.by_intervals(
+        "step",
+        (lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup),
+        (lambda: sp.Max(fall, low), None),
+    )
 
 
 def _triangular(context: kit.Context, given: Triangular, optimization: Optimization) -> Schedule:
     where, low = context.where, _single(context, given, optimization)
-    high, period = given.max_lr, given.lr_period_updates
+    high = given.max_lr
     kit.refuse_unless(high > low, f"max_lr must be above lr {low}, got {high}", where)
-    half = math.floor(period / 2)
+    period = given.lr_period_updates
+    shrink = given.lr_shrink
+    # A cycle of 5 takes 4 updates.
+    half = sp.Integer(math.floor(period / 2))
     kit.refuse_unless(half > 0, f"lr_period_updates must be at least 2, got {period}", where)
-    return kit.curve("triangular", curves.triangular, t, given, low=low, half=half)
+    cycle = floor_div(t, 2 * half)
+    top, least = high * shrink**cycle, low * (shrink**cycle if given.shrink_min else 1)
+    part = sp.Max(0, 1 - sp.Abs(t / half - 2 * cycle - 1))
+    return kit.by_intervals("triangular", (lambda: least + (top - least) * part, None))
 
 
 def _dictionary(text: object, name: str, where: str) -> dict[int, sp.Expr]:

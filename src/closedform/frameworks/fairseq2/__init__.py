@@ -9,8 +9,7 @@ from typing import Any, TypeGuard
 import sympy as sp
 
 from closedform.errors import MissingFactsError, nearest
-from closedform.frameworks.fairseq2 import curves
-from closedform.language import Schedule, exact_number, t
+from closedform.language import Schedule, exact_number, floor_div, floor_mod, t
 from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
@@ -107,6 +106,11 @@ def _of_group(context: kit.Context, params: kit.Section, name: str) -> sp.Expr:
     return value[context.facts.get("group_index", 0)]
 
 
+def _rise(context: kit.Context, params: _Warmup, rate: sp.Expr) -> tuple[kit.LazyNumber, int]:
+    first, warmup = _of_group(context, params, "start_lr"), params.num_warmup_steps
+    return (lambda: along_line(first, rate, t / sp.Integer(warmup))), warmup
+
+
 def _require_total(context: kit.Context, total: int | None) -> int:
     kit.refuse_unless(total is not None, "regime.num_steps must be given", context.where)
     return int(total or 0)
@@ -114,7 +118,7 @@ def _require_total(context: kit.Context, total: int | None) -> int:
 
 def _cosine(
     context: kit.Context, params: CosineAnnealing, rate: sp.Expr, total: int | None
-) -> Schedule:
+) -> tuple[kit.Stage, ...]:
     # final_lr_scale has a default: only an explicit null leaves final_lr as the minimum.
     has_scale = params.origin.content.get("final_lr_scale", 0) is not None
     # is_one: upstream raises where both or neither is given.
@@ -129,20 +133,30 @@ def _cosine(
         low = rate * _of_group(context, params, "final_lr_scale")
     else:
         low = _of_group(context, params, "final_lr")
-    first, length = _of_group(context, params, "start_lr"), params.cycle_len
+    rise = _rise(context, params, rate)
+    warmup, length = params.num_warmup_steps, params.cycle_len
     if length is None:
         # The default is one cycle from the warmup to the end of the run.
-        length = _require_total(context, total) - params.num_warmup_steps
+        length = _require_total(context, total) - warmup
     if params.cycle_mul != 1:
-        return _growing(params, rate, first, low, length, total or 0)
-    numbers = {"rate": rate, "low": low, "start_lr": first, "length": length}
-    return kit.curve("cosine_annealing", curves.cosine_annealing, t, params, **numbers)
+        return (rise, *_growing(params, rate, low, length, total or 0))
+    # A warmup beyond the run makes the length negative, and the division of Python rounds down.
+    # floor(a / b) = floor(-a / -b): both signs are turned, so that the divisor is positive.
+    position, cycle = (t - warmup, length) if length >= 0 else (warmup - t, -length)
+
+    def wave() -> sp.Expr:
+        if length == 0:
+            raise kit.UndefinedError("division by zero: the cycle has no update")
+        # 1**index would add a floor to the expression for nothing.
+        factor = params.lr_mul ** floor_div(position, cycle) if params.lr_mul != 1 else sp.S.One
+        return factor * along_cosine(rate, low, floor_mod(position, cycle) / sp.Integer(cycle))
+
+    return rise, (wave, None)
 
 
-# Intervals, not a function of the update: the framework rounds the borders of cycles in floats.
 def _growing(
-    params: CosineAnnealing, rate: sp.Expr, first: sp.Expr, low: sp.Expr, length: int, total: int
-) -> Schedule:
+    params: CosineAnnealing, rate: sp.Expr, low: sp.Expr, length: int, total: int
+) -> tuple[kit.Stage, ...]:
     """The cycles whose lengths grow by a factor, with the roundings of the framework."""
     factor, warmup = float(params.cycle_mul), params.num_warmup_steps
 
@@ -151,8 +165,7 @@ def _growing(
             scale * along_cosine(rate, low, kit.quotient(t - warmup - begin, sp.Integer(cycle)))
         )
 
-    rise = (lambda: along_line(first, rate, t / sp.Integer(warmup))), warmup
-    stages: list[kit.Stage] = [rise]
+    stages: list[kit.Stage] = []
     for index in range(MOST_CYCLES):
         # The sum of a geometric series in floats, cut to whole updates (cosine_annealing.py at
         # 027bdebca).
@@ -171,7 +184,7 @@ def _growing(
             end += 1
         stage = wave(begin, int(factor**index * length), params.lr_mul**index)
         stages.append((stage, warmup + end))
-    return kit.by_intervals("cosine_annealing", *stages, (_past_the_cycles, None))
+    return (*stages, (_past_the_cycles, None))
 
 
 def _cycle(step: int, length: int, factor: float) -> int:
@@ -188,30 +201,45 @@ def _past_the_cycles() -> sp.Expr:
 
 def _polynomial(
     context: kit.Context, params: PolynomialDecay, rate: sp.Expr, total: int | None
-) -> Schedule:
+) -> tuple[kit.Stage, ...]:
     end, warmup = _require_total(context, total), params.num_warmup_steps
     # From num_steps on the final rate counts, before the warmup is tested.
     kit.refuse_unless(warmup < end, f"the warmup must be below {end}, got {warmup}", context.where)
-    ends = {"low": _of_group(context, params, "final_lr")}
-    ends |= {"start_lr": _of_group(context, params, "start_lr")}
-    name = "polynomial_decay"
-    return kit.curve(name, curves.polynomial_decay, t, params, rate=rate, total=end, **ends)
+    low = _of_group(context, params, "final_lr")
+
+    def fall() -> sp.Expr:
+        rest = kit.power_quotient(end - t, sp.Integer(end - warmup), params.power)
+        return along_line(low, rate, rest)
+
+    return _rise(context, params, rate), (fall, end), (lambda: low, None)
 
 
-def _myle(context: kit.Context, params: Myle, rate: sp.Expr, total: int | None) -> Schedule:
+def _myle(
+    context: kit.Context, params: Myle, rate: sp.Expr, total: int | None
+) -> tuple[kit.Stage, ...]:
     del total
-    first = _of_group(context, params, "start_lr")
-    return kit.curve("myle", curves.myle, t, params, rate=rate, start_lr=first)
+    warmup = params.num_warmup_steps
+    # Continuous at t = W, where both are the rate; num_warmup_steps is at least 1 there.
+    return _rise(context, params, rate), (lambda: rate * sp.sqrt(warmup) / sp.sqrt(t), None)
 
 
-def _noam(context: kit.Context, params: Noam, rate: sp.Expr, total: int | None) -> Schedule:
+def _noam(
+    context: kit.Context, params: Noam, rate: sp.Expr, total: int | None
+) -> tuple[kit.Stage, ...]:
     del context, total
-    return kit.curve("noam", curves.noam, t, params, rate=rate)
+    warmup = sp.Integer(params.num_warmup_steps)
+    return (
+        # W^(-3/2) t up to W, then t^(-1/2): upstream has no scale, so the peak is rate / sqrt(W).
+        (lambda: rate * t / warmup ** sp.Rational(3, 2), int(warmup)),
+        # Without a warmup, n^(-1/2) is infinite at update 0: updates 0 and 1 have the rate.
+        (lambda: rate, 1),
+        (lambda: rate / sp.sqrt(t), None),
+    )
 
 
 def _tri_stage(
     context: kit.Context, params: TriStage, rate: sp.Expr, total: int | None
-) -> Schedule:
+) -> tuple[kit.Stage, ...]:
     end, ratios = _require_total(context, total), [float(part) for part in params.stage_ratio]
     kit.refuse_unless(
         len(ratios) == 3 and math.isclose(sum(ratios), 1),
@@ -220,13 +248,24 @@ def _tri_stage(
     )
     # int() cuts each phase, so that the final rate may come before the end (tri_stage.py:68).
     rise, hold, fall = (int(part * end) for part in ratios)
-    ends = {"first": rate * _of_group(context, params, "start_lr_scale")}
-    ends |= {"low": _of_group(context, params, "final_lr_scale")}
-    lengths = {"rise": rise, "hold": hold, "fall": fall}
-    return kit.curve("tri_stage", curves.tri_stage, t, rate=rate, **ends, **lengths)
+    first = rate * _of_group(context, params, "start_lr_scale")
+    low = _of_group(context, params, "final_lr_scale")
+
+    def decay() -> sp.Expr:
+        if low <= 0:
+            raise kit.UndefinedError("final_lr_scale has no logarithm")
+        # exp(ln(low)·j/D): the same geometric fall as fairseq's tri_stage.
+        return rate * sp.exp(sp.log(low) * (t - rise - hold) / sp.Integer(fall))
+
+    return (
+        (lambda: along_line(first, rate, t / sp.Integer(rise)), rise),
+        (lambda: rate, rise + hold),
+        (decay, rise + hold + fall),
+        (lambda: rate * low, None),
+    )
 
 
-_CURVES: Mapping[str, Callable[..., Schedule]] = {
+_CURVES: Mapping[str, Callable[..., tuple[kit.Stage, ...]]] = {
     "cosine_annealing": _cosine,
     "polynomial_decay": _polynomial,
     "myle": _myle,
@@ -280,8 +319,10 @@ def _rate_of(optimizer: Optimizer, context: kit.Context) -> sp.Expr:
 def _rate(
     context: kit.Context, optimizer: Optimizer, scheduler: Scheduler, regime: Regime
 ) -> Schedule:
-    rate = _rate_of(optimizer, context)
-    return _CURVES[scheduler.name](context, scheduler.config, rate, regime.num_steps)
+    stages = _CURVES[scheduler.name](
+        context, scheduler.config, _rate_of(optimizer, context), regime.num_steps
+    )
+    return kit.by_intervals(scheduler.name, *stages)
 
 
 _ADAMW = {"lr": 3e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}

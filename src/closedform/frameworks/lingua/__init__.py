@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
 import sympy as sp
 
-from closedform.frameworks.lingua import curves
 from closedform.language import Schedule, floor_div, t
 from closedform.recipes import kit
 from closedform.schedules import constant
-from closedform.schedules.blends import along_line
+from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
@@ -71,10 +70,48 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
 }
 
 
-# Intervals, not a function of the update: int() cuts a product of floats for each cycle.
-def _wsd(optim: Optim, total: int) -> Schedule:
+def _linear(optim: Optim, total: int) -> Iterator[kit.Stage]:
+    position, length = t - optim.warmup, sp.Integer(total - optim.warmup)
+    low = optim.lr_min_ratio
+    # Update T is on the line still: upstream tests t > T.
+    yield lambda: along_line(sp.S.One, low, kit.quotient(position, length)), total + 1
+    yield lambda: low, None
+
+
+def _inverse_root(optim: Optim, total: int) -> Iterator[kit.Stage]:
+    del total
+    warmup, power = sp.Integer(optim.warmup), optim.exp_factor
+
+    def value() -> sp.Expr:
+        if warmup == 0:
+            raise kit.UndefinedError("0 is divided by 0")
+        # (W / t)^e as a quotient of powers, which is exact at t = W.
+        return sp.Max(warmup**power / t**power, optim.lr_min_ratio)
+
+    yield value, None
+
+
+def _cosine(optim: Optim, total: int) -> Iterator[kit.Stage]:
+    cycle, low = optim.cycle_length, optim.lr_min_ratio
+    kit.refuse_unless(cycle > 0, f"cycle_length must be above 0, got {cycle}", "cosine")
+    # The framework divides the update by this product of floats, which may not be whole.
+    period = Fraction(total * float(cycle))
+    length, position = sp.Integer(total - optim.warmup), t - optim.warmup
+
+    def wave(first: sp.Expr, last: sp.Expr) -> kit.LazyNumber:
+        return lambda: along_cosine(
+            first, last, kit.power_quotient(position, length, optim.cosine_theta) / cycle
+        )
+
+    edges = [kit.first_from(number * period) for number in range(1, int(total / period) + 1)]
+    # The sign of the cosine is the parity of t // (T c): every other cycle is a mirror image.
+    for parity, end in enumerate([*edges, total + 1]):
+        yield wave(*((sp.S.One, low) if parity % 2 == 0 else (low, sp.S.One))), end
+    yield lambda: low, None
+
+
+def _wsd(optim: Optim, total: int) -> Iterator[kit.Stage]:
     part, cycle, low = optim.decay_fraction, optim.cycle_length, optim.lr_min_ratio
-    rate, warmup = optim.lr, optim.warmup
     kit.refuse_unless(part < cycle, f"decay_fraction must be below cycle_length, got {part}", "wsd")
     length = int(total * float(cycle))
     kit.refuse_unless(length > 0, f"a cycle must have an update, got {cycle} of {total}", "wsd")
@@ -102,43 +139,36 @@ def _wsd(optim: Optim, total: int) -> Schedule:
         decreasing = decay_value(end, sp.Max(1, decay))
         return sp.Piecewise((sp.S.One, t <= end - decay), (decreasing, True))
 
-    def times_rate(value: kit.LazyNumber) -> kit.LazyNumber:
-        return lambda: rate * value()
-
     # The lengths of the decays are rounded in floats, cycle by cycle up to three times the run.
+    yield from cycles(length, total, total)
     following = (total // length + 1) * length
     decay = int(following * float(part))
-    stages = (
-        *cycles(length, total, total),
-        ((lambda: sp.S.One) if decay == 0 else of_cycle(total, decay), total + 1),
-        *cycles(following, 3 * total, 3 * total + length),
-        (of_any_cycle, None),
-    )
-    return kit.by_intervals(
-        "wsd",
-        (lambda: rate * t / sp.Integer(warmup), warmup),
-        *((times_rate(value), end) for value, end in stages),
-    )
+    yield (lambda: sp.S.One) if decay == 0 else of_cycle(total, decay), total + 1
+    yield from cycles(following, 3 * total, 3 * total + length)
+    yield of_any_cycle, None
 
 
-_CURVES: Mapping[str, kit.CurveFunction] = {
-    "constant": curves.constant,
-    "linear": curves.linear,
-    "inv_sqrt": curves.inv_sqrt,
-    "cosine": curves.cosine,
+_CURVES: Mapping[str, Callable[[Optim, int], Iterator[kit.Stage]]] = {
+    "linear": _linear,
+    "inv_sqrt": _inverse_root,
+    "cosine": _cosine,
+    "wsd": _wsd,
 }
 
 
 def _rate(context: kit.Context, optim: Optim, total: int) -> Schedule:
-    kind, cycle = optim.scheduler, optim.cycle_length
-    if kind == "wsd":
-        return _wsd(optim, total)
-    if kind == "cosine":
-        kit.refuse_unless(cycle > 0, f"cycle_length must be above 0, got {cycle}", "cosine")
-    is_documented = kind == "constant" and not context.as_implemented
-    function = curves.documented_constant if is_documented else _CURVES[kind]
-    # The framework divides the update by this product of floats, which may not be whole.
-    return kit.curve(kind, function, t, optim, total=total, period=Fraction(total * float(cycle)))
+    kind, rate, warmup = optim.scheduler, optim.lr, optim.warmup
+    # From 0 at update 0 up to, not including, update W.
+    rise = (lambda: rate * t / sp.Integer(warmup), warmup)
+    if kind == "constant":
+        stages = () if context.as_implemented else (rise,)
+        return kit.by_intervals(kind, *stages, (lambda: rate, None))
+
+    def times_rate(value: kit.LazyNumber) -> kit.LazyNumber:
+        return lambda: rate * value()
+
+    decay = ((times_rate(value), end) for value, end in _CURVES[kind](optim, total))
+    return kit.by_intervals(kind, rise, *decay)
 
 
 def _of_class(context: kit.Context, config: Config) -> Schedule:

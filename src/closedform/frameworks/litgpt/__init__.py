@@ -168,14 +168,9 @@ def _pretrain(
     run = _run(context, train)
     # An update has the rate of its last micro-batch: litgpt/pretrain.py:341.
     last = CLOCKS["pretrain"].count(run.facts).n - 1
+    numbers = {"rate": exact_number(optimizer.lr, "lr"), "low": train.min_lr}
     return kit.curve(
-        "pretrain",
-        curves.pretraining,
-        last,
-        rate=exact_number(optimizer.lr, "lr"),
-        warmup=run.warmup,
-        total=run.total,
-        low=train.min_lr,
+        "pretrain", curves.pretraining, last, warmup=run.warmup, total=run.total, **numbers
     )
 
 
@@ -193,7 +188,8 @@ def _finetune(
     numbers = {"rate": exact_number(optimizer.lr, "lr"), "warmup": warmup, "total": total}
     if context.as_implemented:
         return kit.curve("finetune", curves.finetuning, **numbers)
-    return kit.curve("finetune", curves.documented_finetuning, **numbers, low=train.min_lr)
+    # The arguments describe the curve of the pretraining: a minimum, which the rate keeps.
+    return kit.curve("finetune", curves.pretraining, **numbers, low=train.min_lr)
 
 
 def _matches(document: kit.Document) -> bool:

@@ -22,12 +22,3 @@ def finetuning(count: int, rate: float, warmup: int, total: int) -> float:
     if count < warmup:
         return rate * count / warmup
     return along_cosine(rate, 0, (count - warmup) / (total - warmup))
-
-
-def documented_finetuning(count: int, rate: float, warmup: int, total: int, low: float) -> float:
-    """The finetuning that the arguments describe: a cosine to the minimum, which it keeps."""
-    if count < warmup:
-        return rate * count / warmup
-    if count >= total:
-        return low
-    return along_cosine(rate, low, (count - warmup) / (total - warmup))

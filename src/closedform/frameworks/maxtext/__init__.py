@@ -131,7 +131,7 @@ def _rate(context: kit.Context, config: Config) -> Schedule:
     if context.as_implemented and DEFECTS["peak-after-line"].concerns(context.version, config):
         last = peak
     lengths = {"warmup": warmup, "length": length, "total": config.learning_rate_schedule_steps}
-    lengths |= {"steps": config.steps or 0}
+    lengths |= {"end": config.steps or 0}
     return kit.curve(kind, curves.rate, t, style=kind, peak=peak, last=last, **lengths)
 
 

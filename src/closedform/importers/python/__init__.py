@@ -5,3 +5,7 @@ step is decided by the prover where it has one truth; otherwise the run goes on 
 of the steps, and another run takes the rest. What the runs return is joined to one expression,
 and compared with the function.
 """
+
+from closedform.importers.python.trace import TracedSchedule, TraceReport, trace
+
+__all__ = ["TraceReport", "TracedSchedule", "trace"]

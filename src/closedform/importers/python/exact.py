@@ -7,16 +7,15 @@ the exact number, for the schedule: ``0.1 * 3`` is the float 0.30000000000000004
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import sympy as sp
 
-from closedform.importers.python.lazy_numpy import np
 from closedform.importers.python.place import UserValue
 from closedform.language.exact import FINEST
 from closedform.magnitude import bits, power_bits
@@ -39,6 +38,16 @@ class ExactFloat(float):
         return self
 
 
+class ExactFloat64(np.float64):
+    """A float64 of NumPy and the number that it was rounded from."""
+
+    expr: sp.Expr
+
+    def item(self, *place: Any) -> float:
+        """Returns the number as one of Python, with the exact one."""
+        return exact_constant(float(self), self.expr)
+
+
 class ExactInt(int):
     """An integer whose quotients and powers are exact."""
 
@@ -58,7 +67,7 @@ def exact_constant(value: float, expr: sp.Expr) -> float:
         return value
     if expr.is_Rational and bits(_fraction(expr)) > _MOST_BITS:
         return value
-    constant = exact_float64()(value) if isinstance(value, np.float64) else ExactFloat(value)
+    constant = ExactFloat64(value) if isinstance(value, np.float64) else ExactFloat(value)
     constant.expr = expr
     return constant
 
@@ -71,10 +80,10 @@ def is_decimal(value: float, digits: int = _MOST_DIGITS) -> bool:
 
 def number_of(value: object) -> sp.Expr | None:
     """Returns the exact number of a constant; None where its float may be rounded."""
+    if isinstance(value, ExactFloat | ExactFloat64):
+        return value.expr
     if isinstance(value, int):
         return sp.Integer(int(value))
-    if isinstance(value, float) and hasattr(value, "expr"):
-        return value.expr
     if isinstance(value, float) and math.isfinite(value) and is_decimal(value):
         # repr is the shortest decimal that rounds to the float: 0.1 and not 3602879701896397/2**55.
         return sp.Rational(repr(float(value)))
@@ -164,6 +173,11 @@ _OPERATIONS: dict[str, tuple[Callable[[Any, Any], Any], Symbolic]] = {
     "pow": (operator.pow, power),
 }
 
+for _kind in (ExactFloat, ExactFloat64, ExactInt):
+    for _name, (_function, _symbolic) in _OPERATIONS.items():
+        setattr(_kind, f"__{_name}__", _binary(_function, _symbolic, is_swapped=False))
+        setattr(_kind, f"__r{_name}__", _binary(_function, _symbolic, is_swapped=True))
+
 
 def _float_unary(function: Callable[[Any], Any], symbolic: Callable[[sp.Expr], sp.Expr]) -> Any:
     return lambda self: exact_constant(function(_plain(self)), symbolic(self.expr))
@@ -179,31 +193,10 @@ def _plain_ufunc(_: UserValue, ufunc: Any, method: str, *inputs: UserValue, **na
     return getattr(ufunc, method)(*plain, **names)
 
 
-def _add_operators(kind: type) -> None:
-    """Gives a class the operators that keep exact numbers."""
-    for name, (function, symbolic) in _OPERATIONS.items():
-        setattr(kind, f"__{name}__", _binary(function, symbolic, is_swapped=False))
-        setattr(kind, f"__r{name}__", _binary(function, symbolic, is_swapped=True))
-    for name, unary in (("neg", operator.neg), ("abs", abs), ("pos", operator.pos)):
-        is_int = issubclass(kind, int)
-        setattr(kind, f"__{name}__", _int_unary(unary) if is_int else _float_unary(unary, unary))
+ExactFloat.__array_ufunc__ = _plain_ufunc  # type: ignore[attr-defined]
+ExactInt.__array_ufunc__ = _plain_ufunc  # type: ignore[attr-defined]
 
-
-for _kind in (ExactFloat, ExactInt):
-    _add_operators(_kind)
-    setattr(_kind, "__array_ufunc__", _plain_ufunc)  # noqa: B010
-
-
-@functools.cache
-def exact_float64() -> Any:
-    """Returns the class of a float64 of NumPy and the number that it was rounded from."""
-
-    class ExactFloat64(np.float64):
-        expr: sp.Expr
-
-        def item(self, *place: Any) -> float:
-            """Returns the number as one of Python, with the exact one."""
-            return exact_constant(float(self), self.expr)
-
-    _add_operators(ExactFloat64)
-    return ExactFloat64
+for _name, _unary in (("neg", operator.neg), ("abs", abs), ("pos", operator.pos)):
+    for _kind in (ExactFloat, ExactFloat64):
+        setattr(_kind, f"__{_name}__", _float_unary(_unary, _unary))
+    setattr(ExactInt, f"__{_name}__", _int_unary(_unary))

@@ -23,13 +23,14 @@ import sympy as sp
 from closedform.importers.python.choices import MOST_BRANCHES, branch_count, choice
 from closedform.importers.python.containers import local_array
 from closedform.importers.python.decider import Decider
-from closedform.importers.python.elementary import EXACT, VALUES, check_domain
 from closedform.importers.python.exact import (
     ExactFloat,
+    ExactFloat64,
     ExactInt,
+    cosine,
     exact_constant,
-    exact_float64,
     number_of,
+    sine,
 )
 from closedform.importers.python.number import (
     Number,
@@ -52,7 +53,7 @@ from closedform.importers.tensors.comparisons import (
     is_nan,
     is_of_data,
 )
-from closedform.language.elementary import ELEMENTARY
+from closedform.language.elementary import ELEMENTARY, Elementary
 
 Implementation = Callable[..., Any]
 """The value of a function on traced arguments; the run comes first."""
@@ -74,6 +75,20 @@ def has_traced(values: Iterable[Any]) -> bool:
 # --- one row a function --------------------------------------------------------------------------
 
 
+def _elementary(function: Elementary) -> Implementation:
+    def value(run: Decider, x: Any) -> Number:
+        number = run_operand(run, x)
+        if function.margin is not None:
+            # ValueError for the log of 0 and the root of -1, as math raises.
+            _check_domain(function.margin(number), sp.Lt if function.has_end else sp.Le)
+        return Number(run, function.form(number.expr))
+
+    return value
+
+
+_VALUES = {name: _elementary(function) for name, function in ELEMENTARY.items()}
+
+
 def _log(run: Decider, x: Any, base: Any = None) -> Any:
     result = _part(math.log, run, x)
     return result if base is None else result / _part(math.log, run, base)
@@ -87,13 +102,13 @@ def _integer_root(run: Decider, x: Any) -> Any:
 
 def _part(native: Callable[..., Any], run: Decider, x: Any) -> Any:
     """A function of math as a part of another one."""
-    return record(run, native, (x,), lambda: VALUES[native.__name__](run, x))
+    return record(run, native, (x,), lambda: _VALUES[native.__name__](run, x))
 
 
 def _power(run: Decider, x: Any, y: Any) -> Any:
     base, exponent = run_operand(run, x), run_operand(run, y)
     if not (exponent.expr.is_integer or base.expr.is_nonnegative):
-        check_domain(base, sp.Lt)
+        _check_domain(base, sp.Lt)
     # 0**0 is 1, and 0**-1 an error, in math.pow as in Python.
     is_zero = exponent.expr.is_nonnegative is not True and run.raises(sp.Eq, base)
     if is_zero and exponent < 0:
@@ -110,9 +125,15 @@ def float_of(run: Decider, value: UserValue) -> Any:
 
 def _fmod(run: Decider, x: Any, y: Any) -> Number:
     left, right = float_of(run, x), float_of(run, y)
-    check_domain(run_operand(run, y), sp.Eq)
+    _check_domain(run_operand(run, y), sp.Eq)
     # C's fmod: the sign of the dividend, while % of Python has that of the divisor.
     return run_operand(run, left - right * math.trunc(left / right))
+
+
+def _check_domain(number: Number, is_outside: Callable[..., sp.Basic]) -> None:
+    """Raises the exception of math where a number compares so with 0."""
+    if number.run.raises(is_outside, number):
+        raise ValueError("math domain error")
 
 
 def _copysign(run: Decider, x: Any, y: Any) -> Any:
@@ -322,7 +343,7 @@ def _question_of(native: Callable[[float], bool], rule: Callable[[sp.Expr], Any]
 
 def _remainder(run: Decider, x: Any, y: Any) -> Any:
     """The IEEE remainder: the quotient is rounded to the nearest integer."""
-    check_domain(run_operand(run, y), sp.Eq)
+    _check_domain(run_operand(run, y), sp.Eq)
     # round() is half-even, as the IEEE remainder asks for.
     return x - y * round(x / y)
 
@@ -330,13 +351,13 @@ def _remainder(run: Decider, x: Any, y: Any) -> Any:
 # The name in math, in numpy and in torch ("" where there is none), and the traced value.
 _ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
     *(
-        (function.math, function.numpy, function.torch, VALUES[name])
+        (function.math, function.numpy, function.torch, _VALUES[name])
         for name, function in ELEMENTARY.items()
         if name not in ("log", "rsqrt")
     ),
     # math.log has a second argument, the base.
     ("log", "log", "log", _log),
-    ("", "", "special.expit", VALUES["sigmoid"]),
+    ("", "", "special.expit", _VALUES["sigmoid"]),
     ("", "", "rsqrt", lambda run, x: 1 / _part(math.sqrt, run, x)),
     ("fabs", "abs", "abs", lambda run, x: abs(x)),
     ("", "fabs", "", lambda run, x: abs(x)),
@@ -365,7 +386,7 @@ _ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
     ("atan2", "arctan2", "atan2", _angle),
     # Further names, which jax.numpy and torch have as functions of their own.
     ("", "atan2", "arctan2", _angle),
-    ("", "atan", "arctan", VALUES["atan"]),
+    ("", "atan", "arctan", _VALUES["atan"]),
     ("isclose", "", "", _isclose),
     ("", "isclose", "isclose", _array_isclose),
     ("isfinite", "isfinite", "isfinite", _question_of(math.isfinite, is_finite)),
@@ -413,6 +434,15 @@ MODULES = ("math", "numpy", "torch")
 # torch.tensor(0.1) and jnp.asarray(0.1) are float32; numpy's are float64.
 _SINGLE = ("torch", "jax.numpy")
 """Modules whose scalars are float32 by default."""
+
+# The operations that make the exact value of a constant.
+_EXACT: Mapping[str, Callable[[sp.Expr], sp.Expr]] = {
+    "sqrt": sp.sqrt,
+    "cos": cosine,
+    "sin": sine,
+    "exp": sp.exp,
+    "log": sp.log,
+}
 
 
 def loaded_modules() -> list[str]:
@@ -487,7 +517,7 @@ def dispatcher(
             )
         natives = {key: native_of(arg) for key, arg in names.items()}
         result = native(*map(native_of, args), **natives)
-        make = EXACT.get(name) if run.is_exact else None
+        make = _EXACT.get(name) if run.is_exact else None
         if make is not None and len(args) == 1 and isinstance(result, float):
             number = number_of(args[0])
             if number is not None:
@@ -522,7 +552,7 @@ class NumberType(type):
         if (
             cls.native is float
             and len(args) == 1
-            and isinstance(args[0], ExactFloat | ExactInt | exact_float64())
+            and isinstance(args[0], ExactFloat | ExactFloat64 | ExactInt)
         ):
             return exact_constant(float(args[0]), args[0].expr)
         value = cls.native(*args, **names)

@@ -8,7 +8,7 @@ condition first wherever it has decided the same before; a branch is a Piecewise
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import sympy as sp
 
@@ -17,8 +17,9 @@ from closedform.importers.python.place import Place
 from closedform.importers.python.prover import Prover
 from closedform.importers.python.run import Decision, Task, negation
 from closedform.importers.python.tape import Tape
-from closedform.language import FloorDiv, FloorMod, t
+from closedform.language import FloorDiv, t
 from closedform.language.exact import value_at
+from closedform.lowering.analysis.domain import linear_in
 
 _MOST_LEVELS = 16
 """Values of a floor that become numbers."""
@@ -97,25 +98,19 @@ def cells_of(outcomes: Sequence[Outcome]) -> list[ValueRange]:
         ]
         if here:
             cells.append(ValueRange(first, end, _decide(here)))
-    return _merge_equal(cells)
+    return _simplify_cells(cells)
 
 
-def simplify_cells(cells: Sequence[ValueRange], prover: Prover) -> list[ValueRange]:
-    """Returns cells in which the value at one step is a number, or that of a neighbour.
+def split_floors(cells: Sequence[ValueRange], prover: Prover) -> list[ValueRange]:
+    """Returns cells in which a floor of a nonlinear number is a number where it takes few values.
 
-    A floor of a nonlinear number is a number where it takes few values: ``floor(log(t))`` on a
-    bounded interval becomes one interval for each of them.
+    ``floor(log(t))`` on a bounded interval becomes one interval for each of its values.
     """
-    simple = _merge_equal(_without_single_steps(cells))
-    refinement = [part for cell in simple for part in _without_floors(cell, prover)]
-    if len(refinement) == len(simple):
-        return refinement
-    return _merge_equal(_without_single_steps(_merge_equal(refinement)))
+    refinement = [part for cell in cells for part in _without_floors(cell, prover)]
+    return refinement if len(refinement) == len(cells) else _simplify_cells(refinement)
 
 
 def _without_floors(cell: ValueRange, prover: Prover) -> list[ValueRange]:
-    from closedform.lowering.analysis.domain import linear_in
-
     if cell.value is None or cell.end is None:
         return [cell]
     floors = [
@@ -141,23 +136,6 @@ def _without_floors(cell: ValueRange, prover: Prover) -> list[ValueRange]:
         levels += _without_floors(ValueRange(first, part.end, value), prover)
         first = part.end
     return levels
-
-
-def continued(cell: ValueRange) -> ValueRange:
-    """Returns a cell without an end; a formula that may raise later keeps its last value."""
-    value = cell.value
-    parts = value.atoms(sp.Pow, sp.log, FloorDiv, FloorMod) if value is not None else ()
-    if value is not None and cell.end is not None and any(map(_is_partial, parts)):
-        value = value.xreplace({t: sp.Min(t, cell.end - 1)})
-    return replace(cell, end=None, value=value)
-
-
-def _is_partial(expr: sp.Basic) -> bool:
-    """Whether an expression may have no value at some step."""
-    if isinstance(expr, sp.Pow):
-        return t in expr.base.free_symbols and not (expr.exp.is_Integer and expr.exp >= 0)
-    operand_place = 0 if isinstance(expr, sp.log) else 1
-    return t in expr.args[operand_place].free_symbols
 
 
 def join_cells(cells: Sequence[ValueRange]) -> sp.Expr:
@@ -207,6 +185,10 @@ def _decide(leaves: list[tuple[tuple[Decision, ...], sp.Expr | Raised]]) -> sp.E
     return choice([(yes, condition), *remainder])
 
 
+def _simplify_cells(cells: list[ValueRange]) -> list[ValueRange]:
+    return _merge_equal(_without_single_steps(_merge_equal(cells)))
+
+
 def _merge_equal(cells: list[ValueRange]) -> list[ValueRange]:
     """Cells in which neighbours of one value are one cell."""
     result: list[ValueRange] = []
@@ -218,7 +200,7 @@ def _merge_equal(cells: list[ValueRange]) -> list[ValueRange]:
     return result
 
 
-def _without_single_steps(cells: Sequence[ValueRange]) -> list[ValueRange]:
+def _without_single_steps(cells: list[ValueRange]) -> list[ValueRange]:
     """The value at a single step as a number, and as that of a neighbour where it is the same."""
     result: list[ValueRange] = []
     for index, cell in enumerate(cells):

@@ -32,7 +32,7 @@ from closedform.importers.python.containers import (
     TracedTuple,
 )
 from closedform.importers.python.decider import Decider
-from closedform.importers.python.exact import ExactFloat, ExactInt, exact_float64
+from closedform.importers.python.exact import ExactFloat, ExactFloat64, ExactInt
 from closedform.importers.python.functions import (
     FOLDS,
     dispatcher,
@@ -559,7 +559,7 @@ def type_of(sandbox: Sandbox) -> type:
 _NATIVES = {
     ExactInt: int,
     ExactFloat: float,
-    exact_float64(): np.float64,
+    ExactFloat64: np.float64,
     TracedList: list,
     TracedDeque: deque,
     TracedTuple: tuple,

@@ -17,9 +17,9 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import sympy as sp
 
-from closedform.importers.python.lazy_numpy import np
 from closedform.importers.python.place import UserValue
 from closedform.language.exact import to_float
 
@@ -205,8 +205,7 @@ class Conditioning:
             return
         name = getattr(function, "__name__", "")
         items = list(_items(args)) if name != "getitem" else args[1:]
-        exact_types = int | np.integer | np.bool_ | Fraction  # their operations do not round
-        if all(isinstance(item, exact_types) for item in items) and name != "truediv":
+        if all(isinstance(item, _EXACT) for item in items) and name != "truediv":
             return
         try:
             numbers = [float(item) for item in items if not isinstance(item, str)]
@@ -242,6 +241,8 @@ class Conditioning:
         return False
 
 
+_EXACT = (int, np.integer, np.bool_, Fraction)
+"""Types whose operations do not round."""
 _CANCELLED = 1e-5
 _COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne", "isclose", "sign", "copysign", "bool", "truth"}
 _FLOORS = {"floor", "ceil", "trunc", "int", "round", "rint", "is_integer"}

@@ -29,9 +29,8 @@ from closedform.importers.python.join import (
     Raised,
     ValueRange,
     cells_of,
-    continued,
     join_cells,
-    simplify_cells,
+    split_floors,
 )
 from closedform.importers.python.number import Number, operand, tape_argument
 from closedform.importers.python.place import (
@@ -48,6 +47,7 @@ from closedform.importers.python.run import LIMITS, Limits, Run, Session, Task, 
 from closedform.importers.python.tape import STEP, Conditioning, End
 from closedform.language import Schedule, hyper, t
 from closedform.language.settled import substitute
+from closedform.schedules.branches import hold_last
 
 Function = Callable[..., object]
 _WITNESSES = 256
@@ -310,7 +310,7 @@ def run_program(
     tracer = _Tracer(program, run, environment)
     outcomes = tracer.outcomes()
     domain, rest = _domain(outcomes)
-    cells = simplify_cells(cells_of(rest), prover)
+    cells = split_floors(cells_of(rest), prover)
     if all(cell.value is None for cell in cells):
         raise tracer.always_raises(outcomes)
     return Traced(program, session, cells, rest, domain, frozenset(environment.used))
@@ -510,7 +510,9 @@ class Traced:
             # An exception ends a run, and with it the clock: the expression is total, as graphs
             # are.
             cells = [cell for cell in cells if cell.first < gap.first]
-            cells[-1] = continued(cells[-1])
+            value = cells[-1].value
+            value = None if value is None else hold_last(value, gap.first - 1)
+            cells[-1] = replace(cells[-1], end=None, value=value)
             domain.append(sp.Lt(t, gap.first))
             if gap.end is not None:
                 self.session.notes[f"the schedule ends there, before step {gap.end}"] = None

@@ -19,7 +19,7 @@ from closedform.errors import (
     UnknownNameError,
 )
 from closedform.frameworks import FRAMEWORKS
-from closedform.importers.python.trace import TracedSchedule
+from closedform.importers.python import TracedSchedule
 from closedform.language import Schedule
 from closedform.recipes.entries import REQUIRED, Parameter, ScheduleEntry
 from closedform.torch.compat.arguments import describe_arguments

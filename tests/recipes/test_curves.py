@@ -133,7 +133,7 @@ def test_a_curve_takes_the_keys_of_sections_by_their_names() -> None:
 
 
 def test_an_argument_that_is_missing_is_a_mistake() -> None:
-    with pytest.raises(KeyError, match="warmup"):
+    with pytest.raises(TypeError, match="argument: 'warmup'"):
         kit.curve("rising", rising, rate=1)
 
 

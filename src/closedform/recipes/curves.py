@@ -14,7 +14,6 @@ Example:
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -36,8 +35,7 @@ CurveFunction = Callable[..., float]
 """A function of the count and of keywords."""
 
 Comparison = Callable[..., sp.Basic]
-Operation = Callable[..., Any]
-"""Of a part of the steps and the expressions of two numbers."""
+Method = Callable[["_Number", Any], Any]
 _ENDS = (ArithmeticError, AssertionError, LookupError, ValueError)
 """Exceptions that end a run; others are mistakes in a curve."""
 _MOST_PARTS = 512
@@ -68,18 +66,15 @@ def curve(
     Raises:
         DefinitionError: The function raises an exception at update 0, or has too many parts.
     """
-    available = functools.reduce(operator.or_, map(vars, sections), {}) | numbers
-    _, *keywords = inspect.signature(function).parameters.values()
     part = _Part()
 
     def number(expr: sp.Expr) -> _Number:
         return _Number(expr, part)
 
-    arguments = {
-        keyword.name: _exact(available[keyword.name], number)
-        for keyword in keywords
-        if keyword.default is keyword.empty or keyword.name in available
-    }
+    available = functools.reduce(operator.or_, map(vars, sections), {}) | numbers
+    code = function.__code__
+    keywords = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    arguments = {key: _exact(available[key], number) for key in keywords if key in available}
     traced = _rebuilt(function)
     values: list[sp.Expr] = []
     marks: list[sp.Expr] = []
@@ -148,25 +143,16 @@ def _line(expr: sp.Expr) -> tuple[sp.Expr, sp.Expr] | None:
     return (slope, start) if slope.is_Rational and start.is_number else None
 
 
-def _compare(kind: Comparison) -> Operation:
-    return lambda part, a, b: part.holds(kind, a - b)
+def _comparison(kind: Comparison) -> Method:
+    return lambda self, operand: self.part.holds(kind, self.expr - _expr(operand))
 
 
-_OPERATIONS: Mapping[str, Operation] = {
-    "lt": _compare(sp.Lt),
-    "le": _compare(sp.Le),
-    "gt": _compare(sp.Gt),
-    "ge": _compare(sp.Ge),
-    "eq": _compare(sp.Eq),
-    "ne": _compare(sp.Ne),
-    "add": lambda part, a, b: a + b,
-    "sub": lambda part, a, b: a - b,
-    "mul": lambda part, a, b: a * b,
-    "truediv": lambda part, a, b: a / part.divisor(b),
-    "floordiv": lambda part, a, b: integer_floor(a / part.divisor(b)),
-    "mod": lambda part, a, b: floor_mod(a, part.divisor(b)),
-    "pow": _Part.power,
-}
+def _operators(operation: Callable[[_Part, sp.Expr, sp.Expr], sp.Expr]) -> tuple[Method, Method]:
+    """The methods of a binary operator, for a number on its left and on its right."""
+    return (
+        lambda self, right: _Number(operation(self.part, self.expr, _expr(right)), self.part),
+        lambda self, left: _Number(operation(self.part, _expr(left), self.expr), self.part),
+    )
 
 
 class _Number:
@@ -178,14 +164,16 @@ class _Number:
         self.expr = expr
         self.part = part
 
-    def __bool__(self) -> bool:
-        return self.part.holds(sp.Ne, self.expr)
-
-    def __index__(self) -> int:
-        return operator.index(self.expr)
-
-    def __str__(self) -> str:
-        return str(self.expr)
+    __lt__, __le__ = map(_comparison, (sp.Lt, sp.Le))
+    __gt__, __ge__ = map(_comparison, (sp.Gt, sp.Ge))
+    __eq__, __ne__ = map(_comparison, (sp.Eq, sp.Ne))
+    __add__, __radd__ = _operators(lambda part, a, b: a + b)
+    __sub__, __rsub__ = _operators(lambda part, a, b: a - b)
+    __mul__, __rmul__ = _operators(lambda part, a, b: a * b)
+    __truediv__, __rtruediv__ = _operators(lambda part, a, b: a / part.divisor(b))
+    __floordiv__, __rfloordiv__ = _operators(lambda part, a, b: integer_floor(a / part.divisor(b)))
+    __mod__, __rmod__ = _operators(lambda part, a, b: floor_mod(a, part.divisor(b)))
+    __pow__, __rpow__ = _operators(_Part.power)
 
     def __neg__(self) -> _Number:
         return _Number(-self.expr, self.part)
@@ -196,18 +184,14 @@ class _Number:
     def __floor__(self) -> _Number:
         return _Number(integer_floor(self.expr), self.part)
 
+    def __bool__(self) -> bool:
+        return self.part.holds(sp.Ne, self.expr)
 
-def _operator(operation: Operation, order: slice) -> Callable[[_Number, Any], Any]:
-    def method(self: _Number, operand: Any) -> Any:
-        result = operation(self.part, *(self.expr, _expr(operand))[order])
-        return result if isinstance(result, bool) else _Number(result, self.part)
+    def __index__(self) -> int:
+        return operator.index(self.expr)
 
-    return method
-
-
-for _name, _operation in _OPERATIONS.items():
-    setattr(_Number, f"__{_name}__", _operator(_operation, slice(None)))
-    setattr(_Number, f"__r{_name}__", _operator(_operation, slice(None, None, -1)))
+    def __str__(self) -> str:
+        return str(self.expr)
 
 
 def _expr(value: Any) -> sp.Expr:

@@ -17,7 +17,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Mapping
-from types import CodeType, FunctionType, SimpleNamespace
+from types import CellType, CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
 import sympy as sp
@@ -67,20 +67,16 @@ def curve(
         DefinitionError: The function raises an exception at update 0, or has too many parts.
     """
     part = _Part()
-
-    def number(expr: sp.Expr) -> _Number:
-        return _Number(expr, part)
-
     available = functools.reduce(operator.or_, map(vars, sections), {}) | numbers
     code = function.__code__
     keywords = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-    arguments = {key: _exact(available[key], number) for key in keywords if key in available}
-    traced = _rebuilt(function)
+    arguments = {key: _exact(available[key], part) for key in keywords if key in available}
+    traced = _rebuilt(function, part)
     values: list[sp.Expr] = []
     marks: list[sp.Expr] = []
     for _ in range(_MOST_PARTS):
         try:
-            values.append(_expr(traced(number(count), **arguments)))
+            values.append(_expr(traced(_Number(count, part), **arguments)))
         except _ENDS as error:
             if values:
                 values[-1] = hold_last(values[-1], part.first - 1)
@@ -198,27 +194,33 @@ def _expr(value: Any) -> sp.Expr:
     return value.expr if isinstance(value, _Number) else exact_number(value)
 
 
-def _exact(value: Any, make: Callable[[sp.Expr], Any] = lambda number: number) -> Any:
-    """A literal or an argument, made of exact numbers."""
+def _exact(value: Any, part: _Part) -> Any:
+    """A literal, an argument or a variable of a curve, made of exact numbers."""
     if isinstance(value, list | tuple):
-        return tuple(_exact(item, make) for item in value)
+        return tuple(_exact(item, part) for item in value)
     if isinstance(value, Mapping):
-        return {name: _exact(item, make) for name, item in value.items()}
+        return {name: _exact(item, part) for name, item in value.items()}
     if isinstance(value, CodeType):
-        return value.replace(co_consts=_exact(value.co_consts))
+        return value.replace(co_consts=_exact(value.co_consts, part))
     if isinstance(value, FunctionType):
-        return _rebuilt(value)
+        return _rebuilt(value, part)
     is_number = isinstance(value, int | float | sp.Expr) and not isinstance(value, bool)
-    return make(exact_number(value)) if is_number else value
+    return _Number(exact_number(value), part) if is_number else value
 
 
-def _rebuilt(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A curve whose literals are exact, and whose functions take exact numbers."""
-    names = function.__globals__
-    used = {name: names[name] for name in function.__code__.co_names if name in names}
-    module = {**names, **{name: _exact(value) for name, value in used.items()}, **_NAMES}
+def _rebuilt(function: CurveFunction, part: _Part) -> CurveFunction:
+    """A curve whose literals and variables are exact, and whose functions take exact numbers."""
+    names, code = function.__globals__, function.__code__
+    used = {name: _exact(names[name], part) for name in code.co_names if name in names}
+    closure = tuple(
+        CellType(_exact(cell.cell_contents, part)) for cell in function.__closure__ or ()
+    )
     rebuilt = FunctionType(
-        _exact(function.__code__), module, function.__name__, function.__defaults__
+        _exact(code, part),
+        {**names, **used, **_NAMES},
+        function.__name__,
+        function.__defaults__,
+        closure,
     )
     rebuilt.__kwdefaults__ = function.__kwdefaults__
     return rebuilt
@@ -241,12 +243,10 @@ def _extremum(native: Callable[..., Any], kind: type[sp.Expr]) -> Callable[..., 
     return lambda *values: functools.reduce(of_two, values if len(values) > 1 else values[0])
 
 
-def _elementary(function: Elementary) -> Callable[[Any], Any]:
+def _elementary(function: Elementary) -> Callable[[_Number], _Number]:
     form: Any = function.form  # a class of SymPy, or a function of the same kind
 
-    def value(x: Any) -> Any:
-        if not isinstance(x, _Number):
-            return form(exact_number(x))
+    def value(x: _Number) -> _Number:
         kind = sp.Lt if function.has_end else sp.Le
         if function.margin is not None and x.part.holds(kind, function.margin(x.expr)):
             raise ValueError("math domain error")

@@ -119,14 +119,16 @@ class _Part:
         expr = expr.as_independent(t, as_Add=False)[1] if expr != 0 else expr
         while isinstance(expr, sp.Pow) and expr.exp.is_positive:
             expr = expr.base
-        return self.holds(sp.Eq, expr)
+        is_positive = isinstance(expr, sp.Max) and expr.is_positive
+        return not is_positive and self.holds(sp.Eq, expr)
 
     def power(self, base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
         """Returns a power, as Python has it."""
         is_plain = (base.is_number and base > 0) or (exponent.is_Integer and exponent >= 0)
         if not is_plain and not exponent.is_positive and self.is_zero(base):
             return base if self.holds(sp.Gt, exponent) else sp.S.One / self.divisor(base**-exponent)
-        if not is_plain and not exponent.is_integer and self.holds(sp.Lt, base):
+        is_real = is_plain or exponent.is_integer or base.is_nonnegative
+        if not is_real and self.holds(sp.Lt, base):
             raise ValueError("a negative number to a fractional power")
         return base**exponent
 

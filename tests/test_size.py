@@ -20,7 +20,7 @@ CAPS = {
     "api": 756,
     "cli": 2912,
     "exporters": 3713,
-    "frameworks": 20296,
+    "frameworks": 20279,
     "importers": 15101,
     "ir": 3968,
     "language": 3917,

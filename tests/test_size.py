@@ -29,7 +29,7 @@ CAPS = {
     "modules": 1231,
     "optimizers": 3575,
     "plotting": 734,
-    "recipes": 7046,
+    "recipes": 7048,
     "referee": 2659,
     "runtime": 2429,
     "scaling": 555,

@@ -160,6 +160,42 @@ def test_a_run_ends_at_an_exception() -> None:
     assert str(raised.value) == "update 0 has no value: division by zero (pole)"
 
 
+def test_a_closure_takes_exact_numbers_and_curves() -> None:
+    warmup, tenth, parts = 4, 0.1, [(9, 0.7), (12, 0.3)]
+
+    def rise(count: float) -> float:
+        return tenth * count / warmup
+
+    def value(count: float) -> float:
+        if count < warmup:
+            return rise(count)
+        return next((rise(mark) - part for mark, part in parts if count < mark), rise(warmup))
+
+    schedule = kit.curve("closure", value)
+    assert [schedule.exact(step) for step in (1, 4, 9, 99)] == [
+        sp.Rational(1, 40),
+        sp.Rational(9, 40) - sp.Rational(7, 10),
+        0,
+        TENTH,
+    ]
+
+
+def test_an_error_of_a_config_is_not_the_end_of_a_run() -> None:
+    def value(count: float) -> float:
+        kit.refuse_unless(count < 3, "the config is refused", "x")
+        return 1
+
+    with pytest.raises(DefinitionError, match="the config is refused"):
+        kit.curve("value", value)
+
+
+def test_a_power_of_zero_is_that_of_python() -> None:
+    assert kit.curve("power", lambda count: (count - 2) ** 2.0).exact(2) == 0
+    assert kit.curve("power", lambda count, e: abs(count) ** e, e=0).exact(0) == 1
+    assert kit.curve("power", lambda count, e: (3 - count) ** (e - e), e=2).exact(3) == 1
+    assert kit.curve("power", lambda count: (3 - count) ** -1).last_step == 2
+
+
 def test_a_comparison_that_is_not_of_lines_is_a_mistake() -> None:
     with pytest.raises(TypeError, match=r"a curve compares .* with 0, which is not a line"):
         kit.curve("square", lambda count: 1 if count**2 < 9 else 0)

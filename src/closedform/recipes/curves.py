@@ -22,7 +22,7 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import DefinitionError
+from closedform.errors import ClosedFormError, DefinitionError
 from closedform.language import Schedule, exact_number, floor_mod, t
 from closedform.language.elementary import ELEMENTARY, Elementary
 from closedform.language.integers import integer_floor
@@ -52,13 +52,14 @@ def curve(
 ) -> Schedule:
     """Returns the schedule of a function of the count, as the framework calls it in a run.
 
-    The function is one of ``curves.py`` of a framework: numbers in, a number out, with ``if``,
-    ``min``, ``//`` and the functions of ``math``. Numbers are exact, as in all schedules. Where it
-    raises an exception, the run and the schedule end.
+    The function is one of ``curves.py`` of a framework, or a closure: numbers in, a number out,
+    with ``if``, ``min``, ``//`` and the functions of ``math``. Numbers are exact, as in all
+    schedules. Where it raises an exception, the run and the schedule end.
 
     Args:
         name: The name of the schedule.
-        function: The function, which takes the count first, and keywords.
+        function: The function, which takes the count first, and keywords. Numbers and functions
+            among its variables are exact, too; attributes of its objects are those of SymPy.
         count: The count at update t: ``Clock.count(facts).n``, or t itself.
         *sections: Sections of the config, whose keys are keywords of the function.
         **numbers: Its other keywords; it need not take all of them, as curves of one family do.
@@ -77,6 +78,8 @@ def curve(
     for _ in range(_MOST_PARTS):
         try:
             values.append(_expr(traced(_Number(count, part), **arguments)))
+        except ClosedFormError:
+            raise  # of a config, not of a run
         except _ENDS as error:
             if values:
                 values[-1] = hold_last(values[-1], part.first - 1)

@@ -287,7 +287,7 @@ def _product_of_roots(node: Term) -> fmpq | None:
     if fmpq(above**2, below**2) != square:
         return None
     negatives = sum(build.is_rational(factor) and factor.value < 0 for factor in node.args)
-    return (-1) ** negatives * fmpq(above, below)
+    return fmpq(-above if negatives % 2 else above, below)
 
 
 def _square_of_roots(factors: Iterable[Term]) -> fmpq | None:

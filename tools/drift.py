@@ -100,10 +100,10 @@ def drift(commit: str, places: Sequence[Pin], folder: Path) -> Iterator[str]:
         if new is None:
             yield f"{pin}  the file is gone"
         elif new != old:
-            yield from _moved(pin, (old or "").splitlines(), new.splitlines())
+            yield from _line_drift(pin, (old or "").splitlines(), new.splitlines())
 
 
-def _moved(pin: Pin, old: list[str], new: list[str]) -> Iterator[str]:
+def _line_drift(pin: Pin, old: list[str], new: list[str]) -> Iterator[str]:
     if not pin.line:
         yield f"{pin}  the file changed"
     elif pin.line > len(old):
@@ -123,18 +123,18 @@ def _git(folder: Path, *words: str) -> str | None:
 
 def main() -> None:
     """Prints what moved; malformed pins are an error."""
-    malformed = [fault for name in FRAMEWORKS for fault in faults(name)]
+    messages = [fault for name in FRAMEWORKS for fault in faults(name)]
     with tempfile.TemporaryDirectory() as folder:
         for name, framework in FRAMEWORKS.items():
             sys.stdout.write(f"{name} {framework.commit}\n")
             clone = Path(folder, name)
             options = ["clone", "--quiet", "--bare", "--filter=blob:none"]
-            reached = _git(Path(folder), *options, framework.repository, str(clone)) is not None
-            lines = drift(framework.commit, pins(name), clone) if reached else ["not reached"]
+            is_reached = _git(Path(folder), *options, framework.repository, str(clone)) is not None
+            lines = drift(framework.commit, pins(name), clone) if is_reached else ["not reached"]
             for line in lines:
                 sys.stdout.write(f"  {line}\n")
-    if malformed:
-        sys.exit("\n".join(malformed))
+    if messages:
+        sys.exit("\n".join(messages))
 
 
 if __name__ == "__main__":

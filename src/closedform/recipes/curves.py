@@ -72,12 +72,12 @@ def curve(
     code = function.__code__
     keywords = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     arguments = {key: _exact(available[key], part) for key in keywords if key in available}
-    traced = _rebuilt(function, part)
+    copy = _copy(function, part)
     values: list[sp.Expr] = []
     marks: list[sp.Expr] = []
     for _ in range(_MOST_PARTS):
         try:
-            values.append(_expr(traced(_Number(count, part), **arguments)))
+            values.append(_expr(copy(_Number(count, part), **arguments)))
         except ClosedFormError:
             raise  # of a config, not of a run
         except _ENDS as error:
@@ -208,27 +208,27 @@ def _exact(value: Any, part: _Part) -> Any:
     if isinstance(value, CodeType):
         return value.replace(co_consts=_exact(value.co_consts, part))
     if isinstance(value, FunctionType):
-        return _rebuilt(value, part)
+        return _copy(value, part)
     is_number = isinstance(value, int | float | sp.Expr) and not isinstance(value, bool)
     return _Number(exact_number(value), part) if is_number else value
 
 
-def _rebuilt(function: CurveFunction, part: _Part) -> CurveFunction:
+def _copy(function: CurveFunction, part: _Part) -> CurveFunction:
     """A curve whose literals and variables are exact, and whose functions take exact numbers."""
     names, code = function.__globals__, function.__code__
-    used = {name: _exact(names[name], part) for name in code.co_names if name in names}
+    variables = {name: _exact(names[name], part) for name in code.co_names if name in names}
     closure = tuple(
         CellType(_exact(cell.cell_contents, part)) for cell in function.__closure__ or ()
     )
-    rebuilt = FunctionType(
+    copy = FunctionType(
         _exact(code, part),
-        {**names, **used, **_NAMES},
+        {**names, **variables, **_NAMES},
         function.__name__,
         function.__defaults__,
         closure,
     )
-    rebuilt.__kwdefaults__ = function.__kwdefaults__
-    return rebuilt
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
 
 
 def _integer(value: Any) -> Any:

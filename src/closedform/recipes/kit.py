@@ -80,7 +80,6 @@ from closedform.recipes.intervals import Stage as Stage
 from closedform.recipes.intervals import UndefinedError as UndefinedError
 from closedform.recipes.intervals import by_intervals as by_intervals
 from closedform.recipes.intervals import ending as ending
-from closedform.recipes.intervals import first_after as first_after
 from closedform.recipes.intervals import first_from as first_from
 from closedform.recipes.intervals import power_quotient as power_quotient
 from closedform.recipes.intervals import quotient as quotient

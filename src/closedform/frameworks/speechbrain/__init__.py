@@ -12,7 +12,6 @@ import operator
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import sympy as sp
@@ -417,10 +416,14 @@ def _rate(name: str, arguments: kit.RawSection, rate: sp.Expr, where: str) -> Sc
     if callable(curve):
         return kit.curve(name, lambda n: curve(n) if n else rate)
     values = enumerate((rate, *curve), 1)
-    stages: list[kit.Stage] = [(partial(sp.sympify, value), end) for end, value in values]
+    stages: list[kit.Stage] = [(_fixed(value), end) for end, value in values]
     if name != "LinearScheduler":
         stages[-1] = (stages[-1][0], None)
     return kit.by_intervals(name, *stages, (_past_the_table, None))
+
+
+def _fixed(value: sp.Expr) -> kit.LazyNumber:
+    return lambda: value
 
 
 def _past_the_table() -> sp.Expr:

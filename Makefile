@@ -24,8 +24,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Some containers set it. The tests start some hundred processes, which compile for 6 s without it.
 unexport PYTHONDONTWRITEBYTECODE
 
-# What `python -m tools` writes, and the suites with a page of figures.
-PAGES := gallery frameworks notebooks trust theorems runtimes operators stubs
+# What `python -m tools` writes (drift prints, where the network allows), and the suites with a page.
+PAGES := drift gallery frameworks notebooks trust theorems runtimes operators stubs
 MEASURED := accuracy precision checker rocq transfer
 
 .PHONY: help demo test lint format types doctests units proofs wheel-smoke dist golden framework \

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 MODULES = {
     "accuracy": "build_accuracy",
     "checker": "build_checker",
+    "drift": "drift",
     "environments": "build_environments",
     "frameworks": "build_frameworks",
     "gallery": "build_gallery",

@@ -14,6 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from closedform.frameworks.gpt_neox import curves as gpt_neox
+from closedform.frameworks.litgpt import curves as litgpt
+from closedform.frameworks.maxtext import curves as maxtext
+from closedform.frameworks.megatron import curves as megatron
+from closedform.frameworks.nanochat import curves as nanochat
+
 Schedule = Callable[[int], Any]
 PUBLISHED: dict[str, Callable[[], Schedule]] = {}
 
@@ -26,6 +32,47 @@ def published(source: str) -> Callable[[Callable[[], Schedule]], Callable[[], Sc
         return make
 
     return add
+
+
+# --- curves of frameworks ------------------------------------------------------------------------
+
+_MEGATRON = {"peak": 1.5e-4, "low": 1e-5, "first": 0.0, "tail": 20_000, "tail_style": "exponential"}
+_MEGATRON |= {"warmup": 1000, "total": 320_000}
+_CURVES: dict[str, tuple[Callable[..., float], dict[str, Any]]] = {
+    "karpathy/nanochat:trapezoid_multiplier": (
+        nanochat.multiplier,
+        {"warmup_steps": 100, "total": 5000, "warmdown": 1000, "final_lr_frac": 0.0},
+    ),
+    "Lightning-AI/litgpt:cosine_of_iterations": (
+        litgpt.pretraining,
+        {"rate": 4e-4, "warmup": 2000, "total": 95_000, "low": 4e-5},
+    ),
+    **{
+        f"NVIDIA/Megatron-LM:{style}": (megatron.learning_rate, {**_MEGATRON, "style": style})
+        for style in megatron.STYLES
+    },
+    "NVIDIA/Megatron-LM:minus_sqrt": (
+        megatron.learning_rate,
+        {**_MEGATRON, "style": "WSD", "tail_style": "minus_sqrt"},
+    ),
+    "NVIDIA/Megatron-LM:weight_decay": (
+        megatron.weight_decay,
+        {"style": "cosine", "first": 0.01, "last": 0.1, "total": 50_000},
+    ),
+    "EleutherAI/gpt-neox:annealing_lr": (
+        gpt_neox.rate,
+        {"style": "cosine", "peak": 2e-4, "low": 2e-5, "warmup": 3200.0, "end": 320_000},
+    ),
+    "google/maxtext:cosine": (
+        maxtext.rate,
+        {"style": "cosine", "peak": 3e-5, "last": 3e-6, "warmup": 150, "length": 1350}
+        | {"total": 1500, "end": 1600},
+    ),
+}
+PUBLISHED |= {
+    name: functools.partial(functools.partial, function, **numbers)
+    for name, (function, numbers) in _CURVES.items()
+}
 
 
 # --- language models -----------------------------------------------------------------------------
@@ -105,23 +152,6 @@ def linear_decay_to_fraction() -> Schedule:
         return min_lr + coeff * (learning_rate - min_lr)
 
     return get_lr
-
-
-@published("karpathy/nanochat")
-def trapezoid_multiplier() -> Schedule:
-    num_iterations, warmup_ratio, warmdown_ratio, final_lr_frac = 5000, 0.0, 0.2, 0.0
-
-    def get_lr_multiplier(it):
-        warmup_iters = round(warmup_ratio * num_iterations)
-        warmdown_iters = round(warmdown_ratio * num_iterations)
-        if it < warmup_iters:
-            return (it + 1) / warmup_iters
-        if it <= num_iterations - warmdown_iters:
-            return 1.0
-        progress = (num_iterations - it) / warmdown_iters
-        return progress * 1.0 + (1 - progress) * final_lr_frac
-
-    return lambda it: get_lr_multiplier(min(it, num_iterations))
 
 
 @published("karpathy/nanochat")
@@ -243,21 +273,6 @@ def get_cyclic_lr() -> Schedule:
 def step_lr_per_epoch() -> Schedule:
     gamma, lr = 0.85, 1e-4
     return lambda epoch: lr * gamma**epoch
-
-
-@published("Lightning-AI/litgpt")
-def cosine_of_iterations() -> Schedule:
-    def get_lr(learning_rate: float, it: int, warmup_iters: int, max_iters: int, min_lr: float):
-        if it < warmup_iters:
-            return learning_rate * it / warmup_iters
-        if it > max_iters:
-            return min_lr
-        decay_ratio = (it - warmup_iters) / (max_iters - warmup_iters)
-        assert 0 <= decay_ratio <= 1
-        coeff = 0.5 * (1.0 + math.cos(math.pi * decay_ratio))
-        return min_lr + coeff * (learning_rate - min_lr)
-
-    return lambda it: get_lr(4e-4, it, 2000, 95000, 4e-5)
 
 
 @published("jzhang38/TinyLlama")
@@ -414,21 +429,6 @@ def inverse_sqrt_schedule() -> Schedule:
 
 
 @published("facebookresearch/fairseq")
-def polynomial_decay_schedule() -> Schedule:
-    def step_update(num_updates):
-        lr, warmup, total, end, power = 5e-4, 10_000, 125_000, 0.0, 1.0
-        if warmup > 0 and num_updates <= warmup:
-            return num_updates / float(warmup) * lr
-        if num_updates >= total:
-            return end
-        lr_range = lr - end
-        pct_remaining = 1 - (num_updates - warmup) / (total - warmup)
-        return lr_range * pct_remaining**power + end
-
-    return step_update
-
-
-@published("facebookresearch/fairseq")
 def tri_stage() -> Schedule:
     init_lr, peak_lr, final_lr = 5e-6, 5e-4, 2.5e-5
     warmup_steps, hold_steps, decay_steps = 8000, 32000, 40000
@@ -481,6 +481,21 @@ def cosine_with_period() -> Schedule:
     return step_update
 
 
+@published("facebookresearch/fairseq")
+def polynomial_decay_schedule() -> Schedule:
+    def step_update(num_updates):
+        lr, warmup, total, end, power = 5e-4, 10_000, 125_000, 0.0, 1.0
+        if warmup > 0 and num_updates <= warmup:
+            return num_updates / float(warmup) * lr
+        if num_updates >= total:
+            return end
+        lr_range = lr - end
+        pct_remaining = 1 - (num_updates - warmup) / (total - warmup)
+        return lr_range * pct_remaining**power + end
+
+    return step_update
+
+
 @published("facebookresearch/metaseq")
 def opt_175b() -> Schedule:
     def lr(num_updates, peak=1.2e-4, warmup=2000, total=143_000, end=1.2e-5):
@@ -492,109 +507,6 @@ def opt_175b() -> Schedule:
         return (peak - end) * remaining + end
 
     return lr
-
-
-@published("NVIDIA/Megatron-LM")
-def optimizer_param_scheduler() -> Schedule:
-    class Scheduler:
-        def __init__(self, style):
-            self.max_lr, self.min_lr, self.init_lr = 1.5e-4, 1e-5, 0.0
-            self.lr_warmup_steps, self.lr_decay_steps = 1000, 320_000
-            self.lr_decay_style = style
-            assert self.max_lr >= self.min_lr
-
-        def get_lr(self, num_steps):
-            if self.lr_warmup_steps > 0 and num_steps <= self.lr_warmup_steps:
-                return self.init_lr + (
-                    (self.max_lr - self.init_lr) * float(num_steps) / float(self.lr_warmup_steps)
-                )
-            if self.lr_decay_style == "constant":
-                return self.max_lr
-            if num_steps > self.lr_decay_steps:
-                return self.min_lr
-            if self.lr_decay_style == "inverse-square-root":
-                warmup_steps = max(self.lr_warmup_steps, 1)
-                num_steps = max(num_steps, 1)
-                return max(self.min_lr, self.max_lr * warmup_steps**0.5 / (num_steps**0.5))
-            num_steps_ = num_steps - self.lr_warmup_steps
-            decay_steps_ = self.lr_decay_steps - self.lr_warmup_steps
-            decay_ratio = float(num_steps_) / float(decay_steps_)
-            assert decay_ratio >= 0.0
-            assert decay_ratio <= 1.0
-            delta_lr = self.max_lr - self.min_lr
-            if self.lr_decay_style == "linear":
-                coeff = 1.0 - decay_ratio
-            elif self.lr_decay_style == "cosine":
-                coeff = 0.5 * (math.cos(math.pi * decay_ratio) + 1.0)
-            else:
-                raise Exception(f"{self.lr_decay_style} decay style is not supported.")
-            return self.min_lr + coeff * delta_lr
-
-    PUBLISHED["NVIDIA/Megatron-LM:linear"] = lambda: Scheduler("linear").get_lr
-    PUBLISHED["NVIDIA/Megatron-LM:inverse-square-root"] = lambda: (
-        Scheduler("inverse-square-root").get_lr
-    )
-    return Scheduler("cosine").get_lr
-
-
-@published("NVIDIA/Megatron-LM")
-def wsd_of_megatron() -> Schedule:
-    max_lr, min_lr, decay_steps, wsd_steps = 1e-3, 1e-5, 100_000, 20_000
-
-    def get_lr(num_steps, style="exponential"):
-        if num_steps > decay_steps:
-            return min_lr
-        start = decay_steps - wsd_steps
-        if num_steps <= start:
-            coeff = 1.0
-        else:
-            ratio = float(num_steps - start) / float(wsd_steps)
-            if style == "linear":
-                coeff = 1.0 - ratio
-            elif style == "cosine":
-                coeff = 0.5 * (math.cos(math.pi * ratio) + 1.0)
-            elif style == "exponential":
-                coeff = (2.0 * math.pow(0.5, ratio)) - 1.0
-            elif style == "minus_sqrt":
-                coeff = 1.0 - math.sqrt(ratio)
-        return min_lr + coeff * (max_lr - min_lr)
-
-    PUBLISHED["NVIDIA/Megatron-LM:minus_sqrt"] = lambda: lambda s: get_lr(s, "minus_sqrt")
-    return get_lr
-
-
-@published("NVIDIA/Megatron-LM")
-def weight_decay_increment() -> Schedule:
-    start_wd, end_wd, wd_incr_steps = 0.01, 0.1, 50_000
-
-    def get_wd(num_steps):
-        if num_steps > wd_incr_steps:
-            return end_wd
-        incr_ratio = float(num_steps) / float(wd_incr_steps)
-        coeff = 0.5 * (math.cos(math.pi * (1 - incr_ratio)) + 1.0)
-        return start_wd + coeff * (end_wd - start_wd)
-
-    return get_wd
-
-
-@published("EleutherAI/gpt-neox")
-def annealing_lr() -> Schedule:
-    start_lr, min_lr, warmup_iter, end_iter = 2e-4, 2e-5, 3200, 320_000
-
-    def get_lr(num_iters):
-        num_iters_ = num_iters
-        if warmup_iter > 0 and num_iters <= warmup_iter:
-            return float(start_lr) * num_iters_ / warmup_iter
-        num_iters_ = num_iters_ - warmup_iter
-        end_iter_ = end_iter - warmup_iter
-        lr = min_lr + (
-            (start_lr - min_lr)
-            / 2.0
-            * (math.cos(math.pi * min(num_iters_, end_iter_) / end_iter_) + 1)
-        )
-        return max(lr, min_lr)
-
-    return get_lr
 
 
 @published("microsoft/DeepSpeed")
@@ -875,30 +787,6 @@ def cosine_of_theta() -> Schedule:
 
 
 @published("facebookresearch/lingua")
-def wsd_of_lingua() -> Schedule:
-    def lr_wsd(step, warmup, n_steps, decay_fraction, cycle_length, min_ratio):
-        cycle_num = step // int(n_steps * cycle_length) + 1
-        curr_n_steps = int(n_steps * cycle_length) * cycle_num
-        decay_length = int(curr_n_steps * decay_fraction)
-        if step < warmup:
-            lr = float(step) / warmup
-        elif step <= curr_n_steps - decay_length:
-            lr = 1.0
-        elif step > curr_n_steps - decay_length and step <= curr_n_steps:
-            slope = -(1.0 - min_ratio) / decay_length
-            intercept = min_ratio + ((1.0 - min_ratio) * curr_n_steps) / decay_length
-            lr = slope * step + intercept
-        else:
-            lr = min_ratio
-        return lr
-
-    def at(step):
-        return lr_wsd(min(step, 9999), 500, 10_000, 0.1, 1.0, 0.1)
-
-    return at
-
-
-@published("facebookresearch/lingua")
 def linear_of_lingua() -> Schedule:
     def lr_linear(step: int, warmup: int, n_steps: int, min_ratio: float) -> float:
         if step < warmup:
@@ -923,6 +811,30 @@ def inverse_sqrt_of_lingua() -> Schedule:
         return lr
 
     return functools.partial(lr_inv_sqrt, warmup=2000, exp_factor=0.5, min_ratio=0.01)
+
+
+@published("facebookresearch/lingua")
+def wsd_of_lingua() -> Schedule:
+    def lr_wsd(step, warmup, n_steps, decay_fraction, cycle_length, min_ratio):
+        cycle_num = step // int(n_steps * cycle_length) + 1
+        curr_n_steps = int(n_steps * cycle_length) * cycle_num
+        decay_length = int(curr_n_steps * decay_fraction)
+        if step < warmup:
+            lr = float(step) / warmup
+        elif step <= curr_n_steps - decay_length:
+            lr = 1.0
+        elif step > curr_n_steps - decay_length and step <= curr_n_steps:
+            slope = -(1.0 - min_ratio) / decay_length
+            intercept = min_ratio + ((1.0 - min_ratio) * curr_n_steps) / decay_length
+            lr = slope * step + intercept
+        else:
+            lr = min_ratio
+        return lr
+
+    def at(step):
+        return lr_wsd(min(step, 9999), 500, 10_000, 0.1, 1.0, 0.1)
+
+    return at
 
 
 @published("huggingface/nanotron")
@@ -995,31 +907,6 @@ def multi_step_by_fraction() -> Schedule:
         return peak * (1.0 if fraction < 0.8 else 0.316 if fraction < 0.9 else 0.1)
 
     return lr
-
-
-@published("google/maxtext")
-def cosine_then_constant() -> Schedule:
-    lr, warmup_steps, cos_steps, total = 3e-5, 150, 1350, 1500
-    cos_final_lr = lr * 0.1
-
-    def make_cos_schedule(init_lr, final_lr, len_steps):
-        def schedule(step):
-            pct = step / (len_steps - 1) if len_steps > 1 else 1.0
-            a = 0.5 * (math.cos(math.pi * pct) + 1)
-            return init_lr * a + final_lr * (1 - a)
-
-        return schedule
-
-    cosine = make_cos_schedule(lr, cos_final_lr, cos_steps)
-
-    def at(step):
-        if step < warmup_steps:
-            return lr * step / warmup_steps
-        if step < warmup_steps + cos_steps:
-            return cosine(step - warmup_steps)
-        return 0.0
-
-    return at
 
 
 @published("google-research/t5x")

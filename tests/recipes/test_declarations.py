@@ -196,7 +196,8 @@ def test_each_fact_is_read(name: str) -> None:
     """A literal name among the facts is read; others are of the tuple that the reader has."""
     sources = [*trees(name)]
     by_module = {module: framework for framework, module in _MODULES.items()}
-    for module in {module for tree in trees(name) for module in imported_frameworks(tree)}:
+    modules = {module for tree in trees(name) for module in imported_frameworks(tree)}
+    for module in modules & by_module.keys():  # frameworks.curves is of none
         sources += trees(by_module[module])
     read = {fact for tree in sources for fact in facts_read(tree)}
     (declared,) = [

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
@@ -99,13 +100,32 @@ def test_an_installed_package_adds_a_framework(tmp_path: Path) -> None:
     assert "not recognized" in without.stderr  # the config is of no framework that is installed
 
 
+def test_packages_in_a_zip_file_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with zipfile.ZipFile(tmp_path / "packages.zip", "w") as archive:
+        archive.writestr("mylab-1.0.dist-info/METADATA", "Name: mylab\nVersion: 1.0\n")
+        points = f"[{ENTRY_POINTS}]\nmylab = mylab_recipes:FRAMEWORK\n"
+        archive.writestr("mylab-1.0.dist-info/entry_points.txt", points)
+    assert [*registry._declared()] == []
+    monkeypatch.syspath_prepend(tmp_path / "packages.zip")
+    assert [point.value for point in registry._declared()] == ["mylab_recipes:FRAMEWORK"]
+
+
+def test_metadata_is_not_imported_where_no_package_declares_a_framework() -> None:
+    code = "import sys; from closedform.recipes.registry import FRAMEWORKS; print(len(FRAMEWORKS))"
+    code += "; print('importlib.metadata' in sys.modules)"
+    shown = run([sys.executable, "-c", code], Path.cwd())
+    assert shown.stdout.split() == [str(len(FRAMEWORKS)), "False"], shown.stderr
+
+
 LOOK_UP = registry._entry_points.__wrapped__
 """Without the cache."""
 
 
 def register(monkeypatch: pytest.MonkeyPatch, *points: tuple[str, str]) -> None:
     listed = [EntryPoint(name, value, ENTRY_POINTS) for name, value in points]
-    monkeypatch.setattr(registry, "entry_points", lambda group: listed)
+    monkeypatch.setattr(registry, "_declared", lambda: listed)
     monkeypatch.setattr(registry, "_entry_points", LOOK_UP)
 
 

@@ -73,3 +73,11 @@ def floor_div(a: Operand, b: Operand) -> sp.Expr:
 def floor_mod(a: Operand, b: Operand) -> sp.Expr:
     """Returns ``a - b*floor(a / b)``, inert: SymPy does not rewrite it."""
     return FloorMod(operand(a, "floor_mod"), operand(b, "floor_mod"))
+
+
+def integer_floor(expr: sp.Expr) -> sp.Expr:
+    """Returns the floor of an expression; of a fraction of integers as an integer quotient."""
+    if expr.is_integer:
+        return expr
+    above, below = expr.as_numer_denom()
+    return floor_div(above, below) if below.is_Integer and below != 1 else floor_div(expr, 1)

@@ -107,19 +107,24 @@ def by_intervals(name: str, *stages: Stage) -> Schedule:
         # The stages before it are defined: the schedule ends where the framework raises the
         # exception.
         except UndefinedError as error:
-            return _until(name, values, marks[:-1], begin, str(error))
+            return ended(name, values, marks[:-1], begin, str(error))
         if end is None:
             break
         marks.append(sp.Integer(end))
         begin = end
     else:
-        return _until(name, values, marks[:-1], begin, "the run has ended")
+        return ended(name, values, marks[:-1], begin, "the run has ended")
     return Schedule(stepwise(values, marks), name=name)
 
 
-def _until(
+def ended(
     name: str, values: list[sp.Expr], marks: list[sp.Expr], end: int, reason: str
 ) -> Schedule:
+    """Returns the schedule of values between marks, which ends at an update without a value.
+
+    Raises:
+        DefinitionError: It has no value at update 0.
+    """
     if not values:
         raise DefinitionError(f"update 0 has no value: {reason}", where=name)
     return ending(stepwise(values, marks), end, reason, name)

@@ -20,6 +20,8 @@ from closedform.recipes.clock import Count as Count
 from closedform.recipes.clock import Facts as Facts
 from closedform.recipes.clock import Unit as Unit
 from closedform.recipes.clock import hold as hold
+from closedform.recipes.curves import CurveFunction as CurveFunction
+from closedform.recipes.curves import curve as curve
 from closedform.recipes.cycles import cycles as cycles
 from closedform.recipes.defects import Defect as Defect
 from closedform.recipes.defects import DefectKind as DefectKind
@@ -78,7 +80,6 @@ from closedform.recipes.intervals import Stage as Stage
 from closedform.recipes.intervals import UndefinedError as UndefinedError
 from closedform.recipes.intervals import by_intervals as by_intervals
 from closedform.recipes.intervals import ending as ending
-from closedform.recipes.intervals import first_after as first_after
 from closedform.recipes.intervals import first_from as first_from
 from closedform.recipes.intervals import power_quotient as power_quotient
 from closedform.recipes.intervals import quotient as quotient

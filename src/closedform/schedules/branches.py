@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import sympy as sp
 
-from closedform.language import hyper, t
+from closedform.language import FloorDiv, FloorMod, hyper, t
 
 
 def steps_symbol(number: sp.Rational) -> sp.Symbol:
@@ -36,3 +36,22 @@ def stepwise(values: Sequence[sp.Expr], marks: Sequence[sp.Expr]) -> sp.Expr:
             # cannot decide it (1.14).
             branches.append((value, sp.Lt(t, mark, evaluate=False)))
     return sp.Piecewise(*branches, (values[-1], True), evaluate=False) if branches else values[-1]
+
+
+def hold_last(value: sp.Expr, last: int) -> sp.Expr:
+    """Returns a value that is defined at all steps: a partial formula keeps that of step ``last``.
+
+    Example:
+        >>> hold_last(1 / (7 - t), 6), hold_last(t / 7, 6)
+        (1/(7 - Min(6, t)), t/7)
+    """
+    parts = value.atoms(sp.Pow, sp.log, FloorDiv, FloorMod)
+    return value.xreplace({t: sp.Min(t, last)}) if any(map(_is_partial, parts)) else value
+
+
+def _is_partial(expr: sp.Basic) -> bool:
+    """Whether an expression may have no value at some step."""
+    if isinstance(expr, sp.Pow):
+        return t in expr.base.free_symbols and not (expr.exp.is_Integer and expr.exp >= 0)
+    operand_place = 0 if isinstance(expr, sp.log) else 1
+    return t in expr.args[operand_place].free_symbols

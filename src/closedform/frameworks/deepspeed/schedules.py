@@ -6,17 +6,17 @@ value that the constructor leaves in the optimizer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
 
 from closedform.errors import ArgumentError, DefinitionError
-from closedform.language import Schedule, exact_number, floor_div, floor_mod, t
+from closedform.frameworks.curves import along_cosine, along_line
+from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
 from closedform.schedules import constant
-from closedform.schedules.blends import along_cosine, along_line, logarithmic
 from closedform.schedules.sweeps import range_test
 
 VERSIONS = ("edaa72212672", "6c58fb75f^", "v0.19.0", "v0.16.0", "v0.14.0")
@@ -178,9 +178,10 @@ def _warmup_steps(context: kit.Context, params: _Rise) -> sp.Expr:
     return max(sp.Integer(2), steps)
 
 
-def _risen(params: _Rise, warmup: sp.Expr) -> sp.Expr:
+def _risen(params: _Rise, warmup: sp.Expr) -> kit.CurveFunction:
     """The part of the warmup that is done; an unknown type is taken as log."""
-    return COUNT.n / warmup if params.warmup_type == "linear" else logarithmic(COUNT.n, warmup)
+    is_linear = params.warmup_type == "linear"
+    return lambda n: n / warmup if is_linear else math.log(n + 1) / math.log(warmup)
 
 
 def _warmup(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
@@ -201,16 +202,19 @@ def _warmup(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) ->
     # v0.14.0 leaves update 0 at the optimizer's rate.
     has_own_start = context.version == V0_14 and context.as_implemented
     start = _rate(context, optimizer) if has_own_start else low
-    begin = (lambda: start, COUNT.first_from(sp.S.Zero))
-    rise = (lambda: along_line(low, peak, _risen(params, warmup)), COUNT.first_from(warmup))
-    if scheduler.type == "WarmupLR":
-        return kit.by_intervals("WarmupLR", begin, rise, (lambda: peak, None))
-    total = params.total_num_steps
-    # max(1, T - W) and max(0, ·): the decay ends at T and stays at warmup_min_lr.
-    rest = sp.Max(0, (total - COUNT.n) / max(sp.S.One, total - warmup))
-    return kit.by_intervals(
-        "WarmupDecayLR", begin, rise, (lambda: along_line(low, peak, rest), None)
-    )
+    risen, total = _risen(params, warmup), getattr(params, "total_num_steps", None)
+
+    def value(n: float) -> Any:
+        if n < 0:
+            return start
+        if n < warmup:
+            return along_line(low, peak, risen(n))
+        if total is None:  # WarmupLR
+            return peak
+        # max(1, T - W) and max(0, ·): the decay ends at T and stays at warmup_min_lr.
+        return along_line(low, peak, max(0, (total - n) / max(1, total - warmup)))
+
+    return kit.curve(scheduler.type, value, COUNT.n)
 
 
 def _cosine(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
@@ -226,35 +230,28 @@ def _cosine(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) ->
         start = rate
     else:
         start = sp.S.Zero
-    is_known = params.warmup_type in ("log", "linear")
+    kind, risen = params.warmup_type, _risen(params, warmup)
+    is_known = kind in ("log", "linear") or version not in (V0_14, V0_16)
     # After a linear warmup the implementation leaves the peak out.
     # W + 1 instead of W in the cosine: the peak of a linear warmup is skipped.
-    ahead = 1 if context.as_implemented or params.warmup_type != "linear" else 0
+    ahead = 1 if context.as_implemented or kind != "linear" else 0
     # Up to v0.19.0 the progress is not clamped: the rate climbs after T.
     is_bounded = version in (HEAD, FIRST_GROUP) or not context.as_implemented
 
-    def rise() -> sp.Expr:
-        if version in (V0_14, V0_16) and not is_known:
-            raise kit.UndefinedError(
-                f"UnboundLocalError: warmup_type {params.warmup_type!r} is unknown"
-            )
-        return along_line(low, sp.S.One, _risen(params, warmup)) * rate
-
-    def fall() -> sp.Expr:
+    def value(n: float) -> Any:
+        if n < 0:
+            return start
+        if n < warmup:
+            if not is_known:
+                raise ValueError(f"UnboundLocalError: warmup_type {kind!r} is unknown")
+            return along_line(low, 1, risen(n)) * rate
         # Without the clamp T = W divides by zero.
-        length = max(sp.S.One, total - warmup) if is_bounded else total - warmup
-        if length == 0:
-            raise kit.UndefinedError("division by zero: total_num_steps is warmup_num_steps")
-        progress = (COUNT.n - warmup + ahead) / length
-        progress = sp.Min(1, progress) if is_bounded else progress
-        return sp.Max(0, along_cosine(sp.S.One, end, progress)) * rate
+        if not is_bounded and total == warmup:
+            raise ValueError("division by zero: total_num_steps is warmup_num_steps")
+        progress = (n - warmup + ahead) / (max(1, total - warmup) if is_bounded else total - warmup)
+        return max(0, along_cosine(1, end, min(1, progress) if is_bounded else progress)) * rate
 
-    return kit.by_intervals(
-        "WarmupCosineLR",
-        (lambda: start, COUNT.first_from(sp.S.Zero)),
-        (rise, COUNT.first_from(warmup)),
-        (fall, None),
-    )
+    return kit.curve("WarmupCosineLR", value, COUNT.n)
 
 
 def _range_test(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
@@ -270,16 +267,10 @@ def _range_test(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler
     return range_test(low, growth, size, staircase=staircase).rename("LRRangeTest")
 
 
-@dataclass(frozen=True, slots=True)
-class _Cycle:
-    """The position in the cycle, the updates since its end, and the first update after it."""
-
-    scale: sp.Expr
-    after: sp.Expr
-    end: int
-
-
-def _cycle(context: kit.Context, params: OneCycle) -> _Cycle:
+def _cycle(
+    context: kit.Context, params: OneCycle, low: sp.Expr, top: sp.Expr, decay: sp.Expr
+) -> Schedule:
+    """A cycle between two values, and a decay by a part of a value for each of its steps."""
     first, second = params.cycle_first_step_size, params.cycle_second_step_size
     second = first if second is None else second
     if first <= 0:
@@ -293,43 +284,33 @@ def _cycle(context: kit.Context, params: OneCycle) -> _Cycle:
     # Stairs came with edaa72212672: before it, their counts are read and not used.
     if context.version != HEAD and context.as_implemented:
         up = down = 0
-    total = first + second
-    return _Cycle(
-        _triangle(first, second, (up, down)), COUNT.n - total + 1, COUNT.first_from(total)
-    )
+    total, size, is_rate = first + second, params.decay_step_size, context.key == "lr"
+    decay = decay / size if size else 0
 
+    def part(position: float) -> Any:
+        is_first = position <= first or not second
+        done = position / first if is_first else (total - position) / second
+        count = up if is_first else down
+        return math.floor(done * count) / count if count else done
 
-def _triangle(first: sp.Expr, second: sp.Expr, stairs: tuple[int, int]) -> sp.Expr:
-    """The position between the ends of the cycle, at update t."""
-    # The position is t, and not the step t - 1: OneCycle counts from 1.
-    position = floor_mod(t, first + second)
-    up = position / first
-    if stairs[0]:
-        up = floor_div(up * stairs[0], 1) / stairs[0]
-    if not second:
-        return up
-    down = (first + second - position) / second
-    if stairs[1]:
-        down = floor_div(down * stairs[1], 1) / stairs[1]
-    return sp.Piecewise((up, position <= first), (down, True))
+    def value(n: float) -> Any:
+        if n < 0:
+            return low
+        if n >= total:
+            after = n - total + 1
+            return low / (1 + decay * after) if is_rate else top * (1 + decay * after)
+        # OneCycle counts from 1; the momentum moves against the rate, down and up again.
+        done = part(n + 1 if n + 1 < total else 0)
+        return along_line(low, top, done) if is_rate else along_line(top, low, done)
+
+    return kit.curve("OneCycle", value, COUNT.n)
 
 
 def _one_cycle(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
-    params, cycle = scheduler.params, _cycle(context, scheduler.params)
+    params = scheduler.params
     low = _group_value(context, params, "cycle_min_lr")
     top = _group_value(context, params, "cycle_max_lr")
-    decay, fall = params.decay_step_size, params.decay_lr_rate
-    # After the cycle: min / (1 + rate·(k - total + 1) / step), or the minimum without a rate or a
-    # step.
-    last = low / (1 + fall * cycle.after / decay) if decay and fall else low
-    return _cycled(cycle, low, along_line(low, top, cycle.scale), last)
-
-
-def _cycled(cycle: _Cycle, first: sp.Expr, curve: sp.Expr, last: sp.Expr) -> Schedule:
-    begin = COUNT.first_from(sp.S.Zero)
-    return kit.by_intervals(
-        "OneCycle", (lambda: first, begin), (lambda: curve, cycle.end), (lambda: last, None)
-    )
+    return _cycle(context, params, low, top, params.decay_lr_rate)
 
 
 def _momentum(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
@@ -350,11 +331,8 @@ def _momentum(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) 
     # beta2 becomes 0.99 as soon as OneCycle drives the momentum.
     if key == "beta2":
         return constant(sp.Rational(99, 100)).rename("OneCycle")
-    cycle, low, top = _cycle(context, params), params.cycle_min_mom, params.cycle_max_mom
-    decay, growth = params.decay_step_size, params.decay_mom_rate
-    last = top * (1 + growth * cycle.after / decay) if decay and growth else top
-    # beta1 moves against the rate: from its largest value down and up again.
-    return _cycled(cycle, low, along_line(top, low, cycle.scale), last)
+    low, top = params.cycle_min_mom, params.cycle_max_mom
+    return _cycle(context, params, low, top, params.decay_mom_rate)
 
 
 _CURVES: Mapping[str, Callable[..., Schedule]] = {

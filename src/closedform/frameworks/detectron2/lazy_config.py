@@ -14,18 +14,16 @@ from typing import Any, Literal
 import sympy as sp
 
 from closedform.errors import nearest
+from closedform.frameworks.detectron2 import curves
 from closedform.frameworks.detectron2.schedules import (
     CLOCK,
     MultiplierCurve,
     Warmup,
-    equal_steps,
-    steps_at,
     warmed_up,
 )
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
 from closedform.schedules import constant
-from closedform.schedules.blends import along_cosine, along_line
 
 _OPTIMIZERS: Mapping[str, kit.ConfigCall] = {
     "SGD": kit.ConfigCall(
@@ -231,44 +229,23 @@ def _curve(lazy: _Lazy) -> MultiplierCurve:
     return build(keys.read(section))
 
 
-def _constant(values: ConstantParamScheduler) -> MultiplierCurve:
-    reason = "RuntimeError: the position in the schedule must be in [0, 1]"
-    return MultiplierCurve(
-        ((lambda x: values.value, None),), sp.S.One, with_end=True, reason=reason
+def _of_numbers(function: kit.CurveFunction) -> Callable[[kit.Section], MultiplierCurve]:
+    return lambda values: (
+        function,
+        {name: getattr(values, name) for name in values.keys if name != _CLASS},
     )
-
-
-def _cosine(values: _Levels) -> MultiplierCurve:
-    return MultiplierCurve(
-        ((lambda x: along_cosine(values.start_value, values.end_value, x), None),)
-    )
-
-
-def _linear(values: _Levels) -> MultiplierCurve:
-    return MultiplierCurve(((lambda x: along_line(values.start_value, values.end_value, x), None),))
-
-
-def _exponential(values: ExponentialParamScheduler) -> MultiplierCurve:
-    return MultiplierCurve(((lambda x: values.start_value * values.decay**x, None),))
 
 
 def _polynomial(values: PolynomialDecayParamScheduler) -> MultiplierCurve:
-    base, power = values.base_value, values.power
-    if power.is_Integer and power >= 0:
-        return MultiplierCurve(((lambda x: base * (1 - x) ** power, None),))
-    reason = "the power of a negative number"
-    return MultiplierCurve(
-        ((lambda x: base * sp.Max(0, 1 - x) ** power, None),), sp.S.One, reason=reason
-    )
-
-
-def _steps(values: StepParamScheduler) -> MultiplierCurve:
-    return equal_steps(values.values)
+    is_whole = values.power.is_Integer and values.power >= 0
+    numbers = {"base_value": values.base_value, "power": values.power, "is_whole": is_whole}
+    return curves.polynomial, numbers
 
 
 def _fixed_gamma(values: StepWithFixedGammaParamScheduler) -> MultiplierCurve:
     base, decays = values.base_value, values.num_decays
-    return equal_steps([base * values.gamma**index for index in range(decays + 1)])
+    levels = [base * values.gamma**index for index in range(decays + 1)]
+    return curves.equal_steps, {"values": levels}
 
 
 def _milestones(values: MultiStepParamScheduler) -> MultiplierCurve:
@@ -288,7 +265,7 @@ def _milestones(values: MultiStepParamScheduler) -> MultiplierCurve:
             f"milestones must increase from above 0 to below {updates}, got {list(marks)}",
             "milestones",
         )
-    return steps_at(levels, parts)
+    return curves.milestones, {"values": levels, "marks": parts}
 
 
 class _Scheduler(kit.Section, irrelevant="_target_"):
@@ -331,12 +308,12 @@ class StepWithFixedGammaParamScheduler(_Scheduler, irrelevant="num_updates"):
 
 
 _CURVES: Mapping[str, tuple[Callable[..., MultiplierCurve], type[kit.Section]]] = {
-    "ConstantParamScheduler": (_constant, ConstantParamScheduler),
-    "CosineParamScheduler": (_cosine, _Levels),
-    "ExponentialParamScheduler": (_exponential, ExponentialParamScheduler),
-    "LinearParamScheduler": (_linear, _Levels),
+    "ConstantParamScheduler": (_of_numbers(curves.constant), ConstantParamScheduler),
+    "CosineParamScheduler": (_of_numbers(curves.cosine), _Levels),
+    "ExponentialParamScheduler": (_of_numbers(curves.exponential), ExponentialParamScheduler),
+    "LinearParamScheduler": (_of_numbers(curves.linear), _Levels),
     "MultiStepParamScheduler": (_milestones, MultiStepParamScheduler),
     "PolynomialDecayParamScheduler": (_polynomial, PolynomialDecayParamScheduler),
-    "StepParamScheduler": (_steps, StepParamScheduler),
+    "StepParamScheduler": (_of_numbers(curves.equal_steps), StepParamScheduler),
     "StepWithFixedGammaParamScheduler": (_fixed_gamma, StepWithFixedGammaParamScheduler),
 }

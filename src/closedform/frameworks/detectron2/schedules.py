@@ -6,46 +6,20 @@ the project DeepLab.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import sympy as sp
 
 from closedform.errors import DefinitionError
-from closedform.language import Schedule, exact_number
+from closedform.frameworks.detectron2 import curves
+from closedform.language import Schedule, exact_number, t
 from closedform.recipes import kit
-from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
-EPSILON = sp.Rational(1, 10**6)
-"""It is added to a position before it is compared: WHERE_EPSILON of fvcore."""
-_PAST_THE_END = "RuntimeError: the position in the schedule must be in [0, 1]"
-FactorSegment = tuple[Callable[[sp.Expr], sp.Expr], sp.Expr | None]
-"""From x to the factor, and the x at which the next stage begins."""
-
-
-@dataclass(frozen=True, slots=True)
-class MultiplierCurve:
-    """The curve without its warmup.
-
-    Attributes:
-        stages: Its stages in x.
-        end: The x after which a value is refused; None for no end.
-        with_end: Whether x = end is refused as well.
-        reason: What detectron2 does there.
-    """
-
-    stages: tuple[FactorSegment, ...]
-    end: sp.Expr | None = None
-    with_end: bool = False
-    reason: str = ""
-
-    def at(self, x: sp.Expr) -> sp.Expr:
-        """Returns the factor at a number x."""
-        if self.end is not None and (x > self.end or (self.with_end and x == self.end)):
-            raise kit.UndefinedError(self.reason)
-        return next(value for value, mark in self.stages if mark is None or x < mark)(x)
+MultiplierCurve = tuple[kit.CurveFunction, Mapping[str, Any]]
+"""A curve of the part of the run without its warmup, and its numbers."""
 
 
 def _steps(solver: Solver) -> MultiplierCurve:
@@ -57,42 +31,19 @@ def _steps(solver: Solver) -> MultiplierCurve:
     if steps and steps[-1] >= total:
         raise solver.error(f"STEPS must be below MAX_ITER {total}, got {steps}", "STEPS")
     marks = [sp.Rational(step, total) for step in steps]
-    return steps_at([solver.GAMMA**index for index in range(len(marks) + 1)], marks)
+    values = [solver.GAMMA**index for index in range(len(marks) + 1)]
+    return curves.milestones, {"values": values, "marks": marks}
 
 
 def _cosine(solver: Solver) -> MultiplierCurve:
     if solver.BASE_LR_END > solver.BASE_LR:
         raise solver.error("BASE_LR_END must not be above BASE_LR", "BASE_LR_END")
-    end = solver.BASE_LR_END / solver.BASE_LR
-    return MultiplierCurve(((lambda x: along_cosine(sp.S.One, end, x), None),))
+    return curves.cosine, {"start_value": 1, "end_value": solver.BASE_LR_END / solver.BASE_LR}
 
 
 def _fixed_gamma(solver: Solver) -> MultiplierCurve:
-    return equal_steps([solver.GAMMA**index for index in range(solver.NUM_DECAYS + 1)])
-
-
-def equal_steps(values: Sequence[sp.Expr]) -> MultiplierCurve:
-    """Returns the curve of values that hold equally long; the end of the run has none."""
-    marks = [sp.Rational(index + 1, len(values)) - EPSILON for index in range(len(values))]
-    stages = tuple((_value(value), mark) for value, mark in zip(values, marks, strict=True))
-    return MultiplierCurve(
-        stages,
-        marks[-1],
-        with_end=True,
-        reason="IndexError: list index out of range",
-        # At the end of the run the index is the number of values: refused already at x = 1.
-    )
-
-
-def steps_at(values: Sequence[sp.Expr], marks: Sequence[sp.Expr]) -> MultiplierCurve:
-    """Returns the curve of values that change at increasing parts of the run."""
-    ends = [mark - EPSILON for mark in marks]
-    stages = [(_value(value), mark) for value, mark in zip(values, ends, strict=False)]
-    return MultiplierCurve((*stages, (_value(values[-1]), None)), sp.S.One, reason=_PAST_THE_END)
-
-
-def _value(factor: sp.Expr) -> Callable[[sp.Expr], sp.Expr]:
-    return lambda x: factor
+    values = [solver.GAMMA**index for index in range(solver.NUM_DECAYS + 1)]
+    return curves.equal_steps, {"values": values}
 
 
 CURVES: Mapping[str, Callable[[Solver], MultiplierCurve]] = {
@@ -182,7 +133,7 @@ def rate_of(context: kit.Context, solver: Solver) -> Schedule:
     solver = at_workers(solver, context.numbers, context.where)
     rate = context.of_group("lr", solver.BASE_LR)
     if solver.LR_SCHEDULER_NAME == POLYNOMIAL:
-        return _polynomial(solver, rate)
+        return kit.curve(POLYNOMIAL, curves.deeplab, t, solver, rate=rate)
     total = sp.Integer(solver.MAX_ITER)
     warmup = Warmup(
         # A warmup that is longer than the run ends with it.
@@ -195,24 +146,6 @@ def rate_of(context: kit.Context, solver: Solver) -> Schedule:
     return warmed_up(name, rate, total, CURVES[name](solver), warmup)
 
 
-def _polynomial(solver: Solver, rate: sp.Expr) -> Schedule:
-    """A polynomial to 0, times the factor of a warmup."""
-    n, total = CLOCK.count(kit.Facts()).n, sp.Integer(solver.MAX_ITER)
-    start, last = solver.WARMUP_FACTOR, solver.POLY_LR_CONSTANT_ENDING
-    fall = sp.Max(0, total - n) ** solver.POLY_LR_POWER / total**solver.POLY_LR_POWER
-    rise = start
-    if solver.WARMUP_METHOD == "linear" and solver.WARMUP_ITERS > 0:
-        rise = along_line(start, sp.S.One, n / solver.WARMUP_ITERS)
-    rest = sp.Max(last, fall) if last > 0 else fall
-    end = int(total) + 1
-    return kit.by_intervals(
-        POLYNOMIAL,
-        (lambda: rate * rise * fall, min(solver.WARMUP_ITERS, end)),
-        (lambda: rate * rest, end),
-        (_refusal("ValueError: a negative number to a fractional power"), None),
-    )
-
-
 def warmed_up(
     name: str, rate: sp.Expr, total: sp.Expr, curve: MultiplierCurve, warmup: Warmup
 ) -> Schedule:
@@ -221,59 +154,16 @@ def warmed_up(
     Raises:
         DefinitionError: The curve has no value where the warmup needs one.
     """
-    count = CLOCK.count(kit.Facts())
-    length, rescale = warmup.length, warmup.rescale and warmup.length > 0
-    x = count.n / total
-    stages: list[tuple[Callable[[], sp.Expr], int | None]] = []
-    if length > 0:
-        rise = _warmup(curve, warmup)
-        # The warmup holds while x + epsilon <= length.
-        stages.append((lambda: rate * rise(x), count.first_after((length - EPSILON) * total)))
-
-    def position(mark: sp.Expr) -> sp.Expr:
-        """The update of a mark of the curve."""
-        return (length + mark * (1 - length) if rescale else mark) * total
-
-    place = x
-    if rescale:
-        if length == 1:
-            reason = "ZeroDivisionError: RESCALE_INTERVAL leaves no updates"
-            return kit.by_intervals(name, *stages, (_refusal(reason), None))
-        place = (count.n - length * total) / (total - length * total)
-    for value, mark in curve.stages:
-        stop = curve.end if mark is None else mark
-        after = mark is None and not curve.with_end
-        until = count.first_after if after else count.first_from
-        end = None if stop is None else until(position(stop))
-        stages.append((_scaled(rate, value, place), end))
-    return kit.by_intervals(name, *stages, (_refusal(curve.reason), None))
-
-
-def _warmup(curve: MultiplierCurve, warmup: Warmup) -> Callable[[sp.Expr], sp.Expr]:
-    """The warmup: to the curve at its end, which is its start if the curve is moved."""
-    try:
-        first = warmup.factor * curve.at(sp.S.Zero)
-        # The warmup ends at the curve's value, not at the peak, unless the curve is moved behind
-        # it.
-        last = curve.at(sp.S.Zero if warmup.rescale else warmup.length)
-    except kit.UndefinedError as error:
-        raise DefinitionError(str(error)) from error
-    if warmup.method == "constant":
-        return lambda x: first
-    return lambda x: along_line(first, last, x / warmup.length)
-
-
-def _scaled(
-    rate: sp.Expr, value: Callable[[sp.Expr], sp.Expr], x: sp.Expr
-) -> Callable[[], sp.Expr]:
-    return lambda: rate * value(x)
-
-
-def _refusal(reason: str) -> Callable[[], sp.Expr]:
-    def refuse() -> sp.Expr:
-        raise kit.UndefinedError(reason)
-
-    return refuse
+    function, numbers = curve
+    if warmup.length > 0:
+        try:
+            for x in (sp.S.Zero, sp.S.Zero if warmup.rescale else warmup.length):
+                function(x, **numbers)
+        except (LookupError, ValueError) as error:
+            raise DefinitionError(str(error)) from error
+    lengths = {field.name: getattr(warmup, field.name) for field in fields(warmup)}
+    parts = {"curve": function, "numbers": numbers, **lengths}
+    return kit.curve(name, curves.warmed_up, rate=rate, total=total, **parts)
 
 
 def _of_scheduler(name: str, condition: Callable[[Solver], bool]) -> Callable[..., bool]:

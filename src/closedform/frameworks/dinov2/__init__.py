@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import sympy as sp
 
-from closedform.language import Schedule, t
+from closedform.frameworks.dinov2 import curves
+from closedform.language import Schedule
 from closedform.recipes import kit
-from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
@@ -95,57 +95,6 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
     ),
 }
 
-TableDecay = Callable[[sp.Expr, sp.Expr, int], sp.Expr]
-"""From the first and the last value, and a length, to the values after the warmup from t = 0."""
-
-
-def cosine(first: sp.Expr, last: sp.Expr, length: int) -> sp.Expr:
-    """Returns the cosine that reaches its last value one step after its length."""
-    # The entries are cos(pi i / L) for i = 0 to L - 1: i = L, the last value, is not in the table.
-    return along_cosine(first, last, t / sp.Integer(length))
-
-
-def table(
-    name: str,
-    first: sp.Expr,
-    last: sp.Expr,
-    total: int,
-    warmup: kit.Steps = 0,
-    start: sp.Expr = sp.S.Zero,
-    frozen: int = 0,
-    fall: TableDecay = cosine,
-) -> Schedule:
-    """Returns the table of ``CosineScheduler``, whose first entries may be set to 0.
-
-    Args:
-        name: The name of the schedule.
-        first: The value after the warmup.
-        last: The value past the end.
-        total: The entries of the table.
-        warmup: The entries of the warmup, which includes both its ends.
-        start: The value of update 0 in a warmup.
-        frozen: The entries that are 0.
-        fall: The values after the warmup.
-
-    Raises:
-        DefinitionError: The warmup is longer than the table.
-    """
-    kit.refuse_unless(warmup <= total, f"the warmup has {warmup} of {total} updates", name)
-    # numpy.linspace with its end: start + (p - start) i / (W - 1), so that the last entry has the
-    # peak. W = 1 has only the start.
-    rise = along_line(start, first, t / sp.Integer(max(warmup - 1, 1)))
-
-    def decay() -> sp.Expr:
-        return fall(first, last, total - warmup).xreplace({t: t - warmup})
-
-    return kit.by_intervals(
-        name,
-        (lambda: sp.S.Zero, min(frozen, total)),
-        (lambda: rise, warmup),
-        (decay, total),
-        (lambda: last, None),
-    )
-
 
 def tables(
     kind: str,
@@ -153,7 +102,7 @@ def tables(
     train: Train,
     teacher: Teacher,
     peak: kit.LazyNumber,
-    fall: TableDecay = cosine,
+    points: Callable[[int], int] = lambda length: 0,
 ) -> Schedule:
     """Returns one of the tables of a config of DINOv2, or of one without ``schedules`` of DINOv3.
 
@@ -163,26 +112,33 @@ def tables(
         train: The section ``train``.
         teacher: The section ``teacher``.
         peak: The largest rate, scaled by the batch size.
-        fall: The values after the warmup, except for the temperature.
+        points: From the entries after the warmup to the points of a longer cosine; 0 for none.
 
     Raises:
         DefinitionError: The warmup is longer than the table.
     """
     length = int(train.OFFICIAL_EPOCH_LENGTH)
-    total = optim.epochs * length
+
+    def table(first: sp.Expr, last: sp.Expr, total: int, warmup: int = 0, **more: Any) -> Schedule:
+        kit.refuse_unless(warmup <= total, f"the warmup has {warmup} of {total} updates", kind)
+        ends = {"first": first, "last": last, "total": total, "warmup": warmup}
+        return kit.curve(kind, curves.table, **ends, **more)
+
     if kind == "teacher_temp":
         warmup = teacher.warmup_teacher_temp_epochs * length
-        end, start = teacher.teacher_temp, teacher.warmup_teacher_temp
+        end = teacher.teacher_temp
         # The table is only the warmup: past its end, the temperature stays at its last value.
-        return table(kind, end, end, warmup, warmup, start)
+        return table(end, end, warmup, warmup, start=teacher.warmup_teacher_temp)
+    total = optim.epochs * length
     if kind == "weight_decay":
-        return table(kind, optim.weight_decay, optim.weight_decay_end, total, fall=fall)
+        return table(optim.weight_decay, optim.weight_decay_end, total, points=points(total))
     if kind == "momentum_teacher":
         first, last = teacher.momentum_teacher, teacher.final_momentum_teacher
-        return table(kind, first, last, total, fall=fall)
+        return table(first, last, total, points=points(total))
     frozen = optim.freeze_last_layer_epochs * length if kind == "last_layer_lr" else 0
     warmup = optim.warmup_epochs * length
-    return table(kind, peak(), optim.min_lr, total, warmup, frozen=frozen, fall=fall)
+    rest = points(total - warmup) if warmup < total else 0
+    return table(peak(), optim.min_lr, total, warmup, frozen=frozen, points=rest)
 
 
 def _schedule(context: kit.Context, config: Config, kind: str) -> Schedule:

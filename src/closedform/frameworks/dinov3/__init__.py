@@ -7,10 +7,9 @@ from collections.abc import Mapping
 import sympy as sp
 
 from closedform.frameworks import dinov2
-from closedform.language import Schedule, t
-from closedform.language.settled import construct as closed
+from closedform.frameworks.dinov3 import curves
+from closedform.language import Schedule
 from closedform.recipes import kit
-from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
@@ -100,26 +99,16 @@ def _scale(context: kit.Context, config: Config) -> sp.Expr:
     return 4 * sp.sqrt(samples / sp.Integer(1024))
 
 
-def _truncated_cosine(first: sp.Expr, last: sp.Expr, length: int, extra: sp.Expr) -> sp.Expr:
-    """The first entries of a longer cosine, rescaled so that the last one is the end."""
-    # A cosine of int((1 + e) L) points is cut to L and stretched to end exactly at the last value.
-    points = int((1 + float(extra)) * length)
-    is_long = points >= length > 1
-    kit.refuse_unless(
-        is_long, f"schedule_trunc_extra {extra} leaves {points} of {length}", "cosine"
-    )
-    step = sp.pi / sp.Integer(points - 1)
-    lowest = closed(sp.cos, step * (length - 1))
-    return last + (first - last) * (closed(sp.cos, step * t) - lowest) / (1 - lowest)
-
-
 def _of_optim(context: kit.Context, config: Config, kind: str) -> Schedule:
     extra = config.optim.schedule_trunc_extra
 
-    def fall(first: sp.Expr, last: sp.Expr, length: int) -> sp.Expr:
-        if extra == 0:
-            return dinov2.cosine(first, last, length)
-        return _truncated_cosine(first, last, length, extra)
+    def points(length: int) -> int:
+        """The points of the cosine, which is cut to a length and stretched to end at its end."""
+        number = int((1 + float(extra)) * length) if extra else 0
+        is_long = not extra or number >= length > 1
+        message = f"schedule_trunc_extra {extra} leaves {number} of {length}"
+        kit.refuse_unless(is_long, message, "cosine")
+        return number
 
     def peak() -> sp.Expr:
         return config.optim.lr * _scale(context, config)
@@ -128,7 +117,7 @@ def _of_optim(context: kit.Context, config: Config, kind: str) -> Schedule:
     message = "a truncated cosine needs updates after the warmup"
     # The temperature has no cosine that could be truncated.
     kit.refuse_unless(extra == 0 or kind == "teacher_temp" or has_cosine, message, context.where)
-    return dinov2.tables(kind, config.optim, config.train, config.teacher, peak, fall)
+    return dinov2.tables(kind, config.optim, config.train, config.teacher, peak, points)
 
 
 def _of_schedules(context: kit.Context, config: Config, kind: str) -> Schedule:
@@ -156,21 +145,9 @@ def _of_schedules(context: kit.Context, config: Config, kind: str) -> Schedule:
         else 0
     )
     frozen = epochs * length
-    # Both ends of the cosine are entries, so n entries have n - 1 steps; a single one has none.
-    steps = sp.Integer(max(decay - 1, 1))
-
-    def past_the_end() -> sp.Expr:
-        raise kit.UndefinedError(f"the table has {total} entries")
-
-    return kit.by_intervals(
-        kind,
-        (lambda: sp.S.Zero, min(frozen, total)),
-        # numpy.linspace without its end: the peak is the first entry of the cosine.
-        (lambda: along_line(part.start, peak, t / sp.Integer(warmup)), warmup),
-        (lambda: along_cosine(peak, end, (t - warmup) / steps), warmup + decay),
-        (lambda: end, total),
-        (past_the_end, None),
-    )
+    lengths = {"size": total, "warmup": warmup, "decay": decay, "frozen": frozen}
+    numbers = {"low": part.start, "peak": peak, "end": end}
+    return kit.curve(kind, curves.table, **numbers, **lengths)
 
 
 def _schedule(context: kit.Context, config: Config, kind: str) -> Schedule:

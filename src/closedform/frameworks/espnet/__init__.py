@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
+from typing import Any
 
 import sympy as sp
 
+from closedform.frameworks.curves import along_line
 from closedform.frameworks.diffusers.process_steps import of_torch
 from closedform.frameworks.transformers.schedules import cosine_wave
 from closedform.language import Schedule, exact_number, floor_mod, t
 from closedform.recipes import kit
-from closedform.schedules.blends import along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE, offset=1)
 UPDATES = kit.Clock(kit.Unit.UPDATE)
 EPOCHS = kit.Clock(kit.Unit.EPOCH, is_stepped=True)
 # ESPnet's schedulers compute step_num = last_epoch + 1, so n = t + 1.
-COUNT = CLOCK.count(kit.Facts())
-N = COUNT.n
+N = t + 1
 MOST_CYCLES, LAST = 128, 10**6
 """The most cycles of ``cosineannealingwarmuprestarts`` that are modelled where their lengths
 change, and the update in whose cycle the model ends."""
@@ -29,12 +29,12 @@ def _inverse_root(conf: _Warmup, rate: sp.Expr, scale: sp.Expr, where: str) -> S
     warmup = conf.warmup_steps
     # Without a warmup 0 would be raised to -3/2.
     kit.refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
-    return kit.by_intervals(
-        "warmuplr",
+
+    def value(n: float) -> Any:
         # min(n^(-1/2), n W^(-3/2)) changes sides at n = W, so that update W - 1 has the peak.
-        (lambda: rate * scale * N / warmup ** sp.Rational(3, 2), COUNT.first_from(warmup)),
-        (lambda: rate * scale / sp.sqrt(N), None),
-    )
+        return rate * scale * n / warmup**1.5 if n < warmup else rate * scale / math.sqrt(n)
+
+    return kit.curve("warmuplr", value, N)
 
 
 def _warmup(conf: _Warmup, rate: sp.Expr, where: str) -> Schedule:
@@ -49,14 +49,17 @@ def _noam(conf: NoamLR, rate: sp.Expr, where: str) -> Schedule:
 def _warmup_step(conf: WarmupStepLR, rate: sp.Expr, where: str) -> Schedule:
     warmup, length = conf.warmup_steps, conf.steps_per_epoch
     kit.refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
-    # warmup_step_lr.py:44: epochs since the warmup, each of steps_per_epoch updates.
-    # Epochs are counted by division, so that the last, shorter epoch of a data set has no effect.
-    epoch = sp.floor(N / length) - sp.floor(warmup / length)
-    return kit.by_intervals(
-        "warmupsteplr",
-        (lambda: rate * N / warmup, COUNT.first_after(warmup)),
-        (lambda: rate * conf.gamma ** sp.floor(epoch / conf.step_size), None),
-    )
+    gamma, size = conf.gamma, conf.step_size
+
+    def value(n: float) -> Any:
+        if n <= warmup:
+            return rate * n / warmup
+        # warmup_step_lr.py:44: epochs since the warmup, each of steps_per_epoch updates.
+        # Epochs are counted by division, so that the last, shorter epoch of a data set has no
+        # effect.
+        return rate * gamma ** ((n // length - warmup // length) // size)
+
+    return kit.curve("warmupsteplr", value, N)
 
 
 def _polyline(conf: PiecewiseLinearWarmupLR, rate: sp.Expr, where: str) -> Schedule:
@@ -67,20 +70,20 @@ def _polyline(conf: PiecewiseLinearWarmupLR, rate: sp.Expr, where: str) -> Sched
     increases = all(mark < following for mark, following in pairwise(marks))
     kit.refuse_unless(increases and marks[-1] >= 0, "warmup_steps_list must increase from 0", where)
 
-    def line(index: int) -> kit.LazyNumber:
-        (x, y), (x2, y2) = ((marks[i], rates[i]) for i in (index, index + 1))
-        return lambda: along_line(y, y2, (N - x) / (x2 - x))
+    points = [*zip(marks, rates, strict=True)]
 
-    return kit.by_intervals(
-        "piecewiselinearwarmuplr",
-        (lambda: rates[0], COUNT.first_from(marks[0])),
-        *((line(i), COUNT.first_from(marks[i + 1])) for i in range(len(marks) - 1)),
+    def value(n: float) -> Any:
+        if n < marks[0]:
+            return rates[0]
+        for (mark, first), (following, last) in pairwise(points):
+            if n < following:
+                return along_line(first, last, (n - mark) / (following - mark))
         # The update at the last mark has the last rate; the root begins after it.
-        (lambda: rates[-1], COUNT.first_after(marks[-1])),
         # piecewise_linear_warmup_lr.py:64: from the optimizer's rate, not from the last one of the
         # list.
-        (lambda: rate * sp.sqrt(marks[-1]) / sp.sqrt(N), None),
-    )
+        return rates[-1] if n <= marks[-1] else rate * math.sqrt(marks[-1]) / math.sqrt(n)
+
+    return kit.curve("piecewiselinearwarmuplr", value, N)
 
 
 def _tri_stage(conf: TriStageLR, rate: sp.Expr, where: str) -> Schedule:
@@ -96,20 +99,15 @@ def _tri_stage(conf: TriStageLR, rate: sp.Expr, where: str) -> Schedule:
     begin = warmup + hold
     decay = total - begin
 
-    def fall(position: sp.Expr) -> sp.Expr:
+    def value(n: float) -> Any:
+        if n < warmup:
+            return along_line(first * rate, rate, n / warmup)
+        if n < begin or decay == 0:
+            return rate
         # exp(-d j) with d = -ln(final_lr_scale) / decay steps.
-        return rate * last ** (position / sp.Integer(decay)) if decay else rate
+        return rate * last ** (min(n - begin, decay) / decay)
 
-    return kit.by_intervals(
-        "tristagelr",
-        (
-            lambda: along_line(first * rate, rate, N / sp.Integer(warmup)),
-            COUNT.first_from(sp.Integer(warmup)),
-        ),
-        (lambda: rate, COUNT.first_from(sp.Integer(begin))),
-        (lambda: fall(N - begin), COUNT.first_from(sp.Integer(total))),
-        (lambda: fall(sp.Integer(decay)), None),
-    )
+    return kit.curve("tristagelr", value, N)
 
 
 def _exponential(conf: ExponentialDecayWarmup, rate: sp.Expr, where: str) -> Schedule:
@@ -117,15 +115,17 @@ def _exponential(conf: ExponentialDecayWarmup, rate: sp.Expr, where: str) -> Sch
     kit.refuse_unless(warmup < total, "warmup_steps must be below total_steps", where)
     kit.refuse_unless(peak != 0 and low / peak > 0, "min_lr and max_lr must have one sign", where)
     is_risen = conf.warm_from_zero
-    return kit.by_intervals(
-        "exponentialdecaywarmup",
-        # The constructor replaces the optimizer's rate at update 0.
-        (lambda: sp.S.Zero if is_risen else peak, 1),
-        # exponential_decay_warmup.py:60: without warm_from_zero the warmup has the optimizer's
-        # rate.
-        (lambda: peak * (t + 1) / sp.Integer(warmup) if is_risen else rate, warmup),
-        (lambda: peak * (low / peak) ** ((t - warmup) / sp.Integer(total - warmup)), None),
-    )
+
+    def value(n: float) -> Any:
+        if n < 1:
+            return 0 if is_risen else peak  # the constructor replaces the optimizer's rate
+        if n < warmup:
+            # exponential_decay_warmup.py:60: without warm_from_zero the warmup has the optimizer's
+            # rate.
+            return peak * (n + 1) / warmup if is_risen else rate
+        return peak * (low / peak) ** ((n - warmup) / (total - warmup))
+
+    return kit.curve("exponentialdecaywarmup", value)
 
 
 def _restarts(conf: CosineAnnealingWarmupRestarts, rate: sp.Expr, where: str) -> Schedule:

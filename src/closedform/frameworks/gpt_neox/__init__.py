@@ -13,9 +13,9 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import nearest
-from closedform.language import Schedule, UpdateRule, exact_number
+from closedform.frameworks.gpt_neox import curves
+from closedform.language import Schedule, UpdateRule, exact_number, t
 from closedform.recipes import kit
-from closedform.schedules.blends import along_cosine
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 STYLES = ("linear", "cosine", "exponential", "constant")
@@ -142,28 +142,11 @@ def _length(context: kit.Context, config: Config) -> sp.Integer:
 
 
 def _rate(context: kit.Context, config: Config) -> Schedule:
-    style, peak, low = config.lr_decay_style, _peak(config), config.min_lr
-    end, n = _length(context, config), CLOCK.count(context.numbers).n
+    style, end = config.lr_decay_style, _length(context, config)
     # The warmup is not rounded to whole updates. Its product in floats may end just before an
     # update where this one ends at it: the rate is that of the peak in both.
-    warmup = config.warmup * end
-    length = end - warmup
-
-    def anneal() -> sp.Expr:
-        if style == "linear":
-            return peak * kit.quotient(end - n, length)
-        if style == "cosine":
-            return along_cosine(peak, low, kit.quotient(n - warmup, length))
-        if style == "exponential":
-            return peak * sp.exp(sp.Rational(-693, 1000) * kit.quotient(n - warmup, length))
-        return peak
-
-    begin = CLOCK.count(context.numbers).first_after(warmup) if warmup > 0 else 0
-    rate = kit.by_intervals(
-        style,
-        (lambda: peak * sp.Max(1, n) / warmup, begin),
-        (lambda: sp.Max(anneal(), low), None),
-    )
+    numbers = {"peak": _peak(config), "low": config.min_lr, "warmup": config.warmup * end}
+    rate = kit.curve(style, curves.rate, t, style=style, end=end, **numbers)
     if not config.use_mup:
         return rate
     width = context.facts.get("param_group", {}).get("width_mult", 1)

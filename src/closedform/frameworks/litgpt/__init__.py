@@ -12,9 +12,9 @@ from typing import Any
 
 import sympy as sp
 
+from closedform.frameworks.litgpt import curves
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
-from closedform.schedules.blends import along_cosine
 
 # offset=1: pretrain counts micro-batches, and update t ends with the (t + 1)·A-th.
 CLOCKS = {
@@ -165,22 +165,12 @@ def _pretrain(
     context: kit.Context, optimizer: Optimizer | kit.ClassOptimizer, train: Train
 ) -> Schedule:
     _refuse_unsupported("pretrain", train)
-    run, rate, low = _run(context, train), exact_number(optimizer.lr, "lr"), train.min_lr
-    warmup, total = sp.Integer(run.warmup), sp.Integer(run.total)
-    count = CLOCKS["pretrain"].count(run.facts)
+    run = _run(context, train)
     # An update has the rate of its last micro-batch: litgpt/pretrain.py:341.
-    last = count.n - 1
-    return kit.by_intervals(
-        "pretrain",
-        # The last micro-batch of the update is n - 1, so n = W + 1 is the first one past the
-        # warmup.
-        (lambda: rate * last / warmup, count.first_from(warmup + 1)),
-        (
-            lambda: along_cosine(rate, low, kit.quotient(last - warmup, total - warmup)),
-            # n - 1 <= T: the minimum counts after the horizon only.
-            count.first_after(total + 1),
-        ),
-        (lambda: low, None),
+    last = CLOCKS["pretrain"].count(run.facts).n - 1
+    numbers = {"rate": exact_number(optimizer.lr, "lr"), "low": train.min_lr}
+    return kit.curve(
+        "pretrain", curves.pretraining, last, warmup=run.warmup, total=run.total, **numbers
     )
 
 
@@ -189,22 +179,17 @@ def _finetune(
 ) -> Schedule:
     _refuse_unsupported("finetune", train)
     (total,) = context.numbers.require("total_updates", where=train.origin.document.source)
-    rate, warmup = exact_number(optimizer.lr, "lr"), sp.Integer(train.lr_warmup_steps)
+    warmup = train.lr_warmup_steps
     # step / warmup is computed at step 0, also for a warmup of 0.
     if warmup <= 0:
         raise train.error(
             f"lr_warmup_steps must be above 0 (division by zero), got {warmup}", "lr_warmup_steps"
         )
-    is_documented = not context.as_implemented
-    low = train.min_lr if is_documented else sp.S.Zero
-    count = CLOCKS["finetune"].count(context.numbers)
-    end = count.first_from(total) if is_documented else None
-    return kit.by_intervals(
-        "finetune",
-        (lambda: rate * count.n / warmup, count.first_from(warmup)),
-        (lambda: along_cosine(rate, low, kit.quotient(count.n - warmup, total - warmup)), end),
-        (lambda: low, None),
-    )
+    numbers = {"rate": exact_number(optimizer.lr, "lr"), "warmup": warmup, "total": total}
+    if context.as_implemented:
+        return kit.curve("finetune", curves.finetuning, **numbers)
+    # The arguments describe the curve of the pretraining: a minimum, which the rate keeps.
+    return kit.curve("finetune", curves.pretraining, **numbers, low=train.min_lr)
 
 
 def _matches(document: kit.Document) -> bool:

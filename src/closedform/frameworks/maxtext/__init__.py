@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-import sympy as sp
-
-from closedform.language import Schedule
+from closedform.frameworks.maxtext import curves
+from closedform.language import Schedule, t
 from closedform.recipes import kit
 from closedform.schedules import constant
-from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
@@ -115,21 +113,7 @@ def _with_lengths(context: kit.Context, config: Config) -> Config:
     )
 
 
-def _cosine(peak: sp.Expr, low: sp.Expr, step: sp.Expr, length: int) -> sp.Expr:
-    """The cosine whose last update has the final rate; of one update, only that."""
-    return along_cosine(peak, low, step / (length - 1)) if length > 1 else low
-
-
-def _line(peak: sp.Expr, low: sp.Expr, step: sp.Expr, length: int) -> sp.Expr:
-    """The line whose last update has the final rate; of one update, only that."""
-    return along_line(peak, low, sp.Min(1, step / (length - 1))) if length > 1 else low
-
-
-_DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr, sp.Expr, int], sp.Expr]] = {
-    "cosine": _cosine,
-    "wsd-linear": _line,
-    "wsd-cosine": _cosine,
-}
+_KINDS = ("cosine", "wsd-linear", "wsd-cosine")
 
 
 def _rate(context: kit.Context, config: Config) -> Schedule:
@@ -142,20 +126,13 @@ def _rate(context: kit.Context, config: Config) -> Schedule:
             f"{float(parts[0])} and {float(parts[1])}",
             "wsd_decay_steps_fraction",
         )
-    (warmup, length), total = _phases(config), config.learning_rate_schedule_steps
-    count = CLOCK.count(context.numbers)
+    warmup, length = _phases(config)
     last = peak * config.learning_rate_final_fraction
     if context.as_implemented and DEFECTS["peak-after-line"].concerns(context.version, config):
         last = peak
-    begin = total - length
-    after = None if (config.steps or 0) <= total else count.first_from(total)
-    return kit.by_intervals(
-        kind,
-        (lambda: peak * count.n / warmup, count.first_from(warmup)),
-        (lambda: peak, count.first_from(begin) if length else after),
-        (lambda: _DECAYS[kind](peak, last, count.n - begin, length), after),
-        (lambda: sp.S.Zero, None),
-    )
+    lengths = {"warmup": warmup, "length": length, "total": config.learning_rate_schedule_steps}
+    lengths |= {"end": config.steps or 0}
+    return kit.curve(kind, curves.rate, t, style=kind, peak=peak, last=last, **lengths)
 
 
 def _matches(document: kit.Document) -> bool:
@@ -262,7 +239,7 @@ def _configs(
 
 FRAMEWORK = kit.Framework(
     "maxtext",
-    kit.section_entries(dict.fromkeys(_DECAYS, _rate), {"": Config}, style=_kind),
+    kit.section_entries(dict.fromkeys(_KINDS, _rate), {"": Config}, style=_kind),
     versions=("e591f30cbbf2",),
     repository="https://github.com/AI-Hypercomputer/maxtext",
     tier=kit.Tier.OFFICIAL,

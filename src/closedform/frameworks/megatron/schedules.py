@@ -7,18 +7,17 @@ multiplied by it. The curves are those of ``OptimizerParamScheduler``, which NeM
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import sympy as sp
 
+from closedform.frameworks.megatron import curves
 from closedform.language import Schedule, exact_number, t
 from closedform.recipes import kit
-from closedform.schedules.blends import along_cosine, along_half_exponential, along_line
 
 # num_steps of OptimizerParamScheduler grows by the global batch size at each step.
 CLOCK = kit.Clock(kit.Unit.SAMPLE)
-STYLES = ("constant", "linear", "cosine", "inverse-square-root", "WSD")
-TAILS = ("linear", "cosine", "exponential", "minus_sqrt")
+STYLES, TAILS = curves.STYLES, curves.TAILS
 WEIGHT_DECAY_STYLES = ("constant", "linear", "cosine")
 OPTIMIZERS = ("adam", "sgd", "muon", "dist_muon", "lion", "soap", "adaptive_muon")
 
@@ -203,69 +202,16 @@ def check(plan: MegatronNumbers, where: str) -> None:
 
 def learning_rate(plan: MegatronNumbers) -> Schedule:
     """Returns the learning rate of a plan that is checked."""
-    # n = t·B: the count before the update.
-    n = t * plan.per_update
-    step = plan.per_update
-    # 10^-9 instead of 0 for the interval that is empty without a warmup.
-    rise = plan.first + (plan.peak - plan.first) * n / max(plan.warmup, sp.S.One / 10**9)
-    # num_steps <= warmup: update n = W is still in the warmup, at the peak.
-    warm = (lambda: rise, kit.first_after(plan.warmup / step) if plan.warmup > 0 else 0)
-    if plan.style == "constant":
-        return kit.by_intervals("constant", warm, (lambda: plan.peak, None))
-    end = kit.first_after(plan.total / step)
-    after = (lambda: plan.low, None)
-    if plan.style == "WSD":
-        tail = plan.tail or sp.S.Zero
-        begin = kit.first_after((plan.total - tail) / step)
-        # A WSD decay that begins inside the warmup starts at its end: the rate jumps there.
-        flat = (lambda: plan.peak, min(begin, end))
-        return kit.by_intervals("WSD", warm, flat, (lambda: _tail(plan, n, tail), end), after)
-    return kit.by_intervals(plan.style, warm, (lambda: _decay(plan, n), end), after)
-
-
-def _decay(plan: MegatronNumbers, n: sp.Expr) -> sp.Expr:
-    if plan.style == "inverse-square-root":
-        # At n = 0, the root is that of 1 unit: only without a warmup does update 0 reach it.
-        root = sp.sqrt(max(plan.warmup, sp.S.One)) / sp.sqrt(sp.Max(n, 1))
-        return sp.Max(plan.low, plan.peak * root)
-    if plan.style not in STYLES:
-        raise kit.UndefinedError(f"the style {plan.style!r} is not one of {', '.join(STYLES)}")
-    progress = kit.quotient(n - plan.warmup, plan.total - plan.warmup)
-    along = along_line if plan.style == "linear" else along_cosine
-    return along(plan.peak, plan.low, progress)
-
-
-def _tail(plan: MegatronNumbers, n: sp.Expr, length: sp.Expr) -> sp.Expr:
-    progress = kit.quotient(n - plan.total + length, length)
-    match plan.tail_style:
-        case "linear":
-            return along_line(plan.peak, plan.low, progress)
-        case "cosine":
-            return along_cosine(plan.peak, plan.low, progress)
-        case "exponential":
-            return along_half_exponential(plan.peak, plan.low, progress)
-        case "minus_sqrt":
-            root = kit.power_quotient(n - plan.total + length, length, sp.S.Half)
-            return along_line(plan.peak, plan.low, root)
-    raise kit.UndefinedError(
-        f"the decay style {plan.tail_style!r} is not one of {', '.join(TAILS)}"
-    )
+    numbers = {field.name: getattr(plan, field.name) for field in fields(plan)}
+    return kit.curve(plan.style, curves.learning_rate, t * plan.per_update, **numbers)
 
 
 def weight_decay(
     style: str, first: sp.Expr, last: sp.Expr, total: sp.Expr, per_update: sp.Expr
 ) -> Schedule:
     """Returns the weight decay of a style: constant, linear or cosine, ``last`` after ``total``."""
-    after = (lambda: last, None)
-    if style == "constant":
-        return kit.by_intervals("constant", after)
-    end = kit.first_after(total / per_update)
-    # The weight decay has no warmup: it grows from update 0 on, to the length of the run and not of
-    # the decay.
-    progress = t * per_update / total
-    if style == "linear":
-        return kit.by_intervals("linear", (lambda: along_line(first, last, progress), end), after)
-    return kit.by_intervals("cosine", (lambda: along_cosine(first, last, progress), end), after)
+    numbers = {"style": style, "first": first, "last": last, "total": total}
+    return kit.curve(style, curves.weight_decay, t * per_update, **numbers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import sympy as sp
-
-from closedform.language import Schedule, exact_number, floor_div, t
+from closedform.frameworks.mlx_lm import curves
+from closedform.language import Schedule, exact_number, t
 from closedform.recipes import kit
 from closedform.schedules import constant
-from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
@@ -127,35 +125,13 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
     ),
 }
 
-Stages = list[tuple[kit.LazyNumber, int | None]]
-"""The stages of a schedule, the last one without an end."""
-
-
-def _cosine(start: sp.Expr, peak: sp.Expr, steps: sp.Expr, end: sp.Expr = sp.S.Zero) -> Stages:
-    last = kit.first_from(start + steps)
-    return [(lambda: along_cosine(peak, end, (t - start) / steps), last), (lambda: end, None)]
-
-
-def _line(start: sp.Expr, first: sp.Expr, end: sp.Expr, steps: sp.Expr) -> Stages:
-    last = kit.first_from(start + steps)
-    return [(lambda: along_line(first, end, (t - start) / steps), last), (lambda: end, None)]
-
-
-def _steps(start: sp.Expr, peak: sp.Expr, rate: sp.Expr, length: sp.Expr) -> Stages:
-    return [(lambda: peak * rate ** floor_div(t - start, length), None)]
-
-
-def _powers(start: sp.Expr, peak: sp.Expr, rate: sp.Expr) -> Stages:
-    return [(lambda: peak * rate ** (t - start), None)]
-
-
-_KINDS: Mapping[str, tuple[Callable[..., Stages], tuple[int, int], int | None]] = {
-    "cosine_decay": (_cosine, (2, 3), 1),
-    "exponential_decay": (_powers, (2, 2), None),
-    "step_decay": (_steps, (3, 3), 2),
-    "linear_schedule": (_line, (3, 3), 2),
+_KINDS: Mapping[str, tuple[int, int, int | None]] = {
+    "cosine_decay": (2, 3, 1),
+    "exponential_decay": (2, 2, None),
+    "step_decay": (3, 3, 2),
+    "linear_schedule": (3, 3, 2),
 }
-"""Each schedule: its stages, the least and largest number of arguments, the place of its length."""
+"""The least and the largest number of arguments of each schedule, and the place of its length."""
 
 
 def _rate(context: kit.Context, config: Config) -> Schedule:
@@ -164,7 +140,7 @@ def _rate(context: kit.Context, config: Config) -> Schedule:
         return constant(config.learning_rate)
     name, numbers, warmup = schedule.name, schedule.arguments, schedule.warmup
     kit.refuse_unless(name in _KINDS, f"mlx has no schedule {name!r:.60}", where)
-    build, (least, most), place = _KINDS[name]
+    least, most, place = _KINDS[name]
     kit.refuse_unless(
         isinstance(numbers, list | tuple) and least <= len(numbers) <= most,
         f"arguments of {name} must be a list of {least} to {most} numbers, got {numbers!r:.60}",
@@ -174,14 +150,9 @@ def _rate(context: kit.Context, config: Config) -> Schedule:
     if place is not None:
         message = f"the length of {name} must be at least 1, got {numbers[place]}"
         kit.refuse_unless(arguments[place] >= 1, message, where)
-    if warmup == 0:
-        return kit.by_intervals(name, *build(sp.S.Zero, *arguments))
     message = f"warmup must be 0 or at least 1 update, not a ratio, got {warmup}"
-    kit.refuse_unless(warmup >= 1, message, where)
-    rise_step = t if warmup.is_Integer else sp.Min(t, warmup)
-    rise = along_line(schedule.warmup_init, arguments[0], rise_step / warmup)
-    decay = build(warmup + 1, *arguments)
-    return kit.by_intervals(name, (lambda: rise, kit.first_from(warmup + 1)), *decay)
+    kit.refuse_unless(warmup == 0 or warmup >= 1, message, where)
+    return kit.curve(name, curves.rate, t, schedule, arguments=arguments)
 
 
 def _kind(config: Config) -> str:

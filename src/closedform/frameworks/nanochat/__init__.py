@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sympy as sp
+from collections.abc import Mapping
 
-from closedform.language import Schedule, exact_number
+from closedform.frameworks.nanochat import curves
+from closedform.language import Schedule, exact_number, t
 from closedform.recipes import kit
-from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
@@ -17,61 +17,26 @@ class Config(kit.Section):
     final_lr_frac: kit.RateRatio
 
 
-_RAMP = sp.Integer(400)
-_MOMENTUM = tuple(sp.Rational(hundredths, 100) for hundredths in (85, 97, 90))
-
-
-def _warmdown(context: kit.Context, config: Config) -> tuple[sp.Expr, sp.Expr]:
-    """The length of the run and of its warmdown, which is rounded in floats."""
-    (total,) = context.numbers.require("total_updates", where=context.where)
-    return total, sp.Integer(round(float(config.warmdown_ratio) * int(total)))
-
-
-def _multiplier(context: kit.Context, config: Config) -> Schedule:
-    count, warmup = CLOCK.count(context.numbers), config.warmup_steps
-    total, length = _warmdown(context, config)
-    return kit.by_intervals(
-        "get_lr_multiplier",
-        (lambda: (count.n + 1) / warmup, count.first_from(warmup)),
-        (lambda: sp.S.One, count.first_after(total - length)),
-        (
-            lambda: along_line(
-                config.final_lr_frac, sp.S.One, kit.quotient(total - count.n, length)
-            ),
-            None,
-        ),
-    )
-
-
-def _momentum(context: kit.Context, config: Config) -> Schedule:
-    count = CLOCK.count(context.numbers)
-    total, length = _warmdown(context, config)
-    low, high, last = _MOMENTUM
-    return kit.by_intervals(
-        "get_muon_momentum",
-        (lambda: along_line(low, high, count.n / _RAMP), count.first_from(_RAMP)),
-        (lambda: high, count.first_from(total - length)),
-        (lambda: along_line(high, last, kit.quotient(count.n - total + length, length)), None),
-    )
-
-
-def _weight_decay(context: kit.Context, config: Config) -> Schedule:
-    total, _ = _warmdown(context, config)
-    first = exact_number(context.fact("weight_decay_scaled"))
-    n = CLOCK.count(context.numbers).n
-    return kit.by_intervals(
-        "get_weight_decay", (lambda: along_cosine(first, sp.S.Zero, n / total), None)
-    )
-
-
-_CURVES = {
-    "get_lr_multiplier": _multiplier,
-    "get_muon_momentum": _momentum,
-    "get_weight_decay": _weight_decay,
+_CURVES: Mapping[str, kit.CurveFunction] = {
+    "get_lr_multiplier": curves.multiplier,
+    "get_muon_momentum": curves.momentum,
+    "get_weight_decay": curves.weight_decay,
 }
+
+
+def _curve(context: kit.Context, config: Config) -> Schedule:
+    (total,) = context.numbers.require("total_updates", where=context.where)
+    name = context.path[-1]
+    # The length of the warmdown is rounded in floats.
+    numbers = {"total": total, "warmdown": round(float(config.warmdown_ratio) * int(total))}
+    if name == "get_weight_decay":
+        numbers["decay"] = exact_number(context.fact("weight_decay_scaled"))
+    return kit.curve(name, _CURVES[name], t, config, **numbers)
+
+
 FRAMEWORK = kit.Framework(
     "nanochat",
-    kit.section_entries(_CURVES, {"": Config}),
+    kit.section_entries(dict.fromkeys(_CURVES, _curve), {"": Config}),
     versions=("92d63d4e8bb4",),
     repository="https://github.com/karpathy/nanochat",
     tier=kit.Tier.OFFICIAL,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from closedform.language import Schedule
+from closedform.frameworks.nanogpt import curves
+from closedform.language import Schedule, t
 from closedform.recipes import kit
-from closedform.schedules.blends import along_cosine
+from closedform.schedules import constant
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
@@ -18,21 +19,9 @@ class Config(kit.Section, irrelevant="max_iters"):
 
 
 def _rate(context: kit.Context, config: Config) -> Schedule:
-    count = CLOCK.count(context.numbers)
-    peak, warmup, total = config.learning_rate, config.warmup_iters, config.lr_decay_iters
     if not config.decay_lr:
-        return kit.by_intervals("get_lr", (lambda: peak, None))
-    return kit.by_intervals(
-        "get_lr",
-        (lambda: peak * (count.n + 1) / (warmup + 1), count.first_from(warmup)),
-        (
-            lambda: along_cosine(
-                peak, config.min_lr, kit.quotient(count.n - warmup, total - warmup)
-            ),
-            count.first_after(total),
-        ),
-        (lambda: config.min_lr, None),
-    )
+        return constant(config.learning_rate).rename("get_lr")
+    return kit.curve("get_lr", curves.get_lr, t, config)
 
 
 FRAMEWORK = kit.Framework(

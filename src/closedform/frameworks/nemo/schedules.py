@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import sympy as sp
 
-from closedform.language import Schedule, exact_number, t
+from closedform.frameworks.curves import along_cosine, along_line
+from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
-from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
-_COUNT = CLOCK.count(kit.Facts())
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,8 @@ class Policy:
         kit.refuse_unless(condition, message, self.context.where)
 
 
-ValueBuilder = Callable[[Policy], sp.Expr]
+Curve = Callable[[Policy, Any], Any]
+"""From a policy and the update to the rate: a plain function of exact numbers."""
 Build = Callable[[Policy], Schedule]
 _PHASES = ("warmup", "hold", "constant")
 
@@ -110,7 +110,7 @@ def rate(context: kit.Context, values: Sched, lr: Any) -> Schedule:
     )
 
 
-def _policy(curve: ValueBuilder, *, is_open: bool = False) -> Build:
+def _policy(curve: Curve, *, is_open: bool = False) -> Build:
     """A warmup, a hold where the class has one, the curve, the minimum after the run.
 
     Args:
@@ -119,132 +119,110 @@ def _policy(curve: ValueBuilder, *, is_open: bool = False) -> Build:
     """
 
     def build(policy: Policy) -> Schedule:
-        # (t + 1) / (W + 1): update 0 is above 0 and update W has the rate.
-        rise = policy.base * (t + 1) / (policy.warmup + 1)
-        stages = [
-            # first_after: the warmup's test is step <= warmup_steps.
-            (lambda: rise, _COUNT.first_after(policy.warmup) if policy.warmup > 0 else 0),
-            (lambda: policy.base, _COUNT.first_from(policy.hold)),
-        ]
-        name = policy.values.name
-        if policy.total == sp.oo:
-            return kit.by_intervals(
-                name, *stages, (partial(curve, policy) if is_open else _no_total, None)
-            )
-        return kit.by_intervals(
-            name,
-            *stages,
-            # first_after: the test of the end is step > max_steps.
-            (lambda: curve(policy), _COUNT.first_after(policy.total)),
-            (lambda: policy.low, None),
-        )
+        has_end = policy.total != sp.oo
+
+        def value(n: float) -> Any:
+            if 0 < policy.warmup and n <= policy.warmup:
+                # (t + 1) / (W + 1): update 0 is above 0 and update W has the rate.
+                return policy.base * (n + 1) / (policy.warmup + 1)
+            if n < policy.hold:
+                return policy.base
+            if not has_end and not is_open:
+                raise ValueError("TypeError: max_steps is not given")
+            return policy.low if has_end and n > policy.total else curve(policy, n)
+
+        return kit.curve(policy.values.name, value)
 
     return build
 
 
-def _no_total() -> sp.Expr:
-    raise kit.UndefinedError("TypeError: max_steps is not given")
-
-
-def _flat(policy: Policy) -> sp.Expr:
+def _flat(policy: Policy, n: Any) -> Any:
+    del n
     return policy.base
 
 
-def _square(policy: Policy) -> sp.Expr:
-    part = kit.quotient(policy.total - t, policy.rest)
-    return sp.Max(policy.base * part**2, policy.low)
+def _square(policy: Policy, n: Any) -> Any:
+    return max(policy.base * ((policy.total - n) / policy.rest) ** 2, policy.low)
 
 
-def _square_root(policy: Policy) -> sp.Expr:
+def _square_root(policy: Policy, n: Any) -> Any:
     # It is implemented to count from update 0, not from the end of the warmup.
     length = policy.total if policy.context.as_implemented else policy.rest
-    root = kit.power_quotient(policy.total - t, length, sp.S.Half)
-    return sp.Max(policy.base * root, policy.low)
+    return max(policy.base * ((policy.total - n) ** 0.5 / length**0.5), policy.low)
 
 
-def _polynomial(policy: Policy, done: sp.Expr, length: sp.Expr) -> sp.Expr:
-    power = policy.values.power
+def _polynomial(policy: Policy, done: Any, length: Any) -> Any:
     if policy.values.cycle:
         # cycle stretches the length to whole cycles, at least one.
-        length = length * sp.Max(1, sp.ceiling(kit.quotient(done, length)))
+        length = length * max(1, -math.floor(-done / length))
     else:
-        done = sp.Min(done, length)
-    rest = kit.power_quotient(length - done, length, power)
+        done = min(done, length)
+    power = policy.values.power
+    rest = max(0, length - done) ** power / length**power
     return (policy.base - policy.low) * rest + policy.low
 
 
-def _polynomial_decay(policy: Policy) -> sp.Expr:
-    return _polynomial(policy, t - policy.warmup, policy.rest)
+def _polynomial_decay(policy: Policy, n: Any) -> Any:
+    return _polynomial(policy, n - policy.warmup, policy.rest)
 
 
-def _polynomial_hold(policy: Policy) -> sp.Expr:
+def _polynomial_hold(policy: Policy, n: Any) -> Any:
     length = policy.total - max(policy.warmup, policy.hold)
-    return _polynomial(policy, t - policy.hold, length)
+    return _polynomial(policy, n - policy.hold, length)
 
 
-def _hold_linear(policy: Policy) -> sp.Expr:
-    progress = kit.quotient(t - policy.hold, policy.total - policy.hold)
+def _hold_linear(policy: Policy, n: Any) -> Any:
+    progress = (n - policy.hold) / (policy.total - policy.hold)
     return along_line(policy.base, policy.low, progress)
 
 
-def _hold_root(policy: Policy) -> sp.Expr:
-    progress = kit.power_quotient(t - policy.hold, policy.total - policy.hold, sp.S.Half)
-    return sp.Max(policy.low, policy.base * (1 - progress))
+def _hold_root(policy: Policy, n: Any) -> Any:
+    progress = (n - policy.hold) ** 0.5 / (policy.total - policy.hold) ** 0.5
+    return max(policy.low, policy.base * (1 - progress))
 
 
-def _hold_noam(policy: Policy) -> sp.Expr:
+def _hold_noam(policy: Policy, n: Any) -> Any:
     if policy.warmup == 0:
-        raise kit.UndefinedError("ValueError: Noam scheduler cannot be used without warmup steps")
+        raise ValueError("ValueError: Noam scheduler cannot be used without warmup steps")
     rate = policy.values.decay_rate
     # Steps of the hold are taken off the count of the root.
-    hold = policy.hold - policy.warmup if policy.hold > 0 else sp.S.Zero
-    rise = max(sp.S.One, policy.warmup**rate)
-    return sp.Max(policy.base * rise / sp.Max(1, (t - hold) ** rate), policy.low)
+    hold = policy.hold - policy.warmup if policy.hold > 0 else 0
+    rise = max(1, policy.warmup**rate)
+    return max(policy.base * rise / max(1, (n - hold) ** rate), policy.low)
 
 
-def _annealing(policy: Policy) -> sp.Expr:
+def _annealing(policy: Policy, n: Any) -> Any:
     # The rate of the first group serves all of them.
-    return along_line(policy.rates[0], policy.low, kit.quotient(t - policy.warmup, policy.rest))
+    return along_line(policy.rates[0], policy.low, (n - policy.warmup) / policy.rest)
 
 
-def _inverse_root(policy: Policy) -> sp.Expr:
+def _inverse_root(policy: Policy, n: Any) -> Any:
     # Not floored by min_lr, which counts after max_steps only.
-    return policy.base / sp.sqrt((t + 1) / (policy.warmup + 1))
+    return policy.base / math.sqrt((n + 1) / (policy.warmup + 1))
 
 
 def _cosine(policy: Policy) -> Schedule:
-    if policy.constant != 0:
-        return _cosine_to_constant(policy)
-
-    def curve(policy: Policy) -> sp.Expr:
-        if min(policy.rates) < policy.low:
-            raise kit.UndefinedError("ValueError: an initial rate is below the minimum")
-        progress = kit.quotient(t - policy.warmup, policy.rest)
-        return along_cosine(policy.base, policy.low, progress)
-
-    return _policy(curve)(policy)
-
-
-def _cosine_to_constant(policy: Policy) -> Schedule:
-    """The other formula, with a constant phase: the rate of the first group serves all."""
+    if policy.constant == 0:
+        return _policy(lambda policy, n: _wave(policy, n, policy.base, policy.rest))(policy)
+    # The other formula, with a constant phase: the rate of the first group serves all.
     peak, length = policy.rates[0], policy.rest - policy.constant
     policy.refuse_unless(
         peak > policy.low, f"min_lr must be below the rate {peak}, got {policy.low}"
     )
 
-    def fall() -> sp.Expr:
-        if min(policy.rates) < policy.low:
-            raise kit.UndefinedError("ValueError: an initial rate is below the minimum")
-        return along_cosine(peak, policy.low, kit.quotient(t - policy.warmup, length))
+    def value(n: float) -> Any:
+        if 0 < policy.warmup and n <= policy.warmup:
+            # This warmup is t / W, the other policies have (t + 1) / (W + 1).
+            return peak * n / policy.warmup
+        return policy.low if n > policy.warmup + length else _wave(policy, n, peak, length)
 
-    warmup = _COUNT.first_after(policy.warmup) if policy.warmup > 0 else 0
-    return kit.by_intervals(
-        "CosineAnnealing",
-        # This warmup is t / W, the other policies have (t + 1) / (W + 1).
-        (lambda: peak * t / policy.warmup, warmup),
-        (fall, _COUNT.first_after(policy.warmup + length)),
-        (lambda: policy.low, None),
-    )
+    return kit.curve("CosineAnnealing", value)
+
+
+def _wave(policy: Policy, n: Any, peak: Any, length: Any) -> Any:
+    if min(policy.rates) < policy.low:
+        raise ValueError("ValueError: an initial rate is below the minimum")
+    return along_cosine(peak, policy.low, (n - policy.warmup) / length)
 
 
 def _noam(policy: Policy) -> Schedule:
@@ -253,19 +231,17 @@ def _noam(policy: Policy) -> Schedule:
     )
     size = policy.values.d_model
     policy.refuse_unless(size > 0, f"d_model must be above 0, got {size}")
-    factor = policy.base / sp.sqrt(size)
-    # max(1, t): updates 0 and 1 are equal.
-    step = sp.Max(1, t)
-    root = factor / sp.sqrt(step)
-    if policy.warmup > 0:
-        rise = factor * sp.Min(1 / sp.sqrt(step), step * policy.warmup ** sp.Rational(-3, 2))
-    else:
-        rise = root
-    # The floor holds for t > W only, so that it may lift the rate there.
-    first = max(2, _COUNT.first_after(policy.warmup)) if policy.warmup >= 1 else 0
-    return kit.by_intervals(
-        "NoamAnnealing", (lambda: rise, first), (lambda: sp.Max(root, policy.low), None)
-    )
+    factor, warmup, low = policy.base / sp.sqrt(size), policy.warmup, policy.low
+
+    def value(n: float) -> Any:
+        # max(1, t): updates 0 and 1 are equal.
+        root = 1 / math.sqrt(max(1, n))
+        # The floor holds for t > W only, so that it may lift the rate there.
+        if n > max(1, warmup) or warmup < 1:
+            return max(factor * root, low)
+        return factor * min(root, max(1, n) * warmup**-1.5)
+
+    return kit.curve("NoamAnnealing", value)
 
 
 def _t5(policy: Policy) -> Schedule:
@@ -274,13 +250,13 @@ def _t5(policy: Policy) -> Schedule:
         "constant_steps must be given: NeMo raises TypeError without it",
     )
     policy.refuse_unless(policy.constant > 0, "constant_steps must be above 0")
-    return kit.by_intervals(
-        "T5InverseSquareRootAnnealing",
-        # The base rate has no effect.
-        (lambda: 1 / sp.sqrt(policy.constant), _COUNT.first_after(policy.constant)),
-        (lambda: 1 / sp.sqrt(t), _COUNT.first_after(policy.total)),
-        (lambda: policy.low, None),
-    )
+
+    def value(n: float) -> Any:
+        if n <= policy.constant:
+            return 1 / policy.constant**0.5  # the base rate has no effect
+        return 1 / math.sqrt(n) if n <= policy.total else policy.low
+
+    return kit.curve("T5InverseSquareRootAnnealing", value)
 
 
 class _Outside(

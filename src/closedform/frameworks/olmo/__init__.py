@@ -9,12 +9,12 @@ from typing import Any
 
 import sympy as sp
 
+from closedform.frameworks.olmo import curves
 from closedform.frameworks.olmo_core import FRAMEWORK as OLMO_CORE
 from closedform.frameworks.olmo_core import reader as olmo_core
 from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.optimizers import adamw, lion
 from closedform.recipes import kit
-from closedform.schedules.blends import along_cosine, along_envelope, along_line
 
 # offset=1: OLMo sets the rate of step t + 1 before it runs.
 CLOCKS = {
@@ -25,90 +25,6 @@ RULES: Mapping[str, tuple[str, Callable[..., UpdateRule]]] = {
     "adamw": ("AdamW", adamw),
     "lionw": ("LionW", lion),
     "decoupled_lionw": ("LionW", lion),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class OlmoNumbers:
-    """The numbers of a schedule, lengths in the unit of the clock.
-
-    Attributes:
-        peak: The rate of the optimizer.
-        end: The last rate.
-        first: The rate at the start of the warmup.
-        warmup: The length of the warmup.
-        total: The horizon.
-    """
-
-    peak: sp.Expr
-    end: sp.Expr
-    first: sp.Expr
-    warmup: sp.Expr
-    total: sp.Expr
-
-
-FactorSegment = tuple[Callable[[sp.Expr], sp.Expr], sp.Expr | None]
-"""From n to the rate, and the n at which the next stage begins; None for the last."""
-
-
-def _warm(plan: OlmoNumbers) -> FactorSegment:
-    def rise(n: sp.Expr) -> sp.Expr:
-        # An assertion in the branch of the warmup, which fails in its first update.
-        if not 0 <= plan.first < plan.peak:
-            raise kit.UndefinedError("AssertionError: warmup_min_lr must be in [0, learning_rate)")
-        return along_line(plan.first, plan.peak, n / plan.warmup)
-
-    return rise, plan.warmup
-
-
-def _falling(plan: OlmoNumbers, fall: Callable[[sp.Expr], sp.Expr]) -> tuple[FactorSegment, ...]:
-    def value(n: sp.Expr) -> sp.Expr:
-        return fall(kit.quotient(n - plan.warmup, plan.total - plan.warmup))
-
-    # The warmup is tested before the horizon, so that a longer one rises past the end.
-    return _warm(plan), (value, plan.total), (lambda n: plan.end, None)
-
-
-def _cosine(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
-    return _falling(plan, lambda progress: along_cosine(plan.peak, plan.end, progress))
-
-
-def _linear(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
-    return _falling(plan, lambda progress: along_line(plan.peak, plan.end, progress))
-
-
-def _envelope(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
-    return _falling(plan, lambda progress: along_envelope(plan.peak, plan.end, progress))
-
-
-def _inverse_root(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
-    def fall(n: sp.Expr) -> sp.Expr:
-        # sqrt(W / max(W, n)): 0 for ever without a warmup.
-        return plan.peak * sp.sqrt(plan.warmup) / sp.sqrt(sp.Max(plan.warmup, n))
-
-    return _warm(plan), (fall, None)
-
-
-def _largest(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
-    """The larger one of the cosine and the inverse root."""
-    _, (root, _) = _inverse_root(plan)
-    warm, (wave, mark), (last, _) = _cosine(plan)
-    # From the horizon on the cosine is at its end, and the root goes on.
-    return (
-        warm,
-        (lambda n: sp.Max(wave(n), root(n)), mark),
-        (lambda n: sp.Max(last(n), root(n)), None),
-    )
-
-
-CURVES: Mapping[str, Callable[[OlmoNumbers], tuple[FactorSegment, ...]]] = {
-    "cosine_with_warmup": _cosine,
-    "linear_with_warmup": _linear,
-    "inverse_sqrt_with_warmup": _inverse_root,
-    "max_scheduler": _largest,
-    "constant": lambda plan: ((lambda n: plan.peak, None),),
-    "cosine_linear_envelope": _envelope,
-    "constant_with_warmup": lambda plan: (_warm(plan), (lambda n: plan.peak, None)),
 }
 
 
@@ -127,7 +43,7 @@ class Optimizer(
 
 
 class Scheduler(kit.Section):
-    name: str = kit.choice(*CURVES, default="cosine_with_warmup")
+    name: str = kit.choice(*curves.STYLES, default="cosine_with_warmup")
     units: str = kit.choice(*CLOCKS, default="steps")
     t_warmup: kit.RealSteps = 100
     t_max: kit.RealSteps | None = None
@@ -211,53 +127,33 @@ def _length(config: Config, facts: kit.Facts) -> tuple[int | None, int | None]:
     return None if per_update is None else math.ceil(exact_number(amount) / per_update), tokens
 
 
-def _plan(config: Config, run: OlmoRun, context: kit.Context) -> OlmoNumbers:
+def _plan(config: Config, run: OlmoRun, context: kit.Context) -> dict[str, Any]:
     scheduler, peak = config.scheduler, config.optimizer.learning_rate
     first, end = scheduler.warmup_min_lr, scheduler.t_max
     if end is None and run.end is None:
         fact = "updates_per_epoch" if str(config.max_duration).endswith("ep") else None
         run.facts.require(fact or "tokens_per_update", where=context.where)
-    return OlmoNumbers(
-        peak,
-        peak * scheduler.alpha_f,
-        peak / 10 if first is None else first,
-        # int() as upstream: a t_warmup of 1e3 is a float in YAML.
-        sp.Integer(int(scheduler.t_warmup)),
-        sp.Integer(run.end if end is None else int(end)),
-    )
+    # int() as upstream: a t_warmup of 1e3 is a float in YAML.
+    lengths = {"warmup": int(scheduler.t_warmup), "total": run.end if end is None else int(end)}
+    rates = {"first": peak / 10 if first is None else first, "low": peak * scheduler.alpha_f}
+    return {"style": scheduler.name, "peak": peak, **rates, **lengths}
 
 
 def _rate(context: kit.Context, config: Config) -> Schedule:
     run = _run(config, context.numbers)
-    plan = _plan(config, run, context)
-    return _build_schedule(CURVES[config.scheduler.name](plan), run, config.scheduler.name)
+    count = run.clock.count(run.facts).n
+    return kit.curve(config.scheduler.name, curves.rate, count, **_plan(config, run, context))
 
 
 def _bolt_on_warmup(context: kit.Context, config: Config) -> Schedule:
     """A warmup from 0 to where the inner schedule is at its end; 0 before its start."""
-    run = _run(config, context.numbers)
-    stages = CURVES[config.scheduler.name](_plan(config, run, context))
-    bolt = context.fact("bolt_on_warmup")
-    start, end = exact_number(bolt["warmup_start"]), exact_number(bolt["warmup_end"])
-    if start > end:
-        raise config.error(f"warmup_end must not be before warmup_start {start}, got {end}")
-    # The warmup ends where the inner schedule has a stage: the one that holds at its end.
-    inner = next(value for value, mark in stages if mark is None or end < mark)
-    arrival = inner(end)
-    rise: FactorSegment = (lambda n: arrival * (n - start) / (end - start), end)
-    zero: FactorSegment = (lambda n: sp.S.Zero, start)
-    return _build_schedule((zero, *([rise] if start < end else []), *stages), run, "bolt_on_warmup")
-
-
-def _build_schedule(stages: tuple[FactorSegment, ...], run: OlmoRun, name: str) -> Schedule:
-    count = run.clock.count(run.facts)
-    return kit.by_intervals(
-        name,
-        *(
-            (lambda value=value: value(count.n), None if mark is None else count.first_from(mark))
-            for value, mark in stages
-        ),
-    )
+    run, bolt = _run(config, context.numbers), context.fact("bolt_on_warmup")
+    begin, end = exact_number(bolt["warmup_start"]), exact_number(bolt["warmup_end"])
+    if begin > end:
+        raise config.error(f"warmup_end must not be before warmup_start {begin}, got {end}")
+    numbers, count = _plan(config, run, context), run.clock.count(run.facts).n
+    name = "bolt_on_warmup"
+    return kit.curve(name, curves.bolt_on_warmup, count, begin=begin, end=end, numbers=numbers)
 
 
 DEFECTS: Mapping[str, kit.Defect[[Config, Any]]] = {
@@ -463,7 +359,7 @@ FRAMEWORK = kit.Framework(
     "olmo",
     {
         **kit.section_entries(
-            dict.fromkeys(CURVES, _rate), _LAYOUT, lambda config: str(config.scheduler.name)
+            dict.fromkeys(curves.STYLES, _rate), _LAYOUT, lambda config: str(config.scheduler.name)
         ),
         **kit.section_entries({"bolt_on_warmup": _bolt_on_warmup}, _LAYOUT),
     },

@@ -5,7 +5,8 @@ The clock counts the update itself: n = t + 1 updates, or as many tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -13,9 +14,9 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import nearest
+from closedform.frameworks.curves import along_cosine, along_line
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
-from closedform.schedules.blends import along_cosine, along_geometric, along_half_cosine, along_line
 
 # offset=1: the scheduler is asked for the rate of step t + 1, and of the tokens that the update
 # completes.
@@ -25,31 +26,8 @@ CLOCKS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CurveSegment:
-    """A part of a schedule in n.
-
-    Attributes:
-        value: From n to the rate.
-        end: The n of its end; None for the last stage.
-        includes_end: Whether n = end still belongs to it.
-    """
-
-    value: Callable[[sp.Expr], sp.Expr]
-    end: sp.Expr | None = None
-    includes_end: bool = False
-
-    def has(self, n: sp.Expr) -> bool:
-        """Whether the test of the stage holds at n."""
-        return self.end is None or n < self.end or (self.includes_end and n == self.end)
-
-
-CurveSegments = tuple[CurveSegment, ...]
-
-
-def _at(stages: CurveSegments, n: sp.Expr) -> sp.Expr:
-    """The rate at a number n."""
-    return next(stage for stage in stages if stage.has(n)).value(n)
+Curve = Callable[[float], float]
+"""From the count n to the rate: a plain function of exact numbers, which ``kit.curve`` reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +45,7 @@ class Scope:
     where: str
 
 
-SegmentBuilder = Callable[[Any, Scope], CurveSegments]
+CurveBuilder = Callable[[Any, Scope], Curve]
 
 
 def _length(scheduler: Scheduler, kind: str, scope: Scope) -> sp.Expr:
@@ -90,155 +68,126 @@ def _length(scheduler: Scheduler, kind: str, scope: Scope) -> sp.Expr:
     return sp.Integer(round(float(part) * int(scope.total)))
 
 
-def _warm(scheduler: _Warmup, scope: Scope, *, includes_end: bool) -> tuple[CurveSegment, sp.Expr]:
+def _warm(scheduler: _Warmup, scope: Scope) -> tuple[Curve, sp.Expr]:
     """The warmup and its length."""
-    warmup = _length(scheduler, "warmup", scope)
-    first = scheduler.warmup_min_lr
+    warmup, first, rate = _length(scheduler, "warmup", scope), scheduler.warmup_min_lr, scope.rate
 
-    def rise(n: sp.Expr) -> sp.Expr:
+    def rise(n: float) -> float:
         # The assertion of upstream stands in the warmup branch: it only fails if an update is in
         # the warmup.
-        if not 0 <= first < scope.rate:
-            raise kit.UndefinedError("AssertionError: warmup_min_lr must be in [0, lr)")
-        return along_line(first, scope.rate, kit.quotient(n, warmup))
+        if not 0 <= first < rate:
+            raise AssertionError("AssertionError: warmup_min_lr must be in [0, lr)")
+        return along_line(first, rate, n / warmup)
 
-    return CurveSegment(rise, warmup, includes_end), warmup
+    return rise, warmup
 
 
-def _tail(
-    start: Callable[[], sp.Expr], low: sp.Expr, total: sp.Expr, length: sp.Expr
-) -> Callable[[sp.Expr], sp.Expr]:
+def _after(warm: tuple[Curve, sp.Expr], curve: Curve) -> Curve:
+    """A curve after a warmup, to which the update at its end belongs."""
+    rise, warmup = warm
+    return lambda n: rise(n) if n <= warmup else curve(n)
+
+
+def _tail(rest: float, top: float, low: float, length: float) -> float:
     """The line from a rate to the minimum at the horizon, and on past it."""
-
-    def fall(n: sp.Expr) -> sp.Expr:
-        top = start()
-        # Likewise an assertion at the first update of the decay, such as of PowerLR where its curve
-        # has fallen below decay_min_lr.
-        if not 0 <= low < top:
-            raise kit.UndefinedError(
-                "AssertionError: decay_min_lr must be in [0, rate where it begins)"
-            )
-        return along_line(low, top, kit.quotient(total - n, length))
-
-    return fall
+    # Likewise an assertion at the first update of the decay, such as of PowerLR where its curve
+    # has fallen below decay_min_lr.
+    if not 0 <= low < top:
+        raise AssertionError("AssertionError: decay_min_lr must be in [0, rate where it begins)")
+    return along_line(low, top, rest / length)
 
 
-def _constant(scheduler: Scheduler, scope: Scope) -> CurveSegments:
-    del scheduler
-    return (CurveSegment(lambda n: scope.rate),)
-
-
-def _constant_warmed(scheduler: _Warmup, scope: Scope) -> CurveSegments:
-    warm, _ = _warm(scheduler, scope, includes_end=True)
-    return warm, CurveSegment(lambda n: scope.rate)
-
-
-def _decay(scheduler: _Decay, scope: Scope) -> tuple[sp.Expr, sp.Expr]:
-    """The length of the decay and its minimum."""
-    low = scheduler.decay_min_lr
-    return _length(scheduler, "decay", scope), low
-
-
-def _wsd(scheduler: _WSD, scope: Scope) -> CurveSegments:
-    warm, _ = _warm(scheduler, scope, includes_end=True)
+def _with_tail(curve: Curve, scheduler: _Decay, scope: Scope) -> Curve:
+    """A curve, from whose rate a line falls to the end of the run."""
     # decay_fraction 0.1 is a default, so that decay in updates needs an explicit null.
-    length, low = _decay(scheduler, scope)
-    fall = _tail(lambda: scope.rate, low, scope.total, length)
+    length, low, total = _length(scheduler, "decay", scope), scheduler.decay_min_lr, scope.total
+    begin = total - length
     # The decay tests n >= T - D, and its last update n = T has the minimum; with D = 0 that is 0/0.
-    return warm, CurveSegment(lambda n: scope.rate, scope.total - length), CurveSegment(fall)
+    return lambda n: curve(n) if n < begin else _tail(total - n, curve(begin), low, length)
 
 
-def _power(scheduler: PowerLR, scope: Scope) -> CurveSegments:
-    warm, warmup = _warm(scheduler, scope, includes_end=True)
-    length, low = _decay(scheduler, scope)
-    exponent = scheduler.b
+def _flat(rate: sp.Expr) -> Curve:
+    return lambda n: rate
+
+
+def _constant(scheduler: Scheduler, scope: Scope) -> Curve:
+    del scheduler
+    return _flat(scope.rate)
+
+
+def _constant_warmed(scheduler: _Warmup, scope: Scope) -> Curve:
+    return _after(_warm(scheduler, scope), _flat(scope.rate))
+
+
+def _wsd(scheduler: _WSD, scope: Scope) -> Curve:
+    return _after(_warm(scheduler, scope), _with_tail(_flat(scope.rate), scheduler, scope))
+
+
+def _power(scheduler: PowerLR, scope: Scope) -> Curve:
+    warm, exponent, rate = _warm(scheduler, scope), scheduler.b, scope.rate
+    warmup = warm[1]  # without one, n / 0 is not defined
+    curve = _with_tail(lambda n: rate * (n / warmup) ** exponent, scheduler, scope)
     # From the warmup on (n / W)^b falls; a positive b would have no bound.
     kit.refuse_unless(exponent < 0, f"b must be negative, got {exponent}", scope.where)
-
-    def curve(n: sp.Expr) -> sp.Expr:
-        # Without a warmup n / 0 (olmo_core-PowerLR-034): quotient leaves it undefined.
-        return scope.rate * kit.quotient(n, warmup) ** exponent
-
-    begin = scope.total - length
-    return (
-        warm,
-        CurveSegment(curve, begin),
-        CurveSegment(_tail(lambda: curve(begin), low, scope.total, length)),
-    )
+    return _after(warm, curve)
 
 
 def _falling(
-    scheduler: _Fall, scope: Scope, fall: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]
-) -> CurveSegments:
-    """A warmup, a curve from the rate to the last one, and that after the horizon."""
+    scheduler: _Fall, scope: Scope, fall: Callable[[float, float, float], float], top: Any = 1
+) -> Curve:
+    """A warmup to a part of the rate, a curve to the last rate, and that after the horizon."""
     # t_max replaces the horizon of the curve, but not the length of the run.
-    total = scheduler.t_max
-    total = scope.total if total is None else total
-    warm, warmup = _warm(scheduler, replace(scope, total=total), includes_end=False)
-    end = scope.rate * scheduler.alpha_f
+    total = scope.total if scheduler.t_max is None else scheduler.t_max
+    rate, end = scope.rate, scope.rate * scheduler.alpha_f
+    rise, warmup = _warm(scheduler, replace(scope, total=total, rate=rate * top))
 
-    def value(n: sp.Expr) -> sp.Expr:
-        return fall(scope.rate, end, kit.quotient(n - warmup, total - warmup))
+    def value(n: float) -> Any:
+        if n < warmup:
+            return rise(n)
+        return fall(rate, end, (n - warmup) / (total - warmup)) if n < total else end
 
-    return warm, CurveSegment(value, total), CurveSegment(lambda n: end)
+    return value
 
 
-def _linear(scheduler: _Fall, scope: Scope) -> CurveSegments:
+def _linear(scheduler: _Fall, scope: Scope) -> Curve:
     return _falling(scheduler, scope, along_line)
 
 
-def _cosine(scheduler: _Fall, scope: Scope) -> CurveSegments:
+def _cosine(scheduler: _Fall, scope: Scope) -> Curve:
     return _falling(scheduler, scope, along_cosine)
 
 
-def _half_cosine(scheduler: _Fall, scope: Scope) -> CurveSegments:
+def _half_cosine(scheduler: _Fall, scope: Scope) -> Curve:
     """The second half of a cosine of double length; the warmup ends where it begins."""
-    end = scheduler.alpha_f
-    top = scope.rate * (1 + end) / 2
     # A half cosine begins at its midpoint, so the top is (1 + alpha_f) / 2 of the rate.
-    _, *rest = _falling(scheduler, scope, along_half_cosine)
-    total = scheduler.t_max
-    total = scope.total if total is None else total
-    warm, _ = _warm(scheduler, replace(scope, rate=top, total=total), includes_end=False)
-    return warm, *rest
+    top = (1 + scheduler.alpha_f) / 2
+    return _falling(scheduler, scope, lambda a, b, x: along_cosine(a, b, (1 + x) / 2), top)
 
 
-def _cosine_cut(scheduler: CosWithWarmupAndLinearDecay, scope: Scope) -> CurveSegments:
-    inner = _cosine(scheduler, scope)
-    length, low = _decay(scheduler, scope)
-    begin = scope.total - length
-    before = [
-        # A stage that reaches into the decay is cut there; later ones have an empty interval, which
-        # by_intervals drops.
-        stage if stage.end is not None and stage.end < begin else CurveSegment(stage.value, begin)
-        for stage in inner
-    ]
-    fall = _tail(lambda: _at(inner, begin), low, scope.total, length)
-    return *before, CurveSegment(fall)
+def _cosine_cut(scheduler: CosWithWarmupAndLinearDecay, scope: Scope) -> Curve:
+    return _with_tail(_cosine(scheduler, scope), scheduler, scope)
 
 
-def _inverse_root(scheduler: InvSqrtWithWarmup, scope: Scope) -> CurveSegments:
-    warm, warmup = _warm(scheduler, scope, includes_end=False)
-    end = scope.rate * scheduler.alpha_f
+def _inverse_root(scheduler: InvSqrtWithWarmup, scope: Scope) -> Curve:
+    (rise, warmup), rate = _warm(scheduler, scope), scope.rate
+    end = rate * scheduler.alpha_f
 
-    def fall(n: sp.Expr) -> sp.Expr:
+    def value(n: float) -> Any:
+        if n < warmup:
+            return rise(n)
         # InvSqrt has no horizon: without a warmup sqrt(0) leaves alpha_f from the start.
-        return end + (scope.rate - end) * sp.sqrt(warmup) / sp.sqrt(n)
+        return end + (rate - end) * math.sqrt(warmup) / math.sqrt(n)
 
-    return warm, CurveSegment(fall)
-
-
-def _exponential(scheduler: ExponentialScheduler, scope: Scope) -> CurveSegments:
-    low = scheduler.lr_min
-
-    def rise(n: sp.Expr) -> sp.Expr:
-        # Grows from lr_min to the rate, whatever the name suggests: p_min (p / p_min)^(n/T).
-        return along_geometric(low, scope.rate, n / scope.total)
-
-    return CurveSegment(rise, scope.total), CurveSegment(lambda n: scope.rate)
+    return value
 
 
-def _periods(scheduler: _WSDS, scope: Scope) -> CurveSegments:
+def _exponential(scheduler: ExponentialScheduler, scope: Scope) -> Curve:
+    low, rate, total = scheduler.lr_min, scope.rate, scope.total
+    # Grows from lr_min to the rate, whatever the name suggests: p_min (p / p_min)^(n/T).
+    return lambda n: low * (rate / low) ** (n / total) if n < total else rate
+
+
+def _periods(scheduler: _WSDS, scope: Scope) -> Curve:
     where = scope.where
     lengths = scheduler.period_lengths
     factors = scheduler.period_lr_multipliers
@@ -251,9 +200,8 @@ def _periods(scheduler: _WSDS, scope: Scope) -> CurveSegments:
     )
     first = replace(scope, total=lengths[0], rate=scope.rate * factors[0])
     # The warmup is a part of the first period, and rises to the first period's rate.
-    warm, warmup = _warm(scheduler, first, includes_end=False)
-    low = scheduler.decay_min_lr
-    stages = [warm]
+    rise, warmup = _warm(scheduler, first)
+    low, periods = scheduler.decay_min_lr, []
     for index, end in enumerate(accumulate(lengths)):
         available = lengths[index] - (warmup if index == 0 else 0)
         length = _length(scheduler, "decay", replace(scope, total=lengths[index]))
@@ -262,21 +210,21 @@ def _periods(scheduler: _WSDS, scope: Scope) -> CurveSegments:
             f"warmup and decay must fit into period {index} of {lengths[index]}",
             where,
         )
-        rate = scope.rate * factors[index]
-        stages.append(CurveSegment(_rate_of_step(rate), end - length))
-        # A decay of 0 updates is skipped: the boundary has the minimum.
-        fall = _tail(_start_of_fall(rate), low, end, length) if length > 0 else _rate_of_step(low)
-        # A boundary belongs to the period that it ends.
-        stages.append(CurveSegment(fall, end, includes_end=True))
-    return *stages, CurveSegment(lambda n: low)
+        periods.append((scope.rate * factors[index], end, length))
 
+    def value(n: float) -> Any:
+        if n < warmup:
+            return rise(n)
+        for top, end, length in periods:
+            if n < end - length:
+                return top
+            # A boundary belongs to the period that it ends. A decay of 0 updates is skipped: the
+            # boundary has the minimum.
+            if n <= end:
+                return _tail(end - n, top, low, length) if length > 0 else low
+        return low
 
-def _rate_of_step(rate: sp.Expr) -> Callable[[sp.Expr], sp.Expr]:
-    return lambda n: rate
-
-
-def _start_of_fall(rate: sp.Expr) -> Callable[[], sp.Expr]:
-    return lambda: rate
+    return value
 
 
 def _ends(scheduler: Any, end: str, base: sp.Expr, default: sp.Expr | None, where: str) -> sp.Expr:
@@ -295,60 +243,47 @@ def _ends(scheduler: Any, end: str, base: sp.Expr, default: sp.Expr | None, wher
     return default
 
 
-_SHAPES: Mapping[str, Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]] = {
+_SHAPES: Mapping[str, Callable[[float, float, float], float]] = {
     "linear": along_line,
     "cosine": along_cosine,
 }
 
 
-def _line_stage(
-    shape: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr],
-    start: sp.Expr,
-    end: sp.Expr,
-    begin: sp.Expr,
-    length: sp.Expr,
-) -> CurveSegment:
-    def value(n: sp.Expr) -> sp.Expr:
-        return shape(start, end, kit.quotient(n - begin, length))
-
-    return CurveSegment(value, begin + length)
-
-
-def _compose_segments(scheduler: ComposableScheduler, scope: Scope) -> CurveSegments:
-    begin, last, stages = sp.S.Zero, scope.rate, []
-    for segment in scheduler.stages:
-        length = segment.duration
+def _compose(scheduler: ComposableScheduler, scope: Scope) -> Curve:
+    begin, last, parts = sp.S.Zero, scope.rate, []
+    for stage in scheduler.stages:
         # A stage starts where the one before ends, unless it has a start.
-        start = _ends(segment, "start", scope.rate, last, scope.where)
-        last = _ends(segment, "end", scope.rate, None, scope.where)
-        stages.append(_line_stage(_SHAPES[segment.shape], start, last, begin, length))
-        begin += length
-    # The horizon of the run has no effect: after the last stage its end rate goes on.
-    return _override_decay((*stages, CurveSegment(_rate_of_step(last))), scheduler, scope)
+        start = _ends(stage, "start", scope.rate, last, scope.where)
+        last = _ends(stage, "end", scope.rate, None, scope.where)
+        parts.append((_SHAPES[stage.shape], start, last, begin, stage.duration))
+        begin += stage.duration
+
+    def value(n: float) -> Any:
+        for shape, start, end, begin, length in parts:
+            if n < begin + length:
+                return shape(start, end, (n - begin) / length)
+        return last  # the horizon of the run has no effect
+
+    return _override_decay(value, scheduler, scope)
 
 
-def _override_decay(stages: CurveSegments, scheduler: _Override, scope: Scope) -> CurveSegments:
-    """The stages until the start of the override, then its decay, then its last rate."""
+def _override_decay(curve: Curve, scheduler: _Override, scope: Scope) -> Curve:
+    """The curve until the start of the override, then its decay, then its last rate."""
     override = scheduler.override_decay
     if override is None:
-        return stages
-    begin = override.start
-    length = override.duration
+        return curve
+    begin, length, shape = override.start, override.duration, _SHAPES[override.shape]
     end = _ends(override, "end", scope.rate, None, scope.where)
-    shape = _SHAPES[override.shape]
 
-    def value(n: sp.Expr) -> sp.Expr:
-        return shape(_at(stages, begin), end, kit.quotient(n - begin, length))
+    def value(n: float) -> Any:
+        if n < begin:
+            return curve(n)
+        return shape(curve(begin), end, (n - begin) / length) if n <= begin + length else end
 
-    before = [
-        stage if stage.end is not None and stage.end < begin else CurveSegment(stage.value, begin)
-        for stage in stages
-    ]
-    decay = CurveSegment(value, begin + length, includes_end=True)
-    return *before, decay, CurveSegment(_rate_of_step(end))
+    return value
 
 
-def _sequence(scheduler: SequentialScheduler, scope: Scope) -> CurveSegments:
+def _sequence(scheduler: SequentialScheduler, scope: Scope) -> Curve:
     specs, lengths = scheduler.origin.sections("schedulers"), scheduler.schedulers_max
     # One length for each scheduler is accepted, of which the last is ignored: the last scheduler
     # takes the rest of the run.
@@ -358,42 +293,35 @@ def _sequence(scheduler: SequentialScheduler, scope: Scope) -> CurveSegments:
         f"schedulers_max must be one fewer than {len(specs)} schedulers, got {len(lengths)}",
         scope.where,
     )
-    stages: list[CurveSegment] = []
+    parts: list[tuple[Curve, sp.Expr, sp.Expr]] = []
     rate, rest, begin = scope.rate, scope.total, sp.S.Zero
     for spec, length in zip(specs, (*lengths, None), strict=True):
         # An inner scheduler sees its own share as the horizon, which is shorter where the run ends
         # early.
         total = rest if length is None else min(rest, length)
-        inner = _stages(spec, Scope(rate, total, scope.where))
         end = scope.total if length is None else begin + length
-        stages += [_shift_stage(stage, begin, end) for stage in inner]
+        parts.append((_curve(spec, Scope(rate, total, scope.where)), begin, end))
         if length is not None:
             # The rate that it hands on is that of its whole share, also where the run ends before.
-            whole = _stages(spec, Scope(rate, length, scope.where))
-            rate, rest, begin = _at(whole, length), rest - length, end
-    stages.append(CurveSegment(_past_the_end))
-    overridden_stages = _override_decay(tuple(stages), scheduler, scope)
-    # Without an override the stages are unchanged; the identity of the last one shows it.
-    if overridden_stages[-1].value is _past_the_end:
-        return overridden_stages
-    inside = [_shift_stage(stage, sp.S.Zero, scope.total) for stage in overridden_stages]
-    return *inside, CurveSegment(_past_the_end)
+            whole = _curve(spec, Scope(rate, length, scope.where))
+            rate = kit.curve(scheduler.class_, whole, length).bound
+            rest, begin = rest - length, end
+
+    def value(n: float) -> Any:
+        return next(curve(n - begin) for curve, begin, end in parts if n <= end)
+
+    return _in_run(_override_decay(_in_run(value, scope), scheduler, scope), scope)
 
 
-def _shift_stage(stage: CurveSegment, begin: sp.Expr, limit: sp.Expr) -> CurveSegment:
-    """A stage on a clock that begins at ``begin``, up to and with ``limit``."""
+def _in_run(curve: Curve, scope: Scope) -> Curve:
+    total = scope.total
 
-    def value(n: sp.Expr) -> sp.Expr:
-        return stage.value(n - begin)
+    def value(n: float) -> Any:
+        if n > total:
+            raise AssertionError("AssertionError: the step is past max_steps")
+        return curve(n)
 
-    if stage.end is None or stage.end + begin > limit:
-        return CurveSegment(value, limit, includes_end=True)
-    return CurveSegment(value, stage.end + begin, stage.includes_end)
-
-
-def _past_the_end(n: sp.Expr) -> sp.Expr:
-    del n
-    raise kit.UndefinedError("AssertionError: the step is past max_steps")
+    return value
 
 
 class Scheduler(kit.Section, irrelevant="lr_field initial_lr_field"):
@@ -478,7 +406,7 @@ class SequentialScheduler(_Override, irrelevant="schedulers"):
     schedulers_max: kit.Numbers = ()
 
 
-CLASSES: Mapping[str, tuple[SegmentBuilder, type[Scheduler]]] = {
+CLASSES: Mapping[str, tuple[CurveBuilder, type[Scheduler]]] = {
     "ConstantScheduler": (_constant, Scheduler),
     "ConstantWithWarmup": (_constant_warmed, _Warmup),
     "WSD": (_wsd, _WSD),
@@ -490,7 +418,7 @@ CLASSES: Mapping[str, tuple[SegmentBuilder, type[Scheduler]]] = {
     "CosWithWarmupAndLinearDecay": (_cosine_cut, CosWithWarmupAndLinearDecay),
     "ExponentialScheduler": (_exponential, ExponentialScheduler),
     "WSDS": (_periods, _WSDS),
-    "ComposableScheduler": (_compose_segments, ComposableScheduler),
+    "ComposableScheduler": (_compose, ComposableScheduler),
     "SequentialScheduler": (_sequence, SequentialScheduler),
 }
 """The classes by name, with the keys of their section."""
@@ -508,7 +436,7 @@ def scheduler_values(place: kit.RawSection) -> Scheduler:
     return CLASSES[name][1].read(place)
 
 
-def _stages(place: kit.RawSection, scope: Scope) -> CurveSegments:
+def _curve(place: kit.RawSection, scope: Scope) -> Curve:
     values = scheduler_values(place)
     return CLASSES[values.class_][0](values, scope)
 
@@ -527,18 +455,8 @@ def rate(
         kit.Facts(tokens_per_update=context.facts.get("tokens_per_batch"))
     )
 
-    def end(stage: CurveSegment) -> int | None:
-        if stage.end is None:
-            return None
-        return (count.first_after if stage.includes_end else count.first_from)(stage.end)
-
     scope = Scope(exact_number(optim.lr, "lr"), exact_number(total), context.where)
-    name = scheduler.class_
-    stages: Sequence[CurveSegment] = CLASSES[name][0](scheduler, scope)
-    # The stage is bound as a default argument: a closure in a generator would see the last one.
-    return kit.by_intervals(
-        name, *((lambda stage=stage: stage.value(count.n), end(stage)) for stage in stages)
-    )
+    return kit.curve(scheduler.class_, CLASSES[scheduler.class_][0](scheduler, scope), count.n)
 
 
 _SOURCE = "src/olmo_core/optim/scheduler.py"

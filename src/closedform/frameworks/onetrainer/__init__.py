@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import sympy as sp
 
+from closedform.frameworks.curves import along_cosine, along_line
 from closedform.frameworks.diffusers.process_steps import of_torch
-from closedform.frameworks.transformers.schedules import cosine_wave
-from closedform.language import Schedule, floor_mod
+from closedform.language import Schedule
 from closedform.recipes import kit
 from closedform.schedules import constant
-from closedform.schedules.blends import along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 SCALERS = ("NONE", "BATCH", "GLOBAL_BATCH", "GRADIENT_ACCUMULATION", "BOTH", "GLOBAL_BOTH")
@@ -85,44 +85,28 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
 }
 
 
-def _stages(config: Config, count: kit.Count, warmup: int, rest: int) -> tuple[Any, ...]:
-    """The stages after the warmup, of a factor of the rate."""
+def _factor(config: Config, warmup: int, rest: int) -> kit.CurveFunction:
+    """The factor of the rate after the warmup."""
     kind, cycles = config.learning_rate_scheduler, config.learning_rate_cycles
-    steps, end = count.n - warmup, count.first_from(sp.Integer(warmup + rest))
-    length = sp.Integer(rest)
 
-    def progress() -> sp.Expr:
-        return kit.quotient(steps, length)
+    def value(n: float) -> Any:
+        if kind == "CONSTANT":
+            return 1
+        if "RESTARTS" in kind:
+            if rest == 0:
+                raise ZeroDivisionError("division by zero")
+            steps = min(n - warmup, rest - 1)
+            is_hard = kind == "COSINE_WITH_HARD_RESTARTS"
+            turns = cycles * steps % rest / rest if is_hard else 2 * cycles * (steps / rest)
+            return (1 + math.cos(math.pi * turns)) / 2
+        if kind == "REX" and n >= warmup + rest:
+            return 0
+        progress = (n - warmup) / rest
+        if kind == "REX":
+            return (1 - progress) / (0.1 + 0.9 * (1 - progress))
+        return max(0, 1 - progress) if kind == "LINEAR" else along_cosine(1, 0, progress)
 
-    def hard(position: sp.Expr) -> sp.Expr:
-        part = floor_mod(cycles * position, length) / length
-        return (1 + sp.cos(sp.pi * part)) / 2
-
-    def soft(position: sp.Expr) -> sp.Expr:
-        return cosine_wave(cycles, position / length)
-
-    if kind == "CONSTANT":
-        return ((lambda: sp.S.One, None),)
-    if kind == "LINEAR":
-        return ((lambda: sp.Max(0, 1 - progress()), None),)
-    if kind == "COSINE":
-        return ((lambda: cosine_wave(sp.S.Half, progress()), None),)
-    if kind == "REX":
-        tenth = sp.Rational(1, 10)
-
-        def fall() -> sp.Expr:
-            left = 1 - progress()
-            return left / (tenth + (1 - tenth) * left)
-
-        return (fall, end), (lambda: sp.S.Zero, None)
-    curve = hard if kind == "COSINE_WITH_HARD_RESTARTS" else soft
-
-    def last() -> sp.Expr:
-        if rest == 0:
-            raise kit.UndefinedError("division by zero")
-        return curve(length - 1)
-
-    return (lambda: curve(steps), end), (last, None)
+    return value
 
 
 CURVES = (
@@ -158,18 +142,19 @@ def _rate(context: kit.Context, config: Config) -> Schedule:
     if config.optimizer["optimizer"] in SCHEDULE_FREE:
         return constant(rate)
     count = CLOCK.count(context.numbers)
-    rise = (lambda: rate * kit.quotient(count.n, sp.Integer(warmup)), warmup)
     if kind == "CUSTOM":
         schedule = _custom(context, config, rate, total, warmup)
-        return kit.by_intervals("warmup", rise, (lambda: rate, None)).then(schedule, at=warmup)
+        rise = kit.curve("warmup", lambda n: rate * n / warmup if n < warmup else rate, count.n)
+        return rise.then(schedule, at=warmup)
     kit.refuse_unless(kind in CURVES, f"there is no formula of the scheduler {kind!r:.60}", where)
     low = sp.S.Zero if kind == "CONSTANT" else config.learning_rate_min_factor
 
-    def value(factor: Callable[[], sp.Expr]) -> Callable[[], sp.Expr]:
-        return lambda: rate * along_line(low, sp.S.One, factor())
+    factor = _factor(config, warmup, total - warmup)
 
-    stages = _stages(config, count, warmup, total - warmup)
-    return kit.by_intervals(kind, rise, *((value(factor), end) for factor, end in stages))
+    def value(n: float) -> Any:
+        return rate * n / warmup if n < warmup else rate * along_line(low, 1, factor(n))
+
+    return kit.curve(kind, value, count.n)
 
 
 def _scale_rate(context: kit.Context, config: Config) -> sp.Expr:

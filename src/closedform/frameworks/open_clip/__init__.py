@@ -8,10 +8,10 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import MissingFactsError
-from closedform.language import Schedule, exact_number, t
+from closedform.frameworks.curves import along_cosine
+from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
 from closedform.schedules import constant
-from closedform.schedules.blends import along_cosine
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
@@ -101,37 +101,27 @@ def _rate(context: kit.Context, arguments: Arguments) -> Schedule:
     scale = kit.quotient(rate, arguments.lr) if arguments.lr else sp.S.One
     if arguments.skip_scheduler:
         return constant(rate)
-    rise = (lambda: rate * (t + 1) / warmup, arguments.warmup)
-    if kind == "const":
-        return kit.by_intervals(kind, rise, (lambda: rate, None))
-    total = _total(context, arguments)
-    if kind == "cosine":
-        steps, length = t - warmup, total - warmup
-        return kit.by_intervals(
-            kind, rise, (lambda: along_cosine(rate, sp.S.Zero, kit.quotient(steps, length)), None)
-        )
-    message = "const-cooldown needs --epochs-cooldown"
-    epochs = arguments.epochs_cooldown
-    kit.refuse_unless(epochs is not None, message, context.where)
-    length = sp.Integer(_updates_per_epoch(context, arguments) * (epochs or 0))
+    total = 0 if kind == "const" else _total(context, arguments)
     power, end = arguments.lr_cooldown_power, arguments.lr_cooldown_end * scale
+    length, is_whole = 0, power.is_Integer
+    if kind == "const-cooldown":
+        message = "const-cooldown needs --epochs-cooldown"
+        epochs = arguments.epochs_cooldown
+        kit.refuse_unless(epochs is not None, message, context.where)
+        length = _updates_per_epoch(context, arguments) * (epochs or 0)
 
-    def falling() -> sp.Expr:
-        rest = total - t if power.is_Integer else sp.Max(0, total - t)
-        return end + (rate - end) * kit.power_quotient(rest, length, power)
+    def value(n: float) -> Any:
+        if n < warmup:
+            return rate * (n + 1) / warmup
+        if kind == "cosine":
+            return along_cosine(rate, 0, (n - warmup) / (total - warmup))
+        if kind == "const" or n < total - length:
+            return rate
+        if n > total and not is_whole:
+            raise ValueError("a root of a negative number is complex")
+        return end + (rate - end) * (total - n) ** power / length**power
 
-    def past_the_end() -> sp.Expr:
-        if not power.is_Integer:
-            raise kit.UndefinedError("a root of a negative number is complex")
-        return falling()
-
-    return kit.by_intervals(
-        kind,
-        rise,
-        (lambda: rate, total - int(length)),
-        (falling, total + 1),
-        (past_the_end, None),
-    )
+    return kit.curve(kind, value)
 
 
 _TYPICAL = frozenset(

@@ -11,17 +11,15 @@ import math
 import operator
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sympy as sp
 
 from closedform.errors import MissingFactsError
-from closedform.frameworks.transformers.schedules import cosine_wave
+from closedform.frameworks.curves import along_cosine, along_line
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
-from closedform.schedules.blends import along_line
-from closedform.schedules.branches import stepwise
 
 PACKAGE = "speechbrain.nnet.schedulers"
 CLOCK = kit.Clock(kit.Unit.UPDATE)
@@ -30,203 +28,178 @@ LONGEST_PRODUCT = 4096
 # Each factor is a stage, and by_intervals is linear in their number.
 """The most factors of a CyclicCosineScheduler without a rate that are multiplied."""
 
-Stage = tuple[Callable[[], sp.Expr], int | None]
-StageFunction = Callable[..., tuple[Stage, ...]]
-"""From the arguments, the rate of update 0 and the place to the stages from call 1 on."""
+# Calls are counted from 1, as update t has the rate of call t.
+Curve = kit.CurveFunction
+CurveBuilder = Callable[..., Curve | Sequence[sp.Expr]]
+"""From the arguments, the rate of update 0 and the place to the curve of calls, or its values."""
 
 
-# Calls are counted from 1, as update t has the rate of call t; marks may be fractions of calls.
-def _from(mark: sp.Expr) -> int:
-    """The first call from a mark on."""
-    return CLOCK.count(_NO_FACTS).first_from(mark)
+def _noam(arguments: NoamScheduler, rate: sp.Expr, where: str) -> Curve:
+    del rate, where
+    warmup, size, first = arguments.n_warmup_steps, arguments.model_size, arguments.lr_initial
 
-
-_NO_FACTS = kit.Context("speechbrain", {}).numbers
-N = CLOCK.count(_NO_FACTS).n
-
-
-def _fails(reason: str) -> Callable[[], sp.Expr]:
-    def value() -> sp.Expr:
-        raise kit.UndefinedError(reason)
+    def value(n: float) -> Any:
+        if warmup == 0:
+            raise ValueError("0 is raised to a negative power")
+        scale = first * math.sqrt(warmup) if size is None else first / math.sqrt(size)
+        # Upstream takes the minimum of both, which cross at n = W.
+        return scale * n / warmup**1.5 if n < warmup else scale / math.sqrt(n)
 
     return value
 
 
-def _noam(arguments: NoamScheduler, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
-    del rate, where
-    warmup, size = arguments.n_warmup_steps, arguments.model_size
-    if warmup == 0:
-        return ((_fails("0 is raised to a negative power"), None),)
-    scale = arguments.lr_initial * (sp.sqrt(warmup) if size is None else 1 / sp.sqrt(size))
-    # max(1, warmup): the interval of the root begins at the warmup, and call 0 does not happen, but
-    # the expression must be finite there.
-    root = 1 / sp.sqrt(sp.Max(N, max(sp.S.One, warmup)))
-    return (
-        # c n W^(-3/2) for n < W; upstream takes the minimum of both branches, which cross at n = W.
-        (lambda: scale * N / warmup ** sp.Rational(3, 2), _from(warmup)),
-        (lambda: scale * root, None),
-    )
-
-
-def _noam_interval(
-    arguments: NoamIntervalScheduler, rate: sp.Expr, where: str
-) -> tuple[Stage, ...]:
+def _noam_interval(arguments: NoamIntervalScheduler, rate: sp.Expr, where: str) -> Curve:
     steps, rates = arguments.anneal_steps, arguments.anneal_rates
     kit.refuse_unless(
         len(steps) == len(rates), "anneal_steps and anneal_rates must have one length", where
     )
-    pairs = sorted(zip(steps, rates, strict=True))
-    # Each rate multiplies after its step, n > step, also if the step is a fraction.
-    values = [sp.Mul(*(factor for _, factor in pairs[:index])) for index in range(len(pairs) + 1)]
-    factor = stepwise(values, [sp.floor(step) + 1 for step, _ in pairs])
+    pairs, noam = sorted(zip(steps, rates, strict=True)), _noam(arguments, rate, where)
 
-    def anneal(value: Callable[[], sp.Expr]) -> Callable[[], sp.Expr]:
-        return lambda: value() * factor
+    def value(n: float) -> Any:
+        factor = 1
+        for step, ratio in pairs:
+            factor = factor * ratio if n > step else factor
+        return noam(n) * factor
 
-    return tuple((anneal(value), end) for value, end in _noam(arguments, rate, where))
+    return value
 
 
-def _linear_noam(arguments: LinearNoamScheduler, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _linear_noam(arguments: LinearNoamScheduler, rate: sp.Expr, where: str) -> Curve:
     del rate, where
     warmup, flat, peak = arguments.n_warmup_steps, arguments.n_keep_steps, arguments.lr_initial
-    return (
-        (lambda: peak * N / warmup, _from(warmup)),
-        (lambda: peak, _from(warmup + flat)),
-        # Continuous at n = W + keep: peak W / (N - keep) is the peak there.
-        (lambda: peak * warmup / (N - flat), None),
-    )
+
+    def value(n: float) -> Any:
+        if n < warmup:
+            return peak * n / warmup
+        return peak if n < warmup + flat else peak * warmup / (n - flat)
+
+    return value
 
 
-def _linear_warmup(
-    arguments: LinearWarmupScheduler, rate: sp.Expr, where: str
-) -> tuple[Stage, ...]:
+def _linear_warmup(arguments: LinearWarmupScheduler, rate: sp.Expr, where: str) -> Curve:
     del rate, where
-    warmup, total, peak = (
-        arguments.num_warmup_steps,
-        arguments.num_training_steps,
-        arguments.initial_value,
-    )
-    # transformers' linear schedule with its max(1, ·), which keeps a warmup of the whole run
-    # defined.
-    rest = sp.Max(0, (total - N) / max(sp.S.One, total - warmup))
-    return (lambda: peak * N / max(sp.S.One, warmup), _from(warmup)), (lambda: peak * rest, None)
+    warmup, peak = arguments.num_warmup_steps, arguments.initial_value
+    total = arguments.num_training_steps
+
+    def value(n: float) -> Any:
+        if n < warmup:
+            return peak * n / max(1, warmup)
+        # transformers' linear schedule; max(1, ·) allows a warmup of the whole run.
+        return peak * max(0, (total - n) / max(1, total - warmup))
+
+    return value
 
 
-def _inverse_root(
-    arguments: InverseSquareRootScheduler, rate: sp.Expr, where: str
-) -> tuple[Stage, ...]:
+def _inverse_root(arguments: InverseSquareRootScheduler, rate: sp.Expr, where: str) -> Curve:
     del rate, where
-    return ((lambda: 1 / sp.sqrt(sp.Max(N, max(sp.S.One, arguments.warmup_steps))), None),)
+    warmup = arguments.warmup_steps
+    return lambda n: 1 / math.sqrt(max(n, warmup))
 
 
 def _cyclic_cosine(
     arguments: CyclicCosineScheduler, rate: sp.Expr, where: str
-) -> tuple[Stage, ...]:
+) -> Curve | Sequence[sp.Expr]:
     warmup, total, peak = arguments.n_warmup_steps, arguments.total_steps, arguments.lr_initial
     kit.refuse_unless(warmup > 0, "n_warmup_steps must be above 0, got 0", where)
     kit.refuse_unless(total != 0, "total_steps must not be 0", where)
     if peak is not None:
         # cos(π (n - W) / T): 1 at n = W, so that the "warmup" is the rising half of the wave and
         # the period is 2 T.
-        return ((lambda: peak * cosine_wave(sp.S.Half, (N - warmup) / total), None),)
+        return lambda n: along_cosine(peak, 0, (n - warmup) / total)
     last = warmup + total
     is_short = total.is_integer and warmup.is_integer and 0 < last <= LONGEST_PRODUCT
     message = "without lr_initial the factors are multiplied: that is known for at most"
     kit.refuse_unless(is_short, f"{message} {LONGEST_PRODUCT} updates", where)
     # float64 as upstream: the product is a running value in the param group, rounded at each call.
-    product, stages = float(rate), []
+    product, values = float(rate), []
     for step in range(1, int(last) + 1):
         product *= 0.5 * (math.cos(math.pi * int(step - warmup) / int(total)) + 1)
-        stages.append((_value(exact_number(product)), step + 1))
+        values.append(exact_number(product))
     # At n = W + T the cosine is -1 and the factor 0, from which no product recovers.
-    return *stages, (_value(sp.S.Zero), None)
+    return *values, sp.S.Zero
 
 
-def _value(value: sp.Expr) -> Callable[[], sp.Expr]:
-    return lambda: value
-
-
-def _cyclic(arguments: CyclicLRScheduler, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _cyclic(arguments: CyclicLRScheduler, rate: sp.Expr, where: str) -> Curve:
     del rate, where
     low, high, size = arguments.base_lr, arguments.max_lr, arguments.step_size
-    if arguments.mode not in ("triangular", "triangular2", "exp_range"):
-        return ((_fails("there is no such mode"), None),)
-    cycle = sp.floor(N / (2 * size))
-    factor = {
-        "triangular": sp.S.One,
-        "triangular2": sp.Integer(2) ** -cycle,
-        "exp_range": arguments.gamma**N,
-    }[arguments.mode]
-    part = sp.Max(0, 1 - sp.Abs(N / size - 2 * cycle - 1))
-    return ((lambda: low + (high - low) * part * factor, None),)
+    mode, gamma = arguments.mode, arguments.gamma
+
+    def value(n: float) -> Any:
+        if mode not in ("triangular", "triangular2", "exp_range"):
+            raise ValueError("there is no such mode")
+        cycle = math.floor(n / (2 * size))
+        part = max(0, 1 - abs(n / size - 2 * cycle - 1))
+        if mode == "triangular":
+            return low + (high - low) * part
+        return low + (high - low) * part * (2**-cycle if mode == "triangular2" else gamma**n)
+
+    return value
 
 
-def _exponential(
-    arguments: WarmAndExpDecayLRSchedule, rate: sp.Expr, where: str
-) -> tuple[Stage, ...]:
+def _exponential(arguments: WarmAndExpDecayLRSchedule, rate: sp.Expr, where: str) -> Curve:
     del rate, where
     peak, warmup, factor = arguments.lr, arguments.n_warmup_steps, arguments.decay_factor
-    # Called with n - 1 (see late-by-one in DEFECTS).
-    steps, length = N - 1 - warmup, arguments.total_steps - warmup
-    return (
-        (lambda: peak * (N - 1) / warmup, _from(warmup + 1)),
+    length = arguments.total_steps - warmup
+
+    def value(n: float) -> Any:
+        # Called with n - 1 (see late-by-one in DEFECTS).
+        if n - 1 < warmup:
+            return peak * (n - 1) / warmup
         # min(peak, ·): before the warmup ends the exponent is negative, and the power above 1.
-        (lambda: sp.Min(peak, peak * factor ** kit.quotient(steps, length)), None),
-    )
+        return min(peak, peak * factor ** ((n - 1 - warmup) / length))
+
+    return value
 
 
-def _warm_cool(arguments: WarmCoolDecayLRSchedule, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _warm_cool(arguments: WarmCoolDecayLRSchedule, rate: sp.Expr, where: str) -> Curve:
     del rate
-    kit.refuse_unless(arguments.decay_every != 0, "decay_every must not be 0", where)
-    peak, warmup, cool, base = (
-        arguments.lr,
-        arguments.warmup,
-        arguments.cooldown,
-        arguments.decay_factor,
-    )
+    every, base = arguments.decay_every, arguments.decay_factor
+    kit.refuse_unless(every != 0, "decay_every must not be 0", where)
+    peak, warmup, cool = arguments.lr, arguments.warmup, arguments.cooldown
     # The fall counts from the warmup, the cooldown from 0: base^((T - C)/every) in place of
     # base^((T - C - W)/every).
     begin = arguments.total_steps - cool
 
-    def decay_after(steps: sp.Expr) -> sp.Expr:
-        return peak * base ** (steps / arguments.decay_every)
+    def value(n: float) -> Any:
+        if n < warmup:
+            return peak * n / warmup
+        if n <= begin:
+            return peak * base ** ((n - warmup) / every)
+        return peak * base ** (begin / every) * (1 - (n - begin) / cool)
 
-    return (
-        (lambda: peak * N / warmup, _from(warmup)),
-        # floor(begin) + 1: the test of upstream is n > T - cooldown.
-        (lambda: decay_after(N - warmup), _from(sp.floor(begin) + 1)),
-        (lambda: decay_after(begin) * (1 - kit.quotient(N - begin, cool)), None),
-    )
+    return value
 
 
-def _tri_stage(arguments: TriStageLRSchedule, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _tri_stage(arguments: TriStageLRSchedule, rate: sp.Expr, where: str) -> Curve:
     del rate
     peak, warmup, decay = arguments.lr, arguments.warmup_steps, arguments.decay_steps
     kit.refuse_unless(
         warmup != 0 and decay != 0, "warmup_steps and decay_steps must not be 0", where
     )
-    begin, first = warmup + arguments.hold_steps, arguments.init_lr_scale * peak
-    return (
-        (lambda: along_line(first, peak, N / warmup), _from(warmup)),
-        (lambda: peak, _from(begin)),
-        (lambda: peak * arguments.final_lr_scale ** ((N - begin) / decay), None),
-    )
+    begin, last = warmup + arguments.hold_steps, arguments.final_lr_scale
+    first = arguments.init_lr_scale * peak
+
+    def value(n: float) -> Any:
+        if n < warmup:
+            return along_line(first, peak, n / warmup)
+        return peak if n < begin else peak * last ** ((n - begin) / decay)
+
+    return value
 
 
-def _interval(arguments: IntervalScheduler, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _interval(arguments: IntervalScheduler, rate: sp.Expr, where: str) -> Curve:
     del where
-    stages: list[Stage] = []
-    call, current = 0, rate
+    parts, call, last = [], 0, rate
     for entry in arguments.intervals:
         if entry.steps > 0:
             # One entry is used at a call, in the order of the list.
-            call = max(_from(entry.steps), call + 1)
-            stages.append((_value(current), call))
-            current = entry.lr
-    return *stages, (_value(current), None)
+            call = max(kit.first_from(entry.steps), call + 1)
+            parts.append((call, last))
+            last = entry.lr
+    return lambda n: next((value for end, value in parts if n < end), last)
 
 
-def _table(arguments: LinearScheduler, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _table(arguments: LinearScheduler, rate: sp.Expr, where: str) -> Sequence[sp.Expr]:
     """The values of ``torch.linspace`` in binary32, one for an epoch."""
     del rate
     count, first, last = (
@@ -245,15 +218,9 @@ def _table(arguments: LinearScheduler, rate: sp.Expr, where: str) -> tuple[Stage
         else last - step * (count - 1 - index)
         for index in range(count)
     ]
-    exact = [exact_number(_single(value)) for value in values]
-    stages = [(_value(value), epoch) for epoch, value in enumerate(exact[1:], 2)]
-    end: Stage = (_fails("the table has no further epoch"), None)
-    if not exact:
-        return (end,)
     # The index is min(epoch, count - 1): the last value serves two epochs, and the next one raises
     # by its old index, epoch - 1.
-    stages[-1:] = [(_value(exact[-1]), count + 1)]
-    return *stages, end
+    return [exact_number(_single(value)) for value in values[1:] + values[-1:]]
 
 
 def _single(value: float) -> float:
@@ -262,7 +229,7 @@ def _single(value: float) -> float:
     return single
 
 
-def _steps(arguments: StepScheduler, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _steps(arguments: StepScheduler, rate: sp.Expr, where: str) -> Curve:
     del rate
     first, half = arguments.initial_value, arguments.half_life
     if half:
@@ -270,9 +237,9 @@ def _steps(arguments: StepScheduler, rate: sp.Expr, where: str) -> tuple[Stage, 
         message = "half_life must not be given with decay_factor and decay_drop"
         kit.refuse_unless(is_one, message, where)
         # half_life sets decay_drop to 1, so floor() has a whole argument and drops out.
-        return ((lambda: first * sp.Integer(2) ** (-(N + 1) / half), None),)
+        return lambda n: first * 2 ** (-(n + 1) / half)
     factor, drop = arguments.decay_factor or sp.S.Half, arguments.decay_drop or sp.Integer(2)
-    return ((lambda: first * factor ** sp.floor((N + 1) / drop), None),)
+    return lambda n: first * factor ** math.floor((n + 1) / drop)
 
 
 class _Scheduler(kit.Section, irrelevant="class"):
@@ -370,7 +337,7 @@ class StepScheduler(_Scheduler):
     half_life: kit.Number | None = None
 
 
-CLASSES: Mapping[str, tuple[StageFunction, type[kit.Section]]] = {
+CLASSES: Mapping[str, tuple[CurveBuilder, type[kit.Section]]] = {
     "NoamScheduler": (_noam, NoamScheduler),
     "NoamIntervalScheduler": (_noam_interval, NoamIntervalScheduler),
     "LinearNoamScheduler": (_linear_noam, LinearNoamScheduler),
@@ -444,9 +411,23 @@ DEFECTS: Mapping[str, kit.Defect[...]] = {
 
 
 def _rate(name: str, arguments: kit.RawSection, rate: sp.Expr, where: str) -> Schedule:
-    stages, keys = CLASSES[name]
-    values = keys.read(arguments)
-    return kit.by_intervals(name, (lambda: rate, 1), *stages(values, rate, where))
+    build, keys = CLASSES[name]
+    curve = build(keys.read(arguments), rate, where)
+    if callable(curve):
+        return kit.curve(name, lambda n: curve(n) if n else rate)
+    values = enumerate((rate, *curve), 1)
+    stages: list[kit.Stage] = [(_fixed(value), end) for end, value in values]
+    if name != "LinearScheduler":
+        stages[-1] = (stages[-1][0], None)
+    return kit.by_intervals(name, *stages, (_past_the_table, None))
+
+
+def _fixed(value: sp.Expr) -> kit.LazyNumber:
+    return lambda: value
+
+
+def _past_the_table() -> sp.Expr:
+    raise kit.UndefinedError("the table has no further epoch")
 
 
 def _class_rate(context: kit.Context, optimizer: Optimizer, annealing: kit.Section) -> Schedule:

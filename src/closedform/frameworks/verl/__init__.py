@@ -6,6 +6,7 @@ configs are Hydra's, as YAML or as ``key=value`` words.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,7 +15,7 @@ import sympy as sp
 
 from closedform.errors import MissingFactsError
 from closedform.frameworks.megatron.schedules import STYLES, MegatronNumbers, check, learning_rate
-from closedform.language import Schedule, exact_number, t
+from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
 
 # A training step of PPO has several updates, all with one rate (verl#3674).
@@ -199,24 +200,17 @@ def _warmup(run: VerlRun, optim: _Optimizer, is_documented: bool = False) -> int
 
 
 def _factor(
-    name: str,
-    rate: sp.Expr,
-    warmup: int,
-    first: sp.Expr,
-    *stages: tuple[kit.LazyNumber, int | None],
+    name: str, rate: sp.Expr, warmup: int, first: sp.Expr, factor: kit.CurveFunction
 ) -> Schedule:
-    """A warmup from a part of the rate, and the stages of a factor after it."""
-    # max(1, W) as in verl/utils/torch_functional.py: without a warmup its interval is empty.
-    rise = first + (1 - first) * t / sp.Integer(max(1, warmup))
-    factors = ((lambda value=value: rate * value(), end) for value, end in stages)
-    return kit.by_intervals(name, (lambda: rate * rise, warmup), *factors)
+    """A warmup from a part of the rate, and a factor after it."""
 
+    def value(n: float) -> Any:
+        if n < warmup:
+            # max(1, W) as in verl/utils/torch_functional.py.
+            return rate * (first + (1 - first) * n / max(1, warmup))
+        return rate * factor(n)
 
-def _wave(optim: FSDP, low: sp.Expr, progress: sp.Expr) -> sp.Expr:
-    wave = sp.cos(2 * sp.pi * optim.num_cycles * progress)
-    # (1 - r)/2·cos + (1 + r)/2, cut at r: for num_cycles 0.5 it is at r at the end, and climbs
-    # later.
-    return sp.Max(low, (1 - low) / 2 * wave + (1 + low) / 2)
+    return kit.curve(name, value)
 
 
 def _of_fsdp(context: kit.Context, optim: FSDP, run: VerlRun) -> Schedule:
@@ -231,14 +225,19 @@ def _of_fsdp(context: kit.Context, optim: FSDP, run: VerlRun) -> Schedule:
     style = (optim.warmup_style or "constant") if is_old else _style(optim)
     warmup = _warmup(run, optim, not context.as_implemented)
     if style == "constant":
-        return _factor(style, rate, warmup, sp.S.Zero, (lambda: sp.S.One, None))
+        return _factor(style, rate, warmup, sp.S.Zero, lambda n: 1)
     kit.refuse_unless(0 <= low <= 1, f"min_lr_ratio must be in [0, 1], got {low}", where)
-    length = sp.Integer(max(1, run.length - warmup))
+    length, cycles = max(1, run.length - warmup), optim.num_cycles
     # That version's warmup starts at min_lr_ratio of the rate.
     first = low if is_old else sp.S.Zero
-    return _factor(
-        style, rate, warmup, first, (lambda: _wave(optim, low, (t - warmup) / length), None)
-    )
+
+    def factor(n: float) -> Any:
+        wave = math.cos(2 * math.pi * cycles * ((n - warmup) / length))
+        # (1 - r)/2·cos + (1 + r)/2, cut at r: for num_cycles 0.5 it is at r at the end, and climbs
+        # later.
+        return max(low, (1 - low) / 2 * wave + (1 + low) / 2)
+
+    return _factor(style, rate, warmup, first, factor)
 
 
 def _of_megatron(context: kit.Context, optim: Megatron, run: VerlRun) -> Schedule:
@@ -272,13 +271,16 @@ def _of_sft(context: kit.Context, optim: SFT, run: VerlRun) -> Schedule:
     warmup = int(total * float(optim.lr_warmup_steps_ratio))
     rest = max(0, total - warmup)
     # int(0.9 (T - W)) of flat rate.
-    flat = int(rest * 0.9) if optim.lr_scheduler == "wsd" else 0
-    begin, length = warmup + flat, sp.Integer(max(1, rest - flat))
-    wave = (1 + sp.cos(sp.pi * (t - begin) / length)) / 2
-    stages: tuple[tuple[kit.LazyNumber, int | None], ...] = ((lambda: wave, None),)
-    if optim.lr_scheduler == "wsd":
-        stages = ((lambda: sp.S.One, begin), (lambda: wave, total), (lambda: sp.S.Zero, None))
-    return _factor(optim.lr_scheduler, optim.lr, warmup, sp.S.Zero, *stages)
+    is_wsd = optim.lr_scheduler == "wsd"
+    flat = int(rest * 0.9) if is_wsd else 0
+    begin, length = warmup + flat, max(1, rest - flat)
+
+    def factor(n: float) -> Any:
+        if is_wsd and n < begin:
+            return 1
+        return 0 if is_wsd and n >= total else (1 + math.cos(math.pi * (n - begin) / length)) / 2
+
+    return _factor(optim.lr_scheduler, optim.lr, warmup, sp.S.Zero, factor)
 
 
 _CURVES: Mapping[str, tuple[type[_Optimizer], Callable[..., Schedule]]] = {

@@ -8,10 +8,10 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.language import Schedule, t
+from closedform.frameworks.curves import along_cosine, along_line
+from closedform.language import Schedule
 from closedform.recipes import kit
 from closedform.schedules import constant
-from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
@@ -73,37 +73,26 @@ def _rate(context: kit.Context, experiment: Experiment) -> Schedule:
     is_quick = kind == "yoloxwarmcos"
     low = peak * experiment.min_lr_ratio if is_quick else sp.S.Zero
     flat = updates * experiment.no_aug_epochs if is_quick else sp.S.Zero
-    # The rate is set after each update, for the next one.
-    stages: list[tuple[kit.LazyNumber, int]] = []
-    if context.as_implemented or has_warmup:
-        stages.append((lambda: first, 1))
+    marks: list[int] = []
     if kind == "multistep":
         places, message = experiment.milestones, "multistep needs milestones"
         kit.refuse_unless(places is not None, message, context.where)
         # int(total * milestone / epochs), in floats.
         marks = [int(int(total) * _float(mark) / experiment.max_epoch) for mark in places or ()]
+    has_first, gamma = context.as_implemented or has_warmup, experiment.gamma
 
-        def rate_after(count: int) -> kit.LazyNumber:
-            return lambda: peak * experiment.gamma**count
+    def value(n: float) -> Any:
+        if has_first and n < 1:
+            return first  # the rate is set after each update, for the next one
+        if kind == "multistep":
+            return peak * gamma ** sum(n >= mark for mark in marks)
+        if 0 < warmup and n <= warmup:
+            return along_line(start, peak, (n / warmup) ** 2 if is_quick else n / warmup)
+        if is_quick and n >= total - flat:
+            return low
+        return along_cosine(peak, low, (n - warmup) / (total - warmup - flat))
 
-        stages += [(rate_after(count), mark) for count, mark in enumerate(sorted(marks))]
-        return kit.by_intervals(kind, *stages, (rate_after(len(marks)), None))
-    if has_warmup:
-
-        def rise() -> sp.Expr:
-            progress = kit.quotient(t, warmup)
-            return along_line(start, peak, progress**2 if is_quick else progress)
-
-        stages.append((rise, kit.first_after(warmup) if warmup > 0 else 0))
-
-    def fall() -> sp.Expr:
-        return along_cosine(peak, low, kit.quotient(t - warmup, total - warmup - flat))
-
-    if is_quick:
-        return kit.by_intervals(
-            kind, *stages, (fall, kit.first_from(total - flat)), (lambda: low, None)
-        )
-    return kit.by_intervals(kind, *stages, (fall, None))
+    return kit.curve(kind, value)
 
 
 def _float(value: sp.Expr) -> float | int:

@@ -21,6 +21,7 @@ from closedform.importers.python.place import UserValue
 from closedform.importers.python.tape import Variable, plain, unit_of
 from closedform.language import exact_number, floor_div, floor_mod
 from closedform.language.exact import FINEST
+from closedform.language.integers import integer_floor
 
 _ONE, _ZERO = sp.Integer(1), sp.Integer(0)
 
@@ -994,14 +995,6 @@ _MAKES: Mapping[Callable[[Any, Any], Any], _Make] = {
     operator.lshift: _shift(_arithmetic(operator.mul)),
     operator.rshift: _shift(_floor_divide),
 }
-
-
-def integer_floor(expr: sp.Expr) -> sp.Expr:
-    """Returns the floor of an expression; of a fraction of integers as an integer quotient."""
-    if expr.is_integer:
-        return expr
-    above, below = expr.as_numer_denom()
-    return floor_div(above, below) if below.is_Integer and below != 1 else floor_div(expr, 1)
 
 
 def half_even(expr: sp.Expr) -> sp.Expr:

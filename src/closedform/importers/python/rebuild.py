@@ -548,11 +548,14 @@ def _observe(kind: type, environment: Environment) -> None:
 def _is_symbolic(value: Any) -> bool:
     """Whether a value is a class or function of SymPy, or of this package.
 
-    A function that only states such a module, as in a doctest, is one of the user.
+    A function that only states such a module, as in a doctest, is one of the user. Curves of
+    frameworks are plain functions.
     """
     if not isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
         return False
     module = str(value.__module__)
+    if module.startswith("closedform.frameworks.") and module.endswith(".curves"):
+        return False
     place = value.__qualname__.partition(".")[0]
     is_member = hasattr(sys.modules.get(module), place)
     return is_member and module.partition(".")[0] in ("sympy", "closedform")

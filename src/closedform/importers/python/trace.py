@@ -45,8 +45,9 @@ from closedform.importers.python.prover import Prover
 from closedform.importers.python.rebuild import Environment
 from closedform.importers.python.run import LIMITS, Limits, Run, Session, Task, negation
 from closedform.importers.python.tape import STEP, Conditioning, End
-from closedform.language import FloorDiv, FloorMod, Schedule, hyper, t
+from closedform.language import Schedule, hyper, t
 from closedform.language.settled import substitute
+from closedform.schedules.branches import hold_last
 
 Function = Callable[..., object]
 _WITNESSES = 256
@@ -509,7 +510,9 @@ class Traced:
             # An exception ends a run, and with it the clock: the expression is total, as graphs
             # are.
             cells = [cell for cell in cells if cell.first < gap.first]
-            cells[-1] = _continued(cells[-1], gap.first - 1)
+            value = cells[-1].value
+            value = None if value is None else hold_last(value, gap.first - 1)
+            cells[-1] = replace(cells[-1], end=None, value=value)
             domain.append(sp.Lt(t, gap.first))
             if gap.end is not None:
                 self.session.notes[f"the schedule ends there, before step {gap.end}"] = None
@@ -598,23 +601,6 @@ class Traced:
         compared_steps = [step for step in steps if last is None or step <= last]
         compare_graph(schedule, compared_steps, model.exact, f"function {self.program.name!r}")
         return comparison
-
-
-def _continued(cell: ValueRange, last: int) -> ValueRange:
-    """The cell of the last steps without an end; a formula that may raise later keeps its value."""
-    value = cell.value
-    parts = value.atoms(sp.Pow, sp.log, FloorDiv, FloorMod) if value is not None else ()
-    if value is not None and any(map(_is_partial, parts)):
-        value = value.xreplace({t: sp.Min(t, last)})
-    return replace(cell, end=None, value=value)
-
-
-def _is_partial(expr: sp.Basic) -> bool:
-    """Whether an expression may have no value at some step."""
-    if isinstance(expr, sp.Pow):
-        return t in expr.base.free_symbols and not (expr.exp.is_Integer and expr.exp >= 0)
-    operand_place = 0 if isinstance(expr, sp.log) else 1
-    return t in expr.args[operand_place].free_symbols
 
 
 def place_of_function(function: UserValue) -> Place | None:

@@ -262,6 +262,9 @@ def _numbers(sources: Iterable[Term]) -> tuple[dict[fmpq, None], dict[Term, None
             factors = [arg for arg in node.args if constant[arg]]
             if len(factors) > 1:
                 irrationals[build.multiply(*factors)] = None
+                square = _square_of_roots(factors)
+                if square is not None:  # a lowering puts it under the root of another factor
+                    rationals[square] = None
         elif node.op is Op.DIVIDE and node.args[1] in irrationals:
             irrationals[build.divide(build.ONE, node.args[1])] = None
         elif node.op is Op.POWER and constant[node.args[0]]:
@@ -277,20 +280,29 @@ def _numbers(sources: Iterable[Term]) -> tuple[dict[fmpq, None], dict[Term, None
 
 def _product_of_roots(node: Term) -> fmpq | None:
     """The rational number that a product of roots is, 100 of those of 10 and 1000; or None."""
-    square, sign = fmpq(1), 1
-    for factor in node.args if node.op is Op.MULTIPLY else ():
+    square = _square_of_roots(node.args) if node.op is Op.MULTIPLY else None
+    if square is None:
+        return None
+    above, below = isqrt(int(square.p)), isqrt(int(square.q))
+    if fmpq(above**2, below**2) != square:
+        return None
+    negatives = sum(build.is_rational(factor) and factor.value < 0 for factor in node.args)
+    return fmpq(-above if negatives % 2 else above, below)
+
+
+def _square_of_roots(factors: Iterable[Term]) -> fmpq | None:
+    """The square of a product of rational numbers and their roots; None of other factors."""
+    square = fmpq(1)
+    for factor in factors:
         if build.is_rational(factor):
             square *= factor.value**2
-            sign = -sign if factor.value < 0 else sign
         elif factor.op is Op.POWER and factor.args[1] == build.HALF:
             if not build.is_rational(factor.args[0]) or factor.args[0].value < 0:
                 return None
             square *= factor.args[0].value
         else:
             return None
-    above, below = isqrt(int(square.p)), isqrt(int(square.q))
-    is_square = node.op is Op.MULTIPLY and fmpq(above**2, below**2) == square
-    return sign * fmpq(above, below) if is_square else None
+    return square
 
 
 def with_split_constants(constants: Constants, graph: Graph) -> Constant:

@@ -22,8 +22,8 @@ WITH_OPERATORS = {
     ("shapes.py", "Shape"),  # a tuple
     ("sandbox.py", "Refused"),  # refuses each
     ("schedule.py", "Schedule"),  # sums and products of schedules
-    # Curves of frameworks are our own functions, read at each recognition of a config: 4 ms a
-    # curve, where the tracer of strangers' functions takes 7 and imports the prover.
+    # Curves of frameworks are our own functions, read whenever a config is: without the sandbox
+    # and the prover that functions of strangers need, and whose import takes longer than a curve.
     ("curves.py", "_Number"),
 }
 """The classes with the operators of a number."""

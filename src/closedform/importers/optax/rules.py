@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -367,17 +367,9 @@ def primes_of(shapes: Mapping[Path, Sizes], start: int = 0) -> dict[Path, Sizes]
         if size == 1:
             primes[path, axis] = 1
             continue
-        last = next(_primes_from(max(size + start, last + 1)))
+        last = int(sp.nextprime(max(size + start, last + 1) - 1))
         primes[path, axis] = last
     return {
         path: tuple(primes[path, axis] for axis in range(len(shape)))
         for path, shape in shapes.items()
     }
-
-
-def _primes_from(size: int) -> Iterator[int]:
-    number = size
-    while True:
-        if all(number % k for k in range(2, int(number**0.5) + 1)):
-            yield number
-        number += 1

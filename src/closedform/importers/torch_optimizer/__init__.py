@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -338,7 +339,6 @@ _MOST_ELEMENTS = 1_000_000
 
 def _prime_from(number: int, used_primes: set[int]) -> int:
     """The first prime from a number on that is not used, which it is from then on."""
-    while number in used_primes or any(number % k == 0 for k in range(2, int(number**0.5) + 1)):
-        number += 1
-    used_primes.add(number)
-    return number
+    prime = next(k for k in itertools.count(number) if sp.isprime(k) and k not in used_primes)
+    used_primes.add(prime)
+    return prime

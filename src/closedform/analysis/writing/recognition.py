@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import sympy as sp
@@ -182,9 +182,9 @@ def _dropping(rise: Rise, low: sp.Expr, total: int) -> WarmupDecayForm:
 def _split(segments: Sequence[CurveSegment]) -> tuple[Rise | None, list[CurveSegment]]:
     """The rise, and the other segments."""
     rest = list(segments)
-    if len(rest) > 1 and rest[0].end == 1 and (top := _top(rest[1])) is not None:
+    if len(rest) > 1 and rest[0].end == 1 and rest[1].curve in _PEAKS:
         # A rise over one update, or a part: its line meets the peak where the decay begins.
-        start, (meeting, peak) = rest[0].value(0), top
+        start, (meeting, peak) = rest[0].value(0), _PEAKS[rest[1].curve](*rest[1].numbers)
         if 0 < meeting <= 1 and start < peak:
             return Rise(start, (peak - start) / meeting, 0, 1), rest[1:]
     if len(rest) > 2 and rest[0].curve is rest[1].curve is CurveName.CONSTANT:
@@ -209,17 +209,11 @@ def _split(segments: Sequence[CurveSegment]) -> tuple[Rise | None, list[CurveSeg
     return (rise, rest[1:]) if rise is not None else (None, list(segments))
 
 
-def _top(segment: CurveSegment) -> tuple[sp.Expr, sp.Expr] | None:
-    """Where a decay is at its peak, and the peak; None for other curves."""
-    match segment.curve:
-        case CurveName.COSINE:
-            middle, size, begin, _ = segment.numbers
-            return begin, middle + size
-        case CurveName.INVERSE_ROOT:
-            peak, begin, scale = segment.numbers
-            return begin + scale, peak
-        case _:
-            return None
+_PEAKS: Mapping[CurveName, Callable[..., tuple[sp.Expr, sp.Expr]]] = {
+    CurveName.COSINE: lambda middle, size, begin, _: (begin, middle + size),
+    CurveName.INVERSE_ROOT: lambda peak, begin, scale: (begin + scale, peak),
+}
+"""Where a decay is at its peak, and the peak, by its curve from its numbers."""
 
 
 def _is_rising(segment: CurveSegment) -> bool:

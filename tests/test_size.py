@@ -16,12 +16,12 @@ from tools.__main__ import MODULES
 
 SOURCE = ROOT / "src" / "closedform"
 CAPS = {
-    "analysis": 6829,
+    "analysis": 6831,
     "api": 756,
     "cli": 2912,
     "exporters": 3713,
     "frameworks": 20475,
-    "importers": 15111,
+    "importers": 15008,
     "ir": 3968,
     "language": 3912,
     "laws": 1440,
@@ -37,7 +37,7 @@ CAPS = {
     "torch": 6534,
     "training": 12925,
     "transforms": 1011,
-    "verify": 18265,
+    "verify": 18272,
     "web": 575,
 }
 """The most code lines of each package; "modules" are the files in no package."""

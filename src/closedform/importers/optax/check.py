@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from sympy.core.relational import Relational
 
-from closedform.errors import TraceError
 from closedform.importers.optax.hypers import Variable
 from closedform.importers.optax.jaxprs import Tree, in_double
 from closedform.importers.optax.leaves import (
@@ -28,7 +27,7 @@ from closedform.importers.optax.subject import Transformation, stepping, weak_nu
 from closedform.importers.optax.transformation import ParameterTrace
 from closedform.importers.tensors.check import (
     STEPS,
-    TOLERANCE,
+    RuleDeviation,
     RunningRule,
     graphs_of,
     relative_gap,
@@ -104,36 +103,6 @@ class Original:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class RuleDeviation:
-    """How far a rule is from its transformation.
-
-    Attributes:
-        gap: The largest difference, in units of the largest element of the tensor.
-        label: The tensor.
-        step: The step.
-    """
-
-    gap: float
-    label: str
-    step: int
-
-    @property
-    def is_small(self) -> bool:
-        """Whether it is that of roundings."""
-        return self.gap <= TOLERANCE
-
-    def check(self, where: str) -> None:
-        """Raises TraceError if it is not small."""
-        if not self.is_small:
-            raise TraceError(
-                f"the traced rule differs from the transformation by {self.gap:.3g} of the largest "
-                f"element of {self.label} at step {self.step}",
-                where=where,
-                hint="the update does something that the trace does not see",
-            )
-
-
 def difference(
     transformation: Transformation,
     params: Tree,
@@ -191,7 +160,7 @@ class _Comparison:
     leaves: Sequence[Leaf]
     names: Mapping[Path, str]
     paths: Sequence[Path]
-    worst: RuleDeviation = field(default_factory=lambda: RuleDeviation(0.0, "", 0))
+    worst: RuleDeviation = field(default_factory=RuleDeviation)
 
     def step(self, gradients: Mapping[Path, Any], time: int) -> None:
         """Takes one step with both."""

@@ -36,6 +36,8 @@ from closedform.language.shapes import Sizes as ShapeSizes
 from closedform.language.symbols import local
 from closedform.language.update_rule import UpdateRule
 
+_ORIGINAL = ("transformation", "update")
+
 # Rows fewer than columns; the transposed ones follow below.
 _MATRICES: Mapping[str, Sizes] = {"first": (4, 6), "second": (10, 12)}
 _VECTORS: Mapping[str, Sizes] = {"first": (4,), "second": (6,)}
@@ -150,7 +152,8 @@ def _for_all_shapes(source: _Source) -> UpdateRule:
     for shapes in (_MATRICES, _VECTORS):
         tree = _zeros(shapes)
         traces = [part.trace for part in parts]
-        difference(source.transformation, tree, rule, (), traces, source.variables).check(name)
+        gap = difference(source.transformation, tree, rule, (), traces, source.variables)
+        gap.check(name, *_ORIGINAL)
     return rule
 
 
@@ -193,7 +196,8 @@ def _for_params(source: _Source, params: Tree) -> UpdateRule | list[Group]:
     traces = [part.trace for part in parts]
     rule = _merge(parts, name)
     if rule is not None:
-        difference(transformation, like, rule, (), traces, source.variables).check(name)
+        gap = difference(transformation, like, rule, (), traces, source.variables)
+        gap.check(name, *_ORIGINAL)
         return rule
     rules = [rule_of(name, [part.trace.variant], part.trace.hypers) for part in parts]
     # A norm in optax.partition is over the parameters of one label; elsewhere over all of them.
@@ -207,7 +211,7 @@ def _for_params(source: _Source, params: Tree) -> UpdateRule | list[Group]:
         )
         if gap.is_small:
             return groups
-    gap.check(name)
+    gap.check(name, *_ORIGINAL)
     return groups
 
 

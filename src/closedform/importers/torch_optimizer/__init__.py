@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -15,14 +16,13 @@ import torch
 
 from closedform.errors import TraceError
 from closedform.importers.python.prover import Prover
-from closedform.importers.tensors.check import STEPS, TOLERANCE
+from closedform.importers.tensors.check import STEPS, RuleDeviation
 from closedform.importers.tensors.values import Axes, Sizes
 from closedform.importers.tensors.variants import Variant, rule_of
 from closedform.importers.torch_optimizer.check import (
     PLACES,
     SEQUENCES,
     GraphCache,
-    check_difference,
     check_places,
     difference,
 )
@@ -134,13 +134,12 @@ def _group(
 
     rule = rule_of_all(with_phases=False)
     gaps = [_difference(rule, tracing, optimizer, place) for tracing in traces]
-    # `not <=` rather than `>`: NaN would be a difference, too.
-    if any(not gap[0] <= TOLERANCE for gap in gaps):
+    if not all(gap.is_small for gap in gaps):
         # The formula of later steps is not that of the first ones.
         rule = rule_of_all(with_phases=True)
         gaps = [_difference(rule, tracing, optimizer, place) for tracing in traces]
     for tracing, gap in zip(traces, gaps, strict=True):
-        check_difference(rule, tracing.trace, gap, where)
+        gap.check(where, "optimizer", "step")
         shapes_of_places = [tracing.trace.axes.twin] * PLACES
         check_places(subject_of(optimizer, place, shapes_of_places, 5, form), where)
     return rule, traces[0].trace.axes.shape, form
@@ -212,40 +211,26 @@ def _rule(name: str, traces: Sequence[_Traced], *, with_phases: bool) -> UpdateR
 
 def _difference(
     rule: UpdateRule, tracing: _Traced, optimizer: torch.optim.Optimizer, place: int
-) -> tuple[float, str, int]:
+) -> RuleDeviation:
     """The largest difference on two and on three shapes, at the first steps and at later ones."""
     shapes = (tracing.trace.axes.shape, tracing.trace.axes.twin)
     slots = list(tracing.trace.slots.values())
     subject, counters = tracing.tracer.subject, tracing.tracer.counters
     cache: GraphCache = {}
-    gaps = [difference(rule, subject, shapes, slots=slots, counters=counters, cache=cache)]
-    if not gaps[0][0] <= TOLERANCE:
+    compare = functools.partial(difference, rule, subject, shapes, slots=slots, cache=cache)
+    gaps = [compare(counters=counters)]
+    if not gaps[0].is_small:
         return gaps[0]
     # The trace has two parameters: what counts them, or takes their places, is seen with three.
     second_shapes = _other_shapes(tracing)
     subject_of_others = subject_of(optimizer, place, second_shapes, 4, subject.form)
     gaps.append(difference(rule, subject_of_others, second_shapes, seed=11, slots=slots))
-    gaps += [
-        difference(rule, subject, shapes, seed=19, slots=slots, cache=cache, special=special)
-        for special in SEQUENCES
-    ]
+    gaps += [compare(seed=19, special=special) for special in SEQUENCES]
     later = [time for time in tracing.trace.times if time >= STEPS]
     if later:
-        steps = [*range(3), *later]
-        gaps.append(
-            difference(
-                rule,
-                subject,
-                shapes,
-                steps,
-                seed=7,
-                slots=slots,
-                counters=counters,
-                cache=cache,
-            )
-        )
+        gaps.append(compare(steps=[*range(3), *later], seed=7, counters=counters))
     # An infinite one is the largest; with NaN, max() would depend on its place.
-    return max(gaps, key=lambda gap: gap[0] if gap[0] == gap[0] else float("inf"))
+    return max(gaps, key=lambda deviation: math.inf if math.isnan(deviation.gap) else deviation.gap)
 
 
 def _other_shapes(tracing: _Traced) -> tuple[Sizes, ...]:

@@ -21,7 +21,7 @@ CAPS = {
     "cli": 2912,
     "exporters": 3713,
     "frameworks": 20475,
-    "importers": 15008,
+    "importers": 14924,
     "ir": 3968,
     "language": 3912,
     "laws": 1440,

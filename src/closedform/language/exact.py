@@ -12,7 +12,6 @@ import operator
 import struct
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any
 
 import sympy as sp
 from flint import fmpq
@@ -37,7 +36,7 @@ _LONG_DIGITS = 80
 # minutes for the roots of RAdam's rectification at t = 300.
 _LARGEST_ROOT = 256
 
-COMPARISONS: Mapping[Callable[..., sp.Basic], Callable[[Any, Any], Any]] = {
+COMPARISONS: Mapping[Callable[..., sp.Basic], Callable[..., bool]] = {
     sp.Eq: operator.eq,
     sp.Ne: operator.ne,
     sp.Lt: operator.lt,
@@ -91,7 +90,7 @@ def holds_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:
         first, second = condition.args
         difference = sp.Add(first, sp.Mul(-1, second, evaluate=False), evaluate=False)
         sign = _sign(difference, left - right, values)
-    return bool(COMPARISONS[condition.func](sign, 0))
+    return COMPARISONS[condition.func](sign, 0)
 
 
 def _junction_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:

@@ -116,8 +116,7 @@ def _matmul(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
 
 def _expand_dims(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     operand = low.real(expr.args[0], domain)
-    axis = int(expr.args[1])
-    rank = operand.type.rank + 1
+    axis, rank = int(expr.args[1]), operand.type.rank + 1
     if not -rank <= axis < rank:
         raise low.error(f"{operand.type} cannot get an axis at {axis}")
     shape = list(operand.type.shape)

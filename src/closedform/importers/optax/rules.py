@@ -36,7 +36,7 @@ from closedform.language.shapes import Sizes as ShapeSizes
 from closedform.language.symbols import local
 from closedform.language.update_rule import UpdateRule
 
-_ORIGINAL = ("transformation", "update")
+_ORIGINAL = ("transformation", "the update does something that the trace does not see")
 
 # Rows fewer than columns; the transposed ones follow below.
 _MATRICES: Mapping[str, Sizes] = {"first": (4, 6), "second": (10, 12)}

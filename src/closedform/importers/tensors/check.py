@@ -104,20 +104,20 @@ class RuleDeviation(NamedTuple):
         """Whether it is that of roundings; NaN is not."""
         return self.gap <= TOLERANCE
 
-    def check(self, where: str, original: str, action: str) -> None:
+    def check(self, where: str, original: str, cause: str) -> None:
         """Raises TraceError if it is not small.
 
         Args:
             where: What is traced, for errors.
             original: What the rule is compared with.
-            action: What the original does once.
+            cause: Why they may differ.
         """
         if not self.is_small:
             raise TraceError(
                 f"the traced rule differs from the {original} by {self.gap:.3g} of the largest "
                 f"element of {self.label} at step {self.step}",
                 where=where,
-                hint=f"the {action} does something that the trace does not see",
+                hint=cause,
             )
 
 

@@ -25,6 +25,7 @@ from closedform.importers.torch_optimizer.check import (
     GraphCache,
     check_places,
     difference,
+    has_vectors,
 )
 from closedform.importers.torch_optimizer.first_steps import check_states
 from closedform.importers.torch_optimizer.groups import check_groups
@@ -98,6 +99,12 @@ def _with_hint() -> Iterator[None]:
         raise TraceError(error.what, where=error.where, hint=_WAY_OUT) from error.__cause__
 
 
+_UNSEEN = "the step does something that the trace does not see"
+_OF_VECTORS = (
+    "signs of singular vectors, and vectors of equal values, are chosen by LAPACK: a step that "
+    "depends on them has no rule"
+)
+
 _WAY_OUT = (
     "write the step with operations that are traced (docs/bring_your_own_optimizer.md), or write "
     "the rule as expressions, a closedform.UpdateRule"
@@ -139,7 +146,7 @@ def _group(
         rule = rule_of_all(with_phases=True)
         gaps = [_difference(rule, tracing, optimizer, place) for tracing in traces]
     for tracing, gap in zip(traces, gaps, strict=True):
-        gap.check(where, "optimizer", "step")
+        gap.check(where, "optimizer", _OF_VECTORS if has_vectors(rule) else _UNSEEN)
         shapes_of_places = [tracing.trace.axes.twin] * PLACES
         check_places(subject_of(optimizer, place, shapes_of_places, 5, form), where)
     return rule, traces[0].trace.axes.shape, form

@@ -72,7 +72,7 @@ def difference(
     key = tuple(shapes)
     if key not in graphs:
         graphs[key] = graphs_of(ModelSpec(exact, dict(zip(_NAMES, shapes, strict=False))))
-    has_vectors = any(expr.has(RightSingularVectors) for expr in rule.all_expressions())
+    vectors = has_vectors(rule)
     start = {name: array_of(param) for name, param in zip(_NAMES, copy.params, strict=False)}
     running = RunningRule(graphs[key], start)
     worst = RuleDeviation()
@@ -108,7 +108,7 @@ def difference(
                 if special is not None:
                     actual, expected = _finite(actual, expected, has_values=_is_finite(copy))
                 gap = relative_gap(actual, expected)
-                if has_vectors and not label.startswith("param"):
+                if vectors and not label.startswith("param"):
                     # A pair of singular vectors is determined up to a common sign; LAPACK and numpy
                     # may differ in it.
                     gap = _DECOMPOSED_GAP * min([gap, *_gaps_with_signs(actual, expected)])
@@ -117,6 +117,11 @@ def difference(
                 if gap > worst.gap:
                     worst = RuleDeviation(gap, label, time)
     return worst
+
+
+def has_vectors(rule: UpdateRule) -> bool:
+    """Returns whether a rule takes singular vectors or eigenvectors."""
+    return any(expr.has(RightSingularVectors) for expr in rule.all_expressions())
 
 
 _SPECIAL_GAP = 1e-5

@@ -342,20 +342,22 @@ def join_outcomes(
     if isinstance(tree, Leaf):
         return value_of(tree.result)
     condition = tree.condition
-    yes, no = (
+    holds, fails = (
         None if side is None else join_outcomes(side, value_of, within, are_same)
         for side in (tree.holds, tree.fails)
     )
-    if yes is None or no is None or yes == no:
-        return no if yes is None else yes
-    # any(...) over the two traced parameters is a decision for each; for n parameters one Or.
-    for side, place, join in ((no, 0, sp.Or), (yes, -1, sp.And)):
+    if holds is None or fails is None or holds == fails:
+        return fails if holds is None else holds
+    # any(...) over the two parameters is a decision for each; for n of them it is one Or.
+    for side, place, join in ((fails, 0, sp.Or), (holds, -1, sp.And)):
         if isinstance(side, sp.Piecewise) and len(side.args) == 2:
             (value, inner), (other_value, _) = side.args
-            is_shared = side.args[place][0] == (yes if side is no else no)
+            is_shared = side.args[place][0] == (holds if side is fails else fails)
             if is_shared and (are_same(condition, inner) or are_same(inner, condition)):
                 return sp.Piecewise((value, join(condition, inner)), (other_value, True))
-    return sp.Piecewise((within(yes, condition), condition), (within(no, sp.Not(condition)), True))
+    return sp.Piecewise(
+        (within(holds, condition), condition), (within(fails, sp.Not(condition)), True)
+    )
 
 
 def holding(tree: Tree, holds: Callable[[Any], bool]) -> sp.Basic:

@@ -16,12 +16,12 @@ from tools.__main__ import MODULES
 
 SOURCE = ROOT / "src" / "closedform"
 CAPS = {
-    "analysis": 6829,
+    "analysis": 6831,
     "api": 756,
     "cli": 2912,
     "exporters": 3715,
     "frameworks": 20280,
-    "importers": 15101,
+    "importers": 14914,
     "ir": 3968,
     "language": 3917,
     "laws": 1440,
@@ -37,7 +37,7 @@ CAPS = {
     "torch": 6253,
     "training": 12925,
     "transforms": 1011,
-    "verify": 18274,
+    "verify": 18281,
     "web": 575,
 }
 """The most code lines of each package; "modules" are the files in no package."""

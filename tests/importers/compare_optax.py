@@ -335,6 +335,16 @@ def test_the_schedules_of_optax_are_traced(tmp_path: Path) -> None:
     assert statistics.median(times) <= MEDIAN_MILLISECONDS
 
 
+@pytest.mark.parametrize("power", [0.5, 1.5])
+@pytest.mark.parametrize("steps", [13, 17, 20])
+def test_an_update_with_a_power_of_what_is_left_of_the_run_is_read(
+    power: float, steps: int
+) -> None:
+    schedule = optax.polynomial_schedule(0.1, 0.0, power, steps, 3)
+    rule = cf.from_optax(optax.sgd(schedule))
+    assert isinstance(rule, cf.UpdateRule)
+
+
 def test_the_example_of_from_optax_runs() -> None:
     text = (cf.from_optax.__doc__ or "").replace("# doctest: +SKIP", "")
     test = doctest.DocTestParser().get_doctest(text, {}, "from_optax", None, None)

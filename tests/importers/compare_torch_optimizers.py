@@ -41,6 +41,8 @@ ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     # Its form for lists decides by torch.where where that for single tensors does in Python.
     "stablespam": {"foreach": True},
     "fadam": {"momentum_dtype": torch.float64, "fim_dtype": torch.float64},
+    # Its states of 8 bits are in groups of 32 elements of the flattened parameter.
+    "flashadamw": {"quantize": False},
     "ranger21": {"num_iterations": 100},
     # No element of a normal parameter is below its default of 1e-3: none would move.
     "sara": {"threshold": 0.5},
@@ -63,7 +65,6 @@ REFUSED = {
     "alice": "aten.sort",
     "dash": "random numbers of the shape [1, 7, 16]",
     "demo": "einops",
-    "flashadamw": "aten.cat",
     "focus": "differs from the optimizer",  # the sign of a difference that is 0 but for rounding
     "kron": "numpy.random",
     "lorarite": "mat1 and mat2 shapes cannot be multiplied",  # pairs of factors

@@ -643,7 +643,7 @@ NOT_EXPRESSIBLE = frozenset(
         *("int step in set", "int step as text", "array step", "tensor step numpy"),
         *("third", "first", "odd", "number of parameters", "last", "is the first"),
         *("number of states", "place by hand", "number by hand", "mean of norms", "layerwise"),
-        *("over the number of parameters", "type", "contiguous", "stride"),
+        *("over the number of parameters", "contiguous", "stride"),
         *("offset", "version", "storage", "random", "random instance", "numpy random"),
         *("torch random", "seed", "time", "monotonic", "environment", "address"),
         *("data pointer", "imported", "global count", "class count", "closure count"),

@@ -1,5 +1,6 @@
 """Steps of torch optimizers with decompositions, transposed gradients and tensors in float64."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 import closedform as cf
 from closedform.errors import TraceError
 from closedform.importers import torch_optimizer
-from closedform.importers.tensors.check import relative_gap
+from closedform.importers.tensors.check import RuleDeviation, relative_gap
 from closedform.importers.torch_optimizer.check import _gaps_with_signs
 from closedform.language.functions import RightSingularVectors
 from tests.importers.test_torch_optimizer import Traced, parameters
@@ -88,7 +89,7 @@ class Signed(Traced):
 
 @pytest.mark.usefixtures("_small")
 def test_a_step_along_singular_vectors_differs_from_its_rule() -> None:
-    with pytest.raises(TraceError, match=r"differs from the optimizer by .* of param"):
+    with pytest.raises(TraceError, match=r"differs from the optimizer by .* of param.*LAPACK"):
         traced(Signed)
 
 
@@ -116,6 +117,16 @@ def test_tensors_in_float64_are_distinguished_from_parameters() -> None:
         session = cf.OptimizerSession(rule, {"w": np.ones((2, 2), dtype)})
         session.step({"w": np.full((2, 2), 5, dtype)})
         np.testing.assert_allclose(session.params["w"], factor * (1 - 0.5), rtol=1e-6)
+
+
+@pytest.mark.parametrize("gap", [1e-3, math.inf, math.nan])
+def test_a_deviation_is_refused_with_its_tensor_and_its_cause(gap: float) -> None:
+    deviation = RuleDeviation(gap, "state 'v'", 7)
+    assert not deviation.is_small
+    message = rf"differs from the optimizer by {gap:.3g} of the .* element of state 'v' at step 7"
+    with pytest.raises(TraceError, match=rf"{message} \(Seven\): it rounds"):
+        deviation.check("Seven", "optimizer", "it rounds")
+    RuleDeviation(1e-11).check("Seven", "optimizer", "it rounds")
 
 
 def test_states_are_equal_up_to_the_signs_of_vectors() -> None:

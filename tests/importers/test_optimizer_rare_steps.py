@@ -84,6 +84,9 @@ def test_a_way_that_some_step_may_take_is_refused() -> None:
 RHO = 1999 - 2 * (t + 1) * hyper("b") ** (t + 1) / (1 - hyper("b") ** (t + 1))
 """The length of the average of RAdam."""
 
+RATE = sp.sqrt((1 - hyper("b") ** (t + 1)) * (RHO - 4) * (RHO - 2) / RHO)
+"""Of a rectified step, but for a constant; it is above 0 where the length is above 4."""
+
 CASES: dict[str, tuple[list[sp.Basic], int, int | None]] = {
     "sampled": ([t > 10], 1, 11),
     "period": ([sp.Eq(floor_mod(t + 1, 2000), 0)], 1, 1999),
@@ -92,6 +95,7 @@ CASES: dict[str, tuple[list[sp.Basic], int, int | None]] = {
     "contradiction": ([sp.Eq(floor_mod(t, 2000), 0), sp.Eq(floor_mod(t, 500), 1)], 0, None),
     "window": ([t >= 700, t < 702, sp.Eq(floor_mod(t, 701), 0)], 0, 701),
     "first steps": ([RHO < 5, sp.Eq(floor_mod(t + 1, 6), 0)], 1, None),
+    "rectified": ([RHO >= 5, RATE / (1 - sp.Rational(9, 10) ** (t + 1)) <= 0], 1, None),
     "equality": ([RHO >= 4, RHO <= 4], 1, None),
     "other symbols": ([t > 10, sp.Symbol("grad", real=True) > 0], 1, 11),
 }

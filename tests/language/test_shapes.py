@@ -128,6 +128,12 @@ FORMULAS: dict[str, tuple[sp.Expr, tuple[int, ...], Callable[[Any], Any]]] = {
         (3, 3),
         lambda g: np.broadcast_to(g.sum(0), (3, 3)) @ g,
     ),
+    "a number in a shape": (
+        matmul(matmul(GRAD, reshape(sp.Rational(1, 3), (1, 1))), broadcast_to(2, (1, 1))),
+        (3, 1),
+        lambda g: g * 2 / 3,
+    ),
+    "a count in a shape": (matmul(GRAD, reshape(t + 2, (1, 1))), (3, 1), lambda g: g * 5),
     "sizes are numbers": (GRAD * SIZE / axis_size(-1) + RANK, (3, 4), lambda g: g * 3 + 2),
     "the epsilon of float32": (PARAM + EPSILON * GRAD, (2,), lambda g: g * 2.0**-23),
     "a branch by rank": (

@@ -5,6 +5,7 @@ Each is read by its definition in the ONNX standard (docs/Operators.md of onnx 1
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -21,6 +22,7 @@ from closedform.importers.onnx_ops import (
     add_constant,
     attributes_of,
     axes_from_first,
+    fold_op,
     read_cast,
     read_where,
     reduction_axes,
@@ -172,12 +174,7 @@ def _reciprocal(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) ->
     return reader.emit(Op.DIV, reader.constant(1, operands[0]), operands[0])
 
 
-def _sum(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    attributes_of(node)
-    total = operands[0]
-    for operand in operands[1:]:
-        total = reader.emit(Op.ADD, total, operand)
-    return total
+_sum = fold_op(Op.ADD)
 
 
 def _average(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
@@ -372,10 +369,7 @@ def _einsum(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Val
 
 
 def _product(reader: Reader, operands: Sequence[Value]) -> Value:
-    product = operands[0]
-    for operand in operands[1:]:
-        product = reader.emit(Op.MUL, product, operand)
-    return product
+    return functools.reduce(functools.partial(reader.emit, Op.MUL), operands)
 
 
 def _without_reshapes(reader: Reader, operands: tuple[Value, ...]) -> tuple[Value, ...]:

@@ -7,6 +7,7 @@ of the ops of the graph language, by its definition in the ONNX standard.
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -233,17 +234,21 @@ def attributes_of(node: NodeProto, **defaults: Any) -> dict[str, Any]:
 
 
 def _as_op(op: Op) -> OpReader:
-    """An operator that is an op of the graph language; one of any number of operands is folded."""
+    """An operator that is an op of the graph language."""
 
     def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
         attributes_of(node)
-        # Min and Max of ONNX take any number of operands, the ops two.
-        if op in (Op.MIN, Op.MAX):
-            result = operands[0]
-            for operand in operands[1:]:
-                result = reader.emit(op, result, operand)
-            return result
         return reader.emit(op, *operands)
+
+    return row
+
+
+def fold_op(op: Op) -> Callable[[Reader, NodeProto, tuple[Value, ...]], Value]:
+    """Returns an operator of any number of operands, which is an op of two."""
+
+    def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+        attributes_of(node)
+        return functools.reduce(functools.partial(reader.emit, op), operands)
 
     return row
 
@@ -551,8 +556,8 @@ ONNX_ROWS: Mapping[str, OpReader] = {
     "LessOrEqual": _as_op(Op.LE),
     "Log": _as_op(Op.LOG),
     "MatMul": _as_op(Op.MATMUL),
-    "Max": _as_op(Op.MAX),
-    "Min": _as_op(Op.MIN),
+    "Max": fold_op(Op.MAX),
+    "Min": fold_op(Op.MIN),
     "Mod": _modulo,
     "Mul": _as_op(Op.MUL),
     "Neg": _as_op(Op.NEG),

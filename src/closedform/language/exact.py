@@ -36,7 +36,7 @@ _LONG_DIGITS = 80
 # minutes for the roots of RAdam's rectification at t = 300.
 _LARGEST_ROOT = 256
 
-_HOLDS: Mapping[type[sp.Basic], Callable[[int, int], bool]] = {
+COMPARISONS: Mapping[Callable[..., sp.Basic], Callable[..., bool]] = {
     sp.Eq: operator.eq,
     sp.Ne: operator.ne,
     sp.Lt: operator.lt,
@@ -44,7 +44,7 @@ _HOLDS: Mapping[type[sp.Basic], Callable[[int, int], bool]] = {
     sp.Gt: operator.gt,
     sp.Ge: operator.ge,
 }
-"""Whether a comparison holds, by the sign of its difference: SymPy's classes take 0.1 ms."""
+"""Comparisons of expressions, and of numbers: SymPy's classes take 0.1 ms."""
 
 _FLOORS = (sp.floor, sp.ceiling, FloorDiv, FloorMod, sp.Mod)
 
@@ -90,7 +90,7 @@ def holds_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:
         first, second = condition.args
         difference = sp.Add(first, sp.Mul(-1, second, evaluate=False), evaluate=False)
         sign = _sign(difference, left - right, values)
-    return _HOLDS[condition.func](sign, 0)
+    return COMPARISONS[condition.func](sign, 0)
 
 
 def _junction_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:

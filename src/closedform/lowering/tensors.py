@@ -116,8 +116,7 @@ def _matmul(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
 
 def _expand_dims(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     operand = low.real(expr.args[0], domain)
-    axis = int(expr.args[1])
-    rank = operand.type.rank + 1
+    axis, rank = int(expr.args[1]), operand.type.rank + 1
     if not -rank <= axis < rank:
         raise low.error(f"{operand.type} cannot get an axis at {axis}")
     shape = list(operand.type.shape)
@@ -126,8 +125,10 @@ def _expand_dims(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
 
 
 def _reshape(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
-    operand = low.real(expr.args[0], domain)
-    return _reshape_value(low, operand, _numbers(low, "reshape", expr.args[1].args))
+    shape = _numbers(low, "reshape", expr.args[1].args)
+    # A number in a shape of axes is a tensor; one of rank 0 keeps the dtype of scalars.
+    lower = low.tensor_value if shape else low.real
+    return _reshape_value(low, lower(expr.args[0], domain), shape)
 
 
 def _numbers(low: Lowering, function: str, sizes: Sequence[sp.Expr]) -> Shape:

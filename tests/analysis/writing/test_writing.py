@@ -268,6 +268,17 @@ def test_recipes_that_cannot_be_written_say_why() -> None:
     assert written.why == "automodel has no inverse root decay"
 
 
+@pytest.mark.parametrize("warmup", [0, 1, 2, 7])
+@pytest.mark.parametrize("timescale", [None, 1, 5])
+def test_an_inverse_root_with_a_short_warmup_is_written(warmup: int, timescale: int | None) -> None:
+    config: dict[str, Any] = {"learning_rate": 1e-3, "lr_scheduler_type": "inverse_sqrt"}
+    config |= {"warmup_steps": warmup, "max_steps": 12345}
+    if timescale is not None:
+        config["lr_scheduler_kwargs"] = {"timescale": timescale}
+    written = write_recipe(load_recipe(config, framework="transformers"), "transformers")
+    assert written.verdict is Verdict.EXACT
+
+
 def test_parts_that_are_not_written_are_listed() -> None:
     config = {
         "lr": 1e-3,

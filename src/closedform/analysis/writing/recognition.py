@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import sympy as sp
@@ -182,13 +182,11 @@ def _dropping(rise: Rise, low: sp.Expr, total: int) -> WarmupDecayForm:
 def _split(segments: Sequence[CurveSegment]) -> tuple[Rise | None, list[CurveSegment]]:
     """The rise, and the other segments."""
     rest = list(segments)
-    is_point = len(rest) > 1 and rest[0].end == 1
-    if is_point and rest[1].curve is CurveName.COSINE and 0 < rest[1].numbers[2] <= 1:
+    if len(rest) > 1 and rest[0].end == 1 and rest[1].curve in _PEAKS:
         # A rise over one update, or a part: its line meets the peak where the decay begins.
-        middle, size, meeting, _ = rest[1].numbers
-        start = rest[0].value(0)
-        if start < middle + size:
-            return Rise(start, (middle + size - start) / meeting, 0, 1), rest[1:]
+        start, (meeting, peak) = rest[0].value(0), _PEAKS[rest[1].curve](*rest[1].numbers)
+        if 0 < meeting <= 1 and start < peak:
+            return Rise(start, (peak - start) / meeting, 0, 1), rest[1:]
     if len(rest) > 2 and rest[0].curve is rest[1].curve is CurveName.CONSTANT:
         # A factor of the peak, which comes at once.
         start, end = rest[0].numbers[0], rest[0].end
@@ -209,6 +207,13 @@ def _split(segments: Sequence[CurveSegment]) -> tuple[Rise | None, list[CurveSeg
         return (None, rest) if begin or first.curve is not CurveName.LINEAR else (None, [])
     rise = _rise(first, begin)
     return (rise, rest[1:]) if rise is not None else (None, list(segments))
+
+
+_PEAKS: Mapping[CurveName, Callable[..., tuple[sp.Expr, sp.Expr]]] = {
+    CurveName.COSINE: lambda middle, size, begin, _: (begin, middle + size),
+    CurveName.INVERSE_ROOT: lambda peak, begin, scale: (begin + scale, peak),
+}
+"""Where a decay is at its peak, and the peak, by its curve from its numbers."""
 
 
 def _is_rising(segment: CurveSegment) -> bool:
@@ -265,7 +270,7 @@ class _Decay:
         match self.segment.curve:
             case CurveName.INVERSE_ROOT:
                 peak, begin, scale = self.segment.numbers
-                if self.height is not None:
+                if self.height:  # a plateau at 0 is not the peak
                     scale, peak = scale * (peak / self.height) ** 2, self.height
                 return self._form(peak, sp.S.Zero, begin, scale)
             case CurveName.COSINE:

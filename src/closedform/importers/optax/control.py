@@ -15,8 +15,8 @@ from closedform.importers.optax.interpreter import (
     Interpreter,
     Known,
     PrimitiveRule,
-    as_array,
     as_operand,
+    small_array,
 )
 from closedform.importers.optax.jaxprs import Equation
 from closedform.importers.optax.structure import sizes, stacked_arrays
@@ -71,8 +71,7 @@ def _scan(run: Interpreter, equation: Equation, *operands: Known) -> list[Known]
 
 def _row(x: Known, shape: Sizes, place: int) -> Known:
     if isinstance(x, np.ndarray):
-        row = x[place]
-        return as_array(list(np.asarray(row, dtype=object).reshape(-1)), shape[1:])
+        return small_array(np.asarray(x[place], dtype=object))
     if x.shape == () or len(x.shape) < len(shape):
         return x
     raise TraceError("a loop over an axis of a tensor has no expression")

@@ -14,13 +14,13 @@ from closedform.importers.optax.interpreter import (
     PrimitiveRule,
 )
 from closedform.importers.optax.jaxprs import Equation
-from closedform.importers.tensors.algebra import Rule, as_number
-from closedform.importers.tensors.comparisons import atan2, is_infinite, is_nan
+from closedform.importers.tensors.algebra import Rule, as_number, truth
+from closedform.importers.tensors.comparisons import atan2, is_finite, is_infinite, is_nan
 from closedform.importers.tensors.steps import STEPS, values_at
 from closedform.importers.tensors.values import Value
 from closedform.language.elementary import ELEMENTARY, Elementary
 from closedform.language.integers import floor_div, floor_mod
-from closedform.language.model import NonFinite, non_finite
+from closedform.language.model import NonFinite
 from closedform.language.symbols import hyper, t
 
 # optax.safe_increment stops there (optax/_src/numerics.py).
@@ -69,11 +69,6 @@ def _compared_truths(kind: Callable[..., sp.Basic], a: sp.Basic, b: sp.Basic) ->
     if kind is sp.Eq:
         return sp.Not(sp.Xor(truth(a), truth(b)))
     return kind(as_number(a), as_number(b))
-
-
-def truth(operand: sp.Basic) -> sp.Basic:
-    """Returns whether a number is not 0; a condition as it is."""
-    return sp.Ne(operand, 0) if isinstance(operand, sp.Expr) else operand
 
 
 def _logical(function: Callable[..., sp.Basic]) -> PrimitiveRule:
@@ -258,18 +253,12 @@ def _clamp(run: Interpreter, equation: Equation, low: Known, x: Known, high: Kno
     return run.map(sp.Min, at_least, high, name="clamped")
 
 
-def _integer_pow(run: Interpreter, equation: Equation, x: Known) -> Known:
-    return run.map(lambda a: _raise_to(run, a, sp.Integer(equation.params["y"])), x, name="power")
+def _power(run: Interpreter, base: Known, exponent: Known, name: str) -> Known:
+    def raise_to(x: sp.Expr, y: sp.Expr) -> sp.Expr:
+        power = x**y
+        return with_pole(run, power, x) if y.is_number and y.is_negative else power
 
-
-def _pow(run: Interpreter, equation: Equation, x: Known, y: Known) -> Known:
-    return run.map(lambda a, b: _raise_to(run, a, b), x, y, name="pow")
-
-
-def _raise_to(run: Interpreter, base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
-    power = base**exponent
-    is_quotient = exponent.is_number and exponent.is_negative
-    return with_pole(run, power, base) if is_quotient else power
+    return run.map(raise_to, base, exponent, name=name)
 
 
 def _round(run: Interpreter, equation: Equation, x: Known) -> Known:
@@ -330,8 +319,10 @@ ELEMENTWISE: Mapping[str, PrimitiveRule] = {
     "mul": _elementwise(lambda x, y: x * y),
     "div": _div,
     "rem": _elementwise(_remainder),
-    "pow": _pow,
-    "integer_pow": _integer_pow,
+    "pow": lambda run, _, x, y: _power(run, x, y, "pow"),
+    "integer_pow": lambda run, equation, x: _power(
+        run, x, Value(sp.Integer(equation.params["y"])), "power"
+    ),
     "max": _elementwise(sp.Max),
     "min": _elementwise(sp.Min),
     "atan2": _elementwise(atan2),
@@ -344,7 +335,7 @@ ELEMENTWISE: Mapping[str, PrimitiveRule] = {
     "floor": _elementwise(sp.floor),
     "ceil": _elementwise(sp.ceiling),
     "round": _round,
-    "is_finite": _elementwise(lambda x: sp.Eq(non_finite(x), 0)),
+    "is_finite": _elementwise(is_finite),
     "lt": _comparison(sp.Lt),
     "le": _comparison(sp.Le),
     "gt": _comparison(sp.Gt),

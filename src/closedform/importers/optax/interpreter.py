@@ -245,17 +245,20 @@ def _interval(part: ConditionRange) -> sp.Basic:
 
 
 def as_array(elements: Sequence[sp.Basic], shape: Sizes) -> Known:
-    """Returns a small array; one element of rank 0 is a value."""
-    if len(elements) > MOST_ELEMENTS:
-        raise TraceError(
-            f"an array of {len(elements)} constants or expressions has more than {MOST_ELEMENTS}"
-        )
-    if shape == ():
-        return Value(elements[0])
+    """Returns a small array of expressions; one element of rank 0 is a value."""
     array: Array = np.empty(len(elements), dtype=object)
     for place, element in enumerate(elements):
         array[place] = element
-    return array.reshape(shape)
+    return small_array(array.reshape(shape))
+
+
+def small_array(array: Array) -> Known:
+    """Returns a small array; one of rank 0 is a value."""
+    if array.size > MOST_ELEMENTS:
+        raise TraceError(
+            f"an array of {array.size} constants or expressions has more than {MOST_ELEMENTS}"
+        )
+    return array if array.shape else Value(array.item())
 
 
 def as_operand(operand: Known) -> Array:

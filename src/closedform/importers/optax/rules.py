@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,6 +35,8 @@ from closedform.language.shapes import RANK, axis_size
 from closedform.language.shapes import Sizes as ShapeSizes
 from closedform.language.symbols import local
 from closedform.language.update_rule import UpdateRule
+
+_ORIGINAL = ("transformation", "the update does something that the trace does not see")
 
 # Rows fewer than columns; the transposed ones follow below.
 _MATRICES: Mapping[str, Sizes] = {"first": (4, 6), "second": (10, 12)}
@@ -150,7 +152,8 @@ def _for_all_shapes(source: _Source) -> UpdateRule:
     for shapes in (_MATRICES, _VECTORS):
         tree = _zeros(shapes)
         traces = [part.trace for part in parts]
-        difference(source.transformation, tree, rule, (), traces, source.variables).check(name)
+        gap = difference(source.transformation, tree, rule, (), traces, source.variables)
+        gap.check(name, *_ORIGINAL)
     return rule
 
 
@@ -193,7 +196,8 @@ def _for_params(source: _Source, params: Tree) -> UpdateRule | list[Group]:
     traces = [part.trace for part in parts]
     rule = _merge(parts, name)
     if rule is not None:
-        difference(transformation, like, rule, (), traces, source.variables).check(name)
+        gap = difference(transformation, like, rule, (), traces, source.variables)
+        gap.check(name, *_ORIGINAL)
         return rule
     rules = [rule_of(name, [part.trace.variant], part.trace.hypers) for part in parts]
     # A norm in optax.partition is over the parameters of one label; elsewhere over all of them.
@@ -207,7 +211,7 @@ def _for_params(source: _Source, params: Tree) -> UpdateRule | list[Group]:
         )
         if gap.is_small:
             return groups
-    gap.check(name)
+    gap.check(name, *_ORIGINAL)
     return groups
 
 
@@ -367,17 +371,9 @@ def primes_of(shapes: Mapping[Path, Sizes], start: int = 0) -> dict[Path, Sizes]
         if size == 1:
             primes[path, axis] = 1
             continue
-        last = next(_primes_from(max(size + start, last + 1)))
+        last = int(sp.nextprime(max(size + start, last + 1) - 1))
         primes[path, axis] = last
     return {
         path: tuple(primes[path, axis] for axis in range(len(shape)))
         for path, shape in shapes.items()
     }
-
-
-def _primes_from(size: int) -> Iterator[int]:
-    number = size
-    while True:
-        if all(number % k for k in range(2, int(number**0.5) + 1)):
-            yield number
-        number += 1

@@ -10,7 +10,7 @@ import numpy as np
 import sympy as sp
 
 from closedform.errors import TraceError
-from closedform.importers.optax.elementwise import select_value, truth
+from closedform.importers.optax.elementwise import select_value
 from closedform.importers.optax.interpreter import (
     Array,
     Interpreter,
@@ -18,10 +18,11 @@ from closedform.importers.optax.interpreter import (
     PrimitiveRule,
     as_array,
     as_operand,
+    small_array,
 )
 from closedform.importers.optax.jaxprs import Equation
 from closedform.importers.optax.refusals import concatenation_refusal
-from closedform.importers.tensors.algebra import as_number
+from closedform.importers.tensors.algebra import as_number, truth
 from closedform.importers.tensors.values import Sizes, Value
 
 
@@ -185,7 +186,7 @@ def _broadcast(run: Interpreter, equation: Equation, x: Known, *_: Known) -> Kno
         target = [1] * len(shape)
         for axis, place in enumerate(places):
             target[place] = own_shape[axis]
-        return as_array(list(np.broadcast_to(x.reshape(target), shape).reshape(-1)), shape)
+        return small_array(np.broadcast_to(x.reshape(target), shape))
     if x.shape == ():
         return x
     spread = [1] * len(shape)
@@ -197,7 +198,7 @@ def _broadcast(run: Interpreter, equation: Equation, x: Known, *_: Known) -> Kno
 def _reshape(run: Interpreter, equation: Equation, x: Known, *_: Known) -> Known:
     own_shape, target = sizes(equation), result_sizes(equation)
     if isinstance(x, np.ndarray):
-        return as_array(list(x.reshape(-1)), target)
+        return small_array(x.reshape(target))
     if x.shape in ((), own_shape):
         return run.algebra.reshape(x, own_shape, target)
     # Only axes of size 1 more or less: a broadcast value stays one.
@@ -217,8 +218,7 @@ def _reshape(run: Interpreter, equation: Equation, x: Known, *_: Known) -> Known
 def _transpose(run: Interpreter, equation: Equation, x: Known) -> Known:
     order = equation.params["permutation"]
     if isinstance(x, np.ndarray):
-        array = x.transpose(order)
-        return as_array(list(array.reshape(-1)), array.shape)
+        return small_array(x.transpose(order))
     return run.algebra.permute(x, sizes(equation), order)
 
 
@@ -231,14 +231,12 @@ def _concatenate(run: Interpreter, equation: Equation, *operands: Known) -> Know
     if math.prod(result_sizes(equation)) > 64:
         raise concatenation_refusal()
     parts = [fill_array(x, sizes(equation, place)) for place, x in enumerate(operands)]
-    array = np.concatenate(parts, axis=equation.params["dimension"])
-    return as_array(list(array.reshape(-1)), array.shape)
+    return small_array(np.concatenate(parts, axis=equation.params["dimension"]))
 
 
 def stacked_arrays(parts: Sequence[Known], axis: int = 0) -> Known:
     """Returns an array with a new axis, along which scalars or small arrays are its rows."""
-    array = np.stack([as_operand(x) for x in parts], axis=axis)
-    return as_array(list(array.reshape(-1)), array.shape)
+    return small_array(np.stack([as_operand(x) for x in parts], axis=axis))
 
 
 def _stack(run: Interpreter, equation: Equation, *operands: Known) -> Known:
@@ -253,8 +251,7 @@ def _split(run: Interpreter, equation: Equation, x: Known) -> list[Known]:
             return [x for _ in equation.outvars]
         raise TraceError("a slice of a tensor has no expression")
     ends = np.cumsum(equation.params["sizes"])[:-1]
-    parts = np.split(x, ends, axis=equation.params["axis"])
-    return [as_array(list(part.reshape(-1)), part.shape) for part in parts]
+    return [small_array(part) for part in np.split(x, ends, axis=equation.params["axis"])]
 
 
 def _slice(run: Interpreter, equation: Equation, x: Known) -> Known:
@@ -262,8 +259,7 @@ def _slice(run: Interpreter, equation: Equation, x: Known) -> Known:
     starts, limits = equation.params["start_indices"], equation.params["limit_indices"]
     strides = equation.params["strides"] or (1,) * len(own_shape)
     if isinstance(x, np.ndarray):
-        part = x[tuple(map(slice, starts, limits, strides))]
-        return as_array(list(part.reshape(-1)), part.shape)
+        return small_array(x[tuple(map(slice, starts, limits, strides))])
     if x.shape == () or result_sizes(equation) == own_shape:
         return x
     raise TraceError("a slice of a tensor has no expression")
@@ -311,7 +307,7 @@ def _gather(run: Interpreter, equation: Equation, x: Known, indices: Known) -> K
     rows = take_slice(run, x, 0, index, 1)
     if isinstance(rows, Value):
         return rows
-    return as_array(list(rows.reshape(-1)), x.shape[1:])
+    return small_array(rows.reshape(x.shape[1:]))
 
 
 def _iota(run: Interpreter, equation: Equation) -> Known:
@@ -329,8 +325,7 @@ def _reverse(run: Interpreter, equation: Equation, x: Known) -> Known:
         if x.shape == ():
             return x
         raise TraceError("a tensor in reverse has no expression")
-    array = np.flip(x, equation.params["dimensions"])
-    return as_array(list(array.reshape(-1)), array.shape)
+    return small_array(np.flip(x, equation.params["dimensions"]))
 
 
 STRUCTURE: Mapping[str, PrimitiveRule] = {

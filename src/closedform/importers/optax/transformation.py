@@ -203,11 +203,7 @@ class _Tracer:
         return self._shared_before(leaf)
 
     def _state_before(self, leaf: Leaf, initial: Known | None) -> Value:
-        symbol = (
-            state(self.names[leaf.path])
-            if leaf.param == self.path
-            else state(self._name_of_second(leaf))
-        )
+        symbol = state(self.names.get(leaf.path, dotted_name(leaf.path)))
         value = self._tensor(symbol, leaf.shape, is_own=leaf.param == self.path)
         if not isinstance(initial, Value):
             raise TraceError(
@@ -221,9 +217,6 @@ class _Tracer:
             initial = self.run.algebra.whole(initial, leaf.shape)
         first = sp.Piecewise((initial.expr, sp.Eq(t, 0)), (value.expr, True))
         return self.run.algebra.define(first, value.shape, "start")
-
-    def _name_of_second(self, leaf: Leaf) -> str:
-        return self.names.get(leaf.path, dotted_name(leaf.path))
 
     def _is_start(self, expr: sp.Basic) -> bool:
         """Whether a state can begin with it."""

@@ -113,38 +113,32 @@ def _entry_at(values: Sequence[sp.Expr], index: sp.Expr) -> sp.Expr:
     return choice([*cases, (values[-1], sp.true)]) if cases else values[-1]
 
 
-class TracedList(_Frozen, list[Any]):
-    """A list of the user."""
+class _Sequence:
+    """Has an entry at an index that depends on the step."""
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, Number):
-            return _entry(list(self), index)
-        return super().__getitem__(index)
+            return _entry(list(self), index)  # type: ignore[call-overload]
+        return super().__getitem__(index)  # type: ignore[misc]
+
+
+class TracedList(_Sequence, _Frozen, list[Any]):
+    """A list of the user."""
 
     append = extend = insert = pop = remove = clear = sort = reverse = _Frozen._refuse
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _Frozen._refuse
 
 
-class TracedDeque(_Frozen, deque[Any]):
+class TracedDeque(_Sequence, _Frozen, deque[Any]):
     """A deque of the user."""
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, Number):
-            return _entry(list(self), index)
-        return super().__getitem__(index)
 
     append = appendleft = extend = extendleft = insert = pop = popleft = _Frozen._refuse
     remove = clear = reverse = rotate = _Frozen._refuse
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _Frozen._refuse
 
 
-class TracedTuple(tuple[Any, ...]):
+class TracedTuple(_Sequence, tuple[Any, ...]):
     """A tuple of the user."""
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, Number):
-            return _entry(tuple(self), index)
-        return super().__getitem__(index)
 
 
 class TracedDict(_Frozen, dict[Any, Any]):

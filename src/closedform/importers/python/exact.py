@@ -159,17 +159,13 @@ def _binary(function: Callable[[Any, Any], Any], symbolic: Symbolic, *, is_swapp
     return method
 
 
-def _floor_divide(a: sp.Expr, b: sp.Expr) -> sp.Expr | None:
-    return None
-
-
 _OPERATIONS: dict[str, tuple[Callable[[Any, Any], Any], Symbolic]] = {
     "add": (operator.add, lambda a, b: a + b),
     "sub": (operator.sub, lambda a, b: a - b),
     "mul": (operator.mul, lambda a, b: a * b),
     "truediv": (operator.truediv, lambda a, b: a / b),
-    "floordiv": (operator.floordiv, _floor_divide),
-    "mod": (operator.mod, _floor_divide),
+    "floordiv": (operator.floordiv, lambda a, b: None),
+    "mod": (operator.mod, lambda a, b: None),
     "pow": (operator.pow, power),
 }
 
@@ -179,12 +175,8 @@ for _kind in (ExactFloat, ExactFloat64, ExactInt):
         setattr(_kind, f"__r{_name}__", _binary(_function, _symbolic, is_swapped=True))
 
 
-def _float_unary(function: Callable[[Any], Any], symbolic: Callable[[sp.Expr], sp.Expr]) -> Any:
-    return lambda self: exact_constant(function(_plain(self)), symbolic(self.expr))
-
-
-def _int_unary(function: Callable[[Any], Any]) -> Any:
-    return lambda self: ExactInt(function(int(self)))
+def _float_unary(function: Callable[[Any], Any]) -> Any:
+    return lambda self: exact_constant(function(_plain(self)), function(self.expr))
 
 
 def _plain_ufunc(_: UserValue, ufunc: Any, method: str, *inputs: UserValue, **names: Any) -> Any:
@@ -198,5 +190,5 @@ ExactInt.__array_ufunc__ = _plain_ufunc  # type: ignore[attr-defined]
 
 for _name, _unary in (("neg", operator.neg), ("abs", abs), ("pos", operator.pos)):
     for _kind in (ExactFloat, ExactFloat64):
-        setattr(_kind, f"__{_name}__", _float_unary(_unary, _unary))
-    setattr(ExactInt, f"__{_name}__", _int_unary(_unary))
+        setattr(_kind, f"__{_name}__", _float_unary(_unary))
+    setattr(ExactInt, f"__{_name}__", lambda self, unary=_unary: ExactInt(unary(int(self))))

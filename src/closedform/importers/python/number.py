@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from closedform.importers.python.decider import Comparison, Decider
+from closedform.importers.python.decider import Decider
 from closedform.importers.python.exact import ExactInt
 from closedform.importers.python.place import UserValue
 from closedform.importers.python.tape import Variable, plain, unit_of
 from closedform.language import exact_number, floor_div, floor_mod
-from closedform.language.exact import FINEST
+from closedform.language.exact import COMPARISONS, FINEST
 from closedform.language.integers import integer_floor
 
 _ONE, _ZERO = sp.Integer(1), sp.Integer(0)
@@ -31,16 +31,6 @@ KEY = "the key of a dict or set"
 """Uses of a number that only selects or counts."""
 SUPPORTED = "use the functions of math, numpy and torch that docs/bring_your_own_schedule.md lists"
 
-
-COMPARISONS: Mapping[Comparison, Callable[[Any, Any], Any]] = {
-    sp.Lt: operator.lt,
-    sp.Le: operator.le,
-    sp.Gt: operator.gt,
-    sp.Ge: operator.ge,
-    sp.Eq: operator.eq,
-    sp.Ne: operator.ne,
-}
-"""Comparisons of expressions, and of Python."""
 
 _Method = Callable[["Number", Any], Any]
 
@@ -391,18 +381,6 @@ class Truth:
     def __index__(self) -> int:
         return int(bool(self))
 
-    def __int__(self) -> int:
-        return int(bool(self))
-
-    def __float__(self) -> float:
-        return float(bool(self))
-
-    def __eq__(self, right: object) -> Any:
-        return self.value == _value_of(right)
-
-    def __ne__(self, right: object) -> Any:
-        return self.value != _value_of(right)
-
 
 def _value_of(value: Any) -> Any:
     return value.value if isinstance(value, Truth) else value
@@ -420,10 +398,6 @@ def _truth_operator(native: Callable[[Any, Any], Any], *, is_reflected: bool) ->
     return method
 
 
-def _truth_unary(native: Callable[[Any], Any]) -> Callable[[Truth], Any]:
-    return lambda self: native(self.value)
-
-
 _LOGIC = (operator.and_, operator.or_, operator.xor)
 _OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift")
 for _name in (*_OPERATORS, "and", "or", "xor"):
@@ -431,11 +405,11 @@ for _name in (*_OPERATORS, "and", "or", "xor"):
     _native = getattr(operator, _name + "_" * (_name in ("and", "or")))
     setattr(Truth, f"__{_name}__", _truth_operator(_native, is_reflected=False))
     setattr(Truth, f"__r{_name}__", _truth_operator(_native, is_reflected=True))
-for _name in ("lt", "le", "gt", "ge"):
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     _native = getattr(operator, _name)
     setattr(Truth, f"__{_name}__", _truth_operator(_native, is_reflected=False))
 for _native in (operator.neg, operator.pos, operator.abs, operator.invert):
-    setattr(Truth, f"__{_native.__name__}__", _truth_unary(_native))
+    setattr(Truth, f"__{_native.__name__}__", lambda self, native=_native: native(self.value))
 
 
 def operand(run: Decider, value: UserValue) -> Number | None:

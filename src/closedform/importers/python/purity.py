@@ -25,26 +25,34 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
+CONSTANT_TYPES: tuple[type, ...] = (
+    bool, bytes, complex, float, int, str, type(Ellipsis), type(NotImplemented), range, slice,
+    re.Pattern, typing.TypeVar,
+)  # fmt: skip
+"""Types of constants of Python, which do nothing."""
+
 IMMUTABLE_TYPES: tuple[type, ...] = (
-    bool, bytes, complex, float, int, str, type(None), type(Ellipsis), type(NotImplemented),
-    range, slice, Fraction, Decimal, Enum, np.generic, np.dtype, np.finfo, np.iinfo, sp.Basic,
-    datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, pathlib.PurePath, re.Pattern,
-    operator.attrgetter, operator.itemgetter, operator.methodcaller, types.GenericAlias,
-    types.UnionType, typing.TypeVar, types.MappingProxyType, string.Formatter,
+    *CONSTANT_TYPES, type(None), Fraction, Decimal, Enum, np.generic, np.dtype, np.finfo,
+    np.iinfo, sp.Basic, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo,
+    pathlib.PurePath, operator.attrgetter, operator.itemgetter, operator.methodcaller,
+    types.GenericAlias, types.UnionType, types.MappingProxyType, string.Formatter,
 )  # fmt: skip
 """Types whose objects have no state that a function could change."""
 
+HOLDERS: tuple[type, ...] = (
+    list, tuple, dict, set, frozenset, object, property, staticmethod, classmethod, super, filter,
+    map, reversed, zip, slice, bool, str, bytes, collections.deque, collections.OrderedDict,
+    collections.defaultdict, functools.partial, itertools.chain, itertools.compress,
+    itertools.dropwhile, itertools.islice, itertools.pairwise, itertools.product,
+    itertools.repeat, itertools.starmap, itertools.takewhile, itertools.zip_longest,
+    operator.attrgetter, operator.itemgetter, operator.methodcaller,
+)  # fmt: skip
+"""Types of C whose objects hold values and do nothing else."""
+
 CONTAINER_TYPES: tuple[type, ...] = (
-    list, tuple, dict, set, frozenset, bytearray, object, property, staticmethod, classmethod,
-    super, enumerate, filter, map, reversed, zip, range, slice, bool, str, bytes, complex,
-    collections.deque, collections.OrderedDict, collections.defaultdict, functools.partial,
-    types.SimpleNamespace, itertools.accumulate, itertools.chain, itertools.combinations,
-    itertools.compress, itertools.count, itertools.cycle, itertools.dropwhile,
-    itertools.filterfalse, itertools.groupby, itertools.islice, itertools.pairwise,
-    itertools.permutations, itertools.product, itertools.repeat, itertools.starmap,
-    itertools.takewhile,
-    itertools.zip_longest, operator.attrgetter, operator.itemgetter, operator.methodcaller,
-    np.ndarray, np.dtype, np.finfo, np.iinfo,
+    *HOLDERS, bytearray, complex, enumerate, range, types.SimpleNamespace, itertools.accumulate,
+    itertools.combinations, itertools.count, itertools.cycle, itertools.filterfalse,
+    itertools.groupby, itertools.permutations, np.ndarray, np.dtype, np.finfo, np.iinfo,
 )  # fmt: skip
 """Types of which a function may make objects."""
 

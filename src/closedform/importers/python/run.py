@@ -408,33 +408,13 @@ _FARTHEST = 1 << 53
 
 def negation(condition: sp.Basic) -> sp.Basic:
     """Returns the negation of a condition, as a comparison where it is one."""
-    if isinstance(condition, Relational):
-        kind = _NEGATED[condition.func]
-        return kind(condition.lhs, condition.rhs, evaluate=False)
-    return sp.Not(condition)
-
-
-_NEGATED = {
-    sp.Lt: sp.Ge,
-    sp.Ge: sp.Lt,
-    sp.Le: sp.Gt,
-    sp.Gt: sp.Le,
-    sp.Eq: sp.Ne,
-    sp.Ne: sp.Eq,
-}
-_MIRRORED = {sp.Lt: sp.Gt, sp.Gt: sp.Lt, sp.Le: sp.Ge, sp.Ge: sp.Le, sp.Eq: sp.Eq, sp.Ne: sp.Ne}
+    return condition.negated if isinstance(condition, Relational) else sp.Not(condition)
 
 
 def equivalents(condition: sp.Basic, holds: bool) -> Sequence[Decision]:
     """Returns a decision in the forms in which a function may ask for it again."""
     if not isinstance(condition, Relational):
         return [(condition, holds)]
-    left, right = condition.lhs, condition.rhs
     # With evaluate=False SymPy does not bring a < b and b > a into one form.
-    mirror = _MIRRORED[condition.func](right, left, evaluate=False)
-    return [
-        (condition, holds),
-        (mirror, holds),
-        (negation(condition), not holds),
-        (negation(mirror), not holds),
-    ]
+    forms = (condition, condition.reversed)
+    return [*((form, holds) for form in forms), *((form.negated, not holds) for form in forms)]

@@ -9,6 +9,7 @@ have versions for them, and what is refused.
 from __future__ import annotations
 
 import builtins
+import copy
 import dis
 import functools
 import logging
@@ -358,9 +359,10 @@ class Sandbox(ABC):
         return clone
 
     def copied_tensor(self, tensor: UserValue) -> Any:
-        """Returns a copy of a tensor, which a run may not change."""
-        duplicate = tensor.detach().clone()
+        """Returns a copy of a tensor, with its gradient, which a run may not change."""
+        duplicate = copy.deepcopy(tensor) if tensor.is_leaf else tensor.detach().clone()
         self.watch(duplicate, "a tensor")
+        self.watch(vars(duplicate), "a tensor")
         return duplicate
 
     # --- changes -----------------------------------------------------------------------------

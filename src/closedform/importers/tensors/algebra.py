@@ -365,6 +365,11 @@ def as_number(condition: sp.Basic) -> sp.Expr:
     return sp.Piecewise((1, condition), (0, True))
 
 
+def truth(operand: sp.Basic) -> sp.Basic:
+    """Returns whether a number is not 0; a condition as it is."""
+    return sp.Ne(operand, 0) if isinstance(operand, sp.Expr) else operand
+
+
 def _unless(condition: sp.Basic) -> sp.Expr:
     """0 where a condition holds, 1 elsewhere."""
     if condition in (sp.true, sp.false):

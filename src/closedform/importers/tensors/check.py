@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import sympy as sp
@@ -84,6 +84,41 @@ class RunningRule:
         inputs = {**self.values, **gradient_inputs, **(tensors or {})}
         outputs = evaluate(self._step, {name: inputs[name] for name in self._inputs})
         self.values |= {name.removeprefix(naming.NEXT): array for name, array in outputs.items()}
+
+
+class RuleDeviation(NamedTuple):
+    """How far a rule is from its original.
+
+    Attributes:
+        gap: The largest difference, in units of the largest element of the tensor.
+        label: The tensor.
+        step: The step.
+    """
+
+    gap: float = 0.0
+    label: str = ""
+    step: int = 0
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is that of roundings; NaN is not."""
+        return self.gap <= TOLERANCE
+
+    def check(self, where: str, original: str, cause: str) -> None:
+        """Raises TraceError if it is not small.
+
+        Args:
+            where: What is traced, for errors.
+            original: What the rule is compared with.
+            cause: Why they may differ.
+        """
+        if not self.is_small:
+            raise TraceError(
+                f"the traced rule differs from the {original} by {self.gap:.3g} of the largest "
+                f"element of {self.label} at step {self.step}",
+                where=where,
+                hint=cause,
+            )
 
 
 def without_rounding(rule: UpdateRule) -> UpdateRule:

@@ -59,7 +59,7 @@ def comparison(kind: Callable[..., sp.Basic], x: sp.Expr, y: sp.Expr) -> sp.Basi
     if not is_of_data(x) and not is_of_data(y):
         return kind(x, y)
     if x in (sp.oo, -sp.oo):
-        return comparison(_REFLECTED[kind], y, x)
+        return comparison(_REFLECTED.get(kind, kind), y, x)
     if y in (sp.oo, -sp.oo):
         return _compared_with_infinity(kind, x, is_positive=y is sp.oo)
     if x == y and kind is sp.Ne:
@@ -116,11 +116,5 @@ def _compared_with_infinity(
     return is_other if (kind is sp.Lt) == is_positive else sp.false
 
 
-_REFLECTED = {
-    sp.Eq: sp.Eq,
-    sp.Ne: sp.Ne,
-    sp.Lt: sp.Gt,
-    sp.Le: sp.Ge,
-    sp.Gt: sp.Lt,
-    sp.Ge: sp.Le,
-}
+_REFLECTED = {sp.Lt: sp.Gt, sp.Le: sp.Ge, sp.Gt: sp.Lt, sp.Ge: sp.Le}
+"""The comparison with the operands in the other order, where it is another one."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -14,16 +16,16 @@ import torch
 
 from closedform.errors import TraceError
 from closedform.importers.python.prover import Prover
-from closedform.importers.tensors.check import STEPS, TOLERANCE
+from closedform.importers.tensors.check import STEPS, RuleDeviation
 from closedform.importers.tensors.values import Axes, Sizes
 from closedform.importers.tensors.variants import Variant, rule_of
 from closedform.importers.torch_optimizer.check import (
     PLACES,
     SEQUENCES,
     GraphCache,
-    check_difference,
     check_places,
     difference,
+    has_vectors,
 )
 from closedform.importers.torch_optimizer.first_steps import check_states
 from closedform.importers.torch_optimizer.groups import check_groups
@@ -97,6 +99,12 @@ def _with_hint() -> Iterator[None]:
         raise TraceError(error.what, where=error.where, hint=_WAY_OUT) from error.__cause__
 
 
+_UNSEEN = "the step does something that the trace does not see"
+_OF_VECTORS = (
+    "signs of singular vectors, and vectors of equal values, are chosen by LAPACK: a step that "
+    "depends on them has no rule"
+)
+
 _WAY_OUT = (
     "write the step with operations that are traced (docs/bring_your_own_optimizer.md), or write "
     "the rule as expressions, a closedform.UpdateRule"
@@ -133,13 +141,12 @@ def _group(
 
     rule = rule_of_all(with_phases=False)
     gaps = [_difference(rule, tracing, optimizer, place) for tracing in traces]
-    # `not <=` rather than `>`: NaN would be a difference, too.
-    if any(not gap[0] <= TOLERANCE for gap in gaps):
+    if not all(gap.is_small for gap in gaps):
         # The formula of later steps is not that of the first ones.
         rule = rule_of_all(with_phases=True)
         gaps = [_difference(rule, tracing, optimizer, place) for tracing in traces]
     for tracing, gap in zip(traces, gaps, strict=True):
-        check_difference(rule, tracing.trace, gap, where)
+        gap.check(where, "optimizer", _OF_VECTORS if has_vectors(rule) else _UNSEEN)
         shapes_of_places = [tracing.trace.axes.twin] * PLACES
         check_places(subject_of(optimizer, place, shapes_of_places, 5, form), where)
     return rule, traces[0].trace.axes.shape, form
@@ -211,40 +218,26 @@ def _rule(name: str, traces: Sequence[_Traced], *, with_phases: bool) -> UpdateR
 
 def _difference(
     rule: UpdateRule, tracing: _Traced, optimizer: torch.optim.Optimizer, place: int
-) -> tuple[float, str, int]:
+) -> RuleDeviation:
     """The largest difference on two and on three shapes, at the first steps and at later ones."""
     shapes = (tracing.trace.axes.shape, tracing.trace.axes.twin)
     slots = list(tracing.trace.slots.values())
     subject, counters = tracing.tracer.subject, tracing.tracer.counters
     cache: GraphCache = {}
-    gaps = [difference(rule, subject, shapes, slots=slots, counters=counters, cache=cache)]
-    if not gaps[0][0] <= TOLERANCE:
+    compare = functools.partial(difference, rule, subject, shapes, slots=slots, cache=cache)
+    gaps = [compare(counters=counters)]
+    if not gaps[0].is_small:
         return gaps[0]
     # The trace has two parameters: what counts them, or takes their places, is seen with three.
     second_shapes = _other_shapes(tracing)
     subject_of_others = subject_of(optimizer, place, second_shapes, 4, subject.form)
     gaps.append(difference(rule, subject_of_others, second_shapes, seed=11, slots=slots))
-    gaps += [
-        difference(rule, subject, shapes, seed=19, slots=slots, cache=cache, special=special)
-        for special in SEQUENCES
-    ]
+    gaps += [compare(seed=19, special=special) for special in SEQUENCES]
     later = [time for time in tracing.trace.times if time >= STEPS]
     if later:
-        steps = [*range(3), *later]
-        gaps.append(
-            difference(
-                rule,
-                subject,
-                shapes,
-                steps,
-                seed=7,
-                slots=slots,
-                counters=counters,
-                cache=cache,
-            )
-        )
+        gaps.append(compare(steps=[*range(3), *later], seed=7, counters=counters))
     # An infinite one is the largest; with NaN, max() would depend on its place.
-    return max(gaps, key=lambda gap: gap[0] if gap[0] == gap[0] else float("inf"))
+    return max(gaps, key=lambda deviation: math.inf if math.isnan(deviation.gap) else deviation.gap)
 
 
 def _other_shapes(tracing: _Traced) -> tuple[Sizes, ...]:
@@ -338,7 +331,6 @@ _MOST_ELEMENTS = 1_000_000
 
 def _prime_from(number: int, used_primes: set[int]) -> int:
     """The first prime from a number on that is not used, which it is from then on."""
-    while number in used_primes or any(number % k == 0 for k in range(2, int(number**0.5) + 1)):
-        number += 1
-    used_primes.add(number)
-    return number
+    prime = next(k for k in itertools.count(number) if sp.isprime(k) and k not in used_primes)
+    used_primes.add(prime)
+    return prime

@@ -14,6 +14,7 @@ from closedform.importers.tensors.check import (
     STEPS,
     TOLERANCE,
     Graphs,
+    RuleDeviation,
     RunningRule,
     graphs_of,
     relative_gap,
@@ -23,7 +24,6 @@ from closedform.importers.tensors.values import Sizes
 from closedform.importers.torch_optimizer.inputs import Draws, input_values
 from closedform.importers.torch_optimizer.layout import Slot
 from closedform.importers.torch_optimizer.subject import InDouble, Path, Subject, gradients
-from closedform.importers.torch_optimizer.trace import Trace
 from closedform.ir import naming
 from closedform.language.functions import RightSingularVectors
 from closedform.language.update_rule import UpdateRule
@@ -45,7 +45,7 @@ def difference(
     counters: dict[Path, int] | None = None,
     cache: GraphCache | None = None,
     special: Sequence[Mapping[int, str]] | None = None,
-) -> tuple[float, str, int]:
+) -> RuleDeviation:
     """Returns the largest relative difference, its tensor and its step.
 
     A rule that rounds to 16 bits is compared without its roundings, with an optimizer without them:
@@ -72,10 +72,10 @@ def difference(
     key = tuple(shapes)
     if key not in graphs:
         graphs[key] = graphs_of(ModelSpec(exact, dict(zip(_NAMES, shapes, strict=False))))
-    has_vectors = any(expr.has(RightSingularVectors) for expr in rule.all_expressions())
-    start = {name: _array(param) for name, param in zip(_NAMES, copy.params, strict=False)}
+    vectors = has_vectors(rule)
+    start = {name: array_of(param) for name, param in zip(_NAMES, copy.params, strict=False)}
     running = RunningRule(graphs[key], start)
-    worst = (0.0, "", 0)
+    worst = RuleDeviation()
     draws = Draws(seed + 3000)
     with InDouble(is_exact=exact is not rule), draws, np.errstate(all="ignore"):
         for count, time in enumerate(steps if special is None else range(len(special))):
@@ -100,21 +100,28 @@ def difference(
                 copy.optimizer.state,
                 draws,
             )
-            running.step({name: _array(g) for name, g in zip(_NAMES, grads, strict=False)}, tensors)
+            running.step(
+                {name: array_of(g) for name, g in zip(_NAMES, grads, strict=False)}, tensors
+            )
             # States that a huge or an infinite gradient has reached depend on the order of sums.
             for label, actual, expected in _pairs(copy, running.values, () if special else slots):
                 if special is not None:
                     actual, expected = _finite(actual, expected, has_values=_is_finite(copy))
                 gap = relative_gap(actual, expected)
-                if has_vectors and not label.startswith("param"):
+                if vectors and not label.startswith("param"):
                     # A pair of singular vectors is determined up to a common sign; LAPACK and numpy
                     # may differ in it.
                     gap = _DECOMPOSED_GAP * min([gap, *_gaps_with_signs(actual, expected)])
                 if special is not None:
                     gap *= _SPECIAL_GAP
-                if gap > worst[0]:
-                    worst = (gap, label, time)
+                if gap > worst.gap:
+                    worst = RuleDeviation(gap, label, time)
     return worst
+
+
+def has_vectors(rule: UpdateRule) -> bool:
+    """Returns whether a rule takes singular vectors or eigenvectors."""
+    return any(expr.has(RightSingularVectors) for expr in rule.all_expressions())
 
 
 _SPECIAL_GAP = 1e-5
@@ -165,12 +172,8 @@ def _finite(actual: Any, expected: Any, *, has_values: bool) -> tuple[Any, Any]:
 
 
 def _with_first(number: float) -> Callable[[torch.Tensor], torch.Tensor]:
-    def with_first_element(gradient: torch.Tensor) -> torch.Tensor:
-        result = gradient.clone()
-        result.reshape(-1)[:1] = number
-        return result
-
-    return with_first_element
+    first = torch.tensor(0)
+    return lambda gradient: gradient.flatten().index_fill(0, first, number).view_as(gradient)
 
 
 SPECIAL: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -220,9 +223,9 @@ def check_places(subject: Subject, where: str) -> None:
                     copy.step([gradient] * len(copy.params))
             except (ArithmeticError, ValueError, RuntimeError):
                 break  # there is no step to follow
-            expected = _array(copy.params[0])
+            expected = array_of(copy.params[0])
             for place, param in enumerate(copy.params):
-                if not relative_gap(_array(param), expected) <= TOLERANCE:
+                if not relative_gap(array_of(param), expected) <= TOLERANCE:
                     raise TraceError(
                         f"parameter {place + 1} makes another step than parameter 1, which has the "
                         "same value, states and gradient",
@@ -235,7 +238,7 @@ def _pairs(
     copy: Subject, values: dict[str, Any], slots: Sequence[Slot]
 ) -> list[tuple[str, Any, Any]]:
     pairs = [
-        (f"param {place + 1}", values[f"param.{name}"], _array(param))
+        (f"param {place + 1}", values[f"param.{name}"], array_of(param))
         for place, (name, param) in enumerate(zip(_NAMES, copy.params, strict=False))
     ]
     leaves = copy.leaves()
@@ -243,7 +246,7 @@ def _pairs(
         key = naming.shared(slot.name) if slot.is_shared else naming.state("first", slot.name)
         if slot.path in leaves and key in values:
             leaf = leaves[slot.path]
-            number = _array(leaf) if isinstance(leaf, torch.Tensor) else np.array(float(leaf))
+            number = array_of(leaf) if isinstance(leaf, torch.Tensor) else np.array(float(leaf))
             value = values[key]
             if slot.mask is not None:
                 value = value[copy.masks(0)[slot.mask].numpy()]
@@ -262,19 +265,6 @@ def _set_clock(copy: Subject, counters: dict[Path, int], time: int) -> None:
                 copy.replace(path, type(leaf)(time + start))
 
 
-def _array(tensor: torch.Tensor) -> Any:
+def array_of(tensor: torch.Tensor) -> Any:
+    """Returns the elements of a tensor in float64."""
     return tensor.detach().to(torch.float64).numpy().copy()
-
-
-def check_difference(
-    rule: UpdateRule, trace: Trace, largest_gap: tuple[float, str, int], where: str
-) -> None:
-    """Raises TraceError if a rule differs from its optimizer."""
-    gap, label, step = largest_gap
-    if not gap <= TOLERANCE:
-        raise TraceError(
-            f"the traced rule differs from the optimizer by {gap:.3g} of the largest element of "
-            f"{label} at step {step}",
-            where=where,
-            hint="the step does something that the trace does not see",
-        )

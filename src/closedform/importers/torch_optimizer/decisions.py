@@ -18,7 +18,7 @@ import torch
 
 from closedform.errors import TraceError
 from closedform.importers.python.decider import Comparison, Decider
-from closedform.importers.python.number import COMPARISONS, INDEX, KEY, Number
+from closedform.importers.python.number import INDEX, KEY, Number
 from closedform.importers.python.run import Decision
 from closedform.importers.python.text import is_only_shown
 from closedform.importers.tensors.algebra import constant
@@ -30,6 +30,7 @@ from closedform.importers.torch_optimizer.positions import (
     is_position,
 )
 from closedform.importers.torch_optimizer.stand_ins import StandIns, plain
+from closedform.language.exact import COMPARISONS
 from closedform.language.shapes import SHAPE_SYMBOLS
 from closedform.language.symbols import t
 
@@ -340,28 +341,22 @@ def join_outcomes(
     """
     if isinstance(tree, Leaf):
         return value_of(tree.result)
-    holds = (
-        join_outcomes(tree.holds, value_of, within, are_same) if tree.holds is not None else None
-    )
-    fails = (
-        join_outcomes(tree.fails, value_of, within, are_same) if tree.fails is not None else None
+    condition = tree.condition
+    holds, fails = (
+        None if side is None else join_outcomes(side, value_of, within, are_same)
+        for side in (tree.holds, tree.fails)
     )
     if holds is None or fails is None or holds == fails:
-        return holds if holds is not None else fails
-    condition, (yes, no) = tree.condition, (holds, fails)
-    if isinstance(no, sp.Piecewise) and no.args[0][0] == yes and len(no.args) == 2:
-        # any(...) over the two traced parameters is a decision for each; for n parameters it is one
-        # Or.
-        inner = no.args[0][1]
-        if are_same(condition, inner) or are_same(inner, condition):  # for any parameter
-            return sp.Piecewise((yes, sp.Or(condition, inner)), (no.args[1][0], True))
-    if isinstance(yes, sp.Piecewise) and yes.args[-1][0] == no and len(yes.args) == 2:
-        inner = yes.args[0][1]
-        if are_same(condition, inner) or are_same(inner, condition):  # for all parameters
-            return sp.Piecewise((yes.args[0][0], sp.And(condition, inner)), (no, True))
+        return fails if holds is None else holds
+    # any(...) over the two parameters is a decision for each; for n of them it is one Or.
+    for side, place, join in ((fails, 0, sp.Or), (holds, -1, sp.And)):
+        if isinstance(side, sp.Piecewise) and len(side.args) == 2:
+            (value, inner), (other_value, _) = side.args
+            is_shared = side.args[place][0] == (holds if side is fails else fails)
+            if is_shared and (are_same(condition, inner) or are_same(inner, condition)):
+                return sp.Piecewise((value, join(condition, inner)), (other_value, True))
     return sp.Piecewise(
-        (within(holds, tree.condition), tree.condition),
-        (within(fails, sp.Not(tree.condition)), True),
+        (within(holds, condition), condition), (within(fails, sp.Not(condition)), True)
     )
 
 

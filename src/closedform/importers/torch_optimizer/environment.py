@@ -19,14 +19,10 @@ import copy
 import enum
 import functools
 import inspect
-import itertools
 import math
-import operator
-import re
 import sys
 import types
-import typing
-from collections import ChainMap, Counter, OrderedDict, defaultdict, deque
+from collections import ChainMap, Counter, deque
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -43,6 +39,7 @@ from closedform.importers.python.functions import (
 )
 from closedform.importers.python.number import Number
 from closedform.importers.python.place import Place, UserValue
+from closedform.importers.python.purity import CONSTANT_TYPES, HOLDERS, PURE
 from closedform.importers.python.sandbox import (
     HEAP_TYPE,
     MISSING,
@@ -74,49 +71,18 @@ _IMMUTABLE_TYPE = 1 << 8
 """The flag Py_TPFLAGS_IMMUTABLETYPE of CPython, of types whose members cannot change."""
 
 _CONSTANTS = (
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    type(Ellipsis),
-    type(NotImplemented),
-    range,
-    slice,
+    *CONSTANT_TYPES,
     torch.dtype,
     torch.device,
     torch.layout,
     torch.memory_format,
     torch.Size,
-    re.Pattern,
-    typing.TypeVar,
 )
 """Types whose objects do not change and do nothing."""
 
 _TYPES: frozenset[Any] = frozenset(
     {
-        bool,
-        str,
-        bytes,
-        list,
-        dict,
-        tuple,
-        set,
-        frozenset,
-        object,
-        slice,
-        property,
-        super,
-        staticmethod,
-        classmethod,
-        map,
-        filter,
-        zip,
-        reversed,
-        deque,
-        defaultdict,
-        OrderedDict,
+        *HOLDERS,
         Counter,
         ChainMap,
         torch.Tensor,
@@ -130,41 +96,15 @@ _TYPES: frozenset[Any] = frozenset(
         types.ModuleType,
         types.NoneType,
         types.GenericAlias,
-        itertools.chain,
-        itertools.islice,
-        itertools.product,
-        itertools.repeat,
-        itertools.starmap,
-        itertools.compress,
-        itertools.takewhile,
-        itertools.dropwhile,
-        itertools.zip_longest,
-        itertools.pairwise,
-        functools.partial,
-        operator.attrgetter,
-        operator.itemgetter,
-        operator.methodcaller,
     }
 )
 """Types of C whose objects hold values and do nothing else."""
 
 _BUILTINS = frozenset(
     {
-        abs,
-        all,
-        any,
-        callable,
+        *(value for value in PURE.values() if isinstance(value, types.BuiltinFunctionType)),
         dir,
-        divmod,
-        format,
-        iter,
-        next,
-        pow,
-        repr,
-        round,
-        sorted,
         vars,
-        builtins.__build_class__,
         functools.reduce,
     }
 )
@@ -410,7 +350,9 @@ class Environment(Sandbox):
         if isinstance(value, torch.Tensor):
             # Not as an operation of the step.
             with torch._C.DisableTorchFunction(), _disable_current_modes():
-                return self._copied_tensor(value)
+                duplicate = self.copied_tensor(value)
+            self._copies.append((duplicate, value))
+            return duplicate
         if isinstance(value, Refused | Module | frozenset | enum.Enum | BaseException):
             return value
         if isinstance(value, np.ufunc):
@@ -440,14 +382,6 @@ class Environment(Sandbox):
         if is_plain_object(value):
             return self._copied_object(value)
         return self._refusal(f"an object of the type {_name_of(type(value))}")
-
-    def _copied_tensor(self, value: torch.Tensor) -> torch.Tensor:
-        """A copy of a tensor outside of the optimizer, with its gradient."""
-        duplicate = copy.deepcopy(value) if value.is_leaf else value.detach().clone()
-        self.watch(duplicate, "a tensor")
-        self.watch(vars(duplicate), "a tensor")
-        self._copies.append((duplicate, value))
-        return duplicate
 
     def _copied_object(self, value: Any) -> Any:
         """An object with the same attributes, which a run may not change."""

@@ -10,6 +10,7 @@ import torch
 from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.tensors.check import TOLERANCE, RunningRule, graphs_of, relative_gap
 from closedform.importers.tensors.values import Sizes
+from closedform.importers.torch_optimizer.check import array_of
 from closedform.importers.torch_optimizer.inputs import Draws, input_values
 from closedform.importers.torch_optimizer.reported import Shown
 from closedform.importers.torch_optimizer.subject import (
@@ -100,7 +101,7 @@ def _differing_from_each(subjects: Sequence[Subject], shapes: Sequence[Sizes]) -
                 copy.step(pair)
             pair_of_params = params[2 * place : 2 * place + 2]
             for param, expected in zip(pair_of_params, copy.params, strict=True):
-                if not relative_gap(_array(param), _array(expected)) <= TOLERANCE:
+                if not relative_gap(array_of(param), array_of(expected)) <= TOLERANCE:
                     return place
     return None
 
@@ -120,7 +121,7 @@ def _differing_from_rules(
             hint="trace an optimizer of one param group",
         ) from error
     joint, params = _joint(subjects)
-    start = {name: _array(param) for name, param in zip(names, params, strict=True)}
+    start = {name: array_of(param) for name, param in zip(names, params, strict=True)}
     running = RunningRule(graphs, start)
     for step in range(_STEPS):
         grads = [
@@ -132,10 +133,10 @@ def _differing_from_rules(
         for k, rule in enumerate(rules):
             pair = dict(zip(names[2 * k : 2 * k + 2], params[2 * k : 2 * k + 2], strict=True))
             tensors |= input_values(rule.inputs, pair, joint.state, draws)
-        running.step({name: _array(g) for name, g in zip(names, grads, strict=True)}, tensors)
+        running.step({name: array_of(g) for name, g in zip(names, grads, strict=True)}, tensors)
         for index, (name, param) in enumerate(zip(names, params, strict=True)):
             values = running.values[naming.param(name)]
-            if not relative_gap(values, _array(param)) <= TOLERANCE:
+            if not relative_gap(values, array_of(param)) <= TOLERANCE:
                 return index // 2
     return None
 
@@ -157,7 +158,3 @@ def _step(
             f"the step raises {type(error).__name__} with all param groups: {error}",
             where=type(optimizer).__name__,
         ) from error
-
-
-def _array(tensor: torch.Tensor) -> Any:
-    return tensor.detach().to(torch.float64).numpy().copy()

@@ -473,10 +473,6 @@ class Functions(TorchFunctionMode):
             storage.is_wide = is_wide
         return result
 
-    def promote(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
-        """Returns the dtype that two dtypes are promoted to."""
-        return func(*args, **options)
-
     def element_size(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the bytes of an element."""
         return self.reported.of(args[0].dtype).itemsize
@@ -525,7 +521,7 @@ _SPECIAL: Mapping[str, Callable[..., Any]] = {
     "isfinite": Functions.finite,
     "dtype.__get__": Functions.dtype,
     "result_type": Functions.dtype,
-    "promote_types": Functions.promote,
+    "promote_types": lambda _, func, args, options: func(*args, **options),
     "element_size": Functions.element_size,
     "itemsize.__get__": Functions.element_size,
     "__iter__": Functions.elements,

@@ -14,11 +14,12 @@ import sympy as sp
 import torch
 
 from closedform.errors import TraceError
-from closedform.importers.tensors.algebra import as_number, stack_values
+from closedform.importers.tensors.algebra import Algebra, as_number, stack_values, truth
 from closedform.importers.tensors.comparisons import (
     atan2,
     comparison,
     copysign,
+    is_finite,
     is_infinite,
     is_nan,
     is_of_data,
@@ -29,7 +30,6 @@ from closedform.importers.torch_optimizer.algebra import TorchAlgebra
 from closedform.importers.torch_optimizer.storages import View
 from closedform.language.elementary import ELEMENTARY
 from closedform.language.integers import floor_mod
-from closedform.language.model import non_finite
 from closedform.language.shapes import IS_SINGLE
 
 OperatorRule = Callable[..., "Value | Sequence[Value | None] | None"]
@@ -39,13 +39,6 @@ ViewRule = Callable[..., Sequence[View]]
 def _elementwise(function: Callable[..., sp.Basic], name: str) -> OperatorRule:
     def rule(algebra: TorchAlgebra, *operands: Any, **_: Any) -> Value:
         return algebra.map(function, *operands, name=name)
-
-    return rule
-
-
-def _unary(function: Callable[[sp.Expr], sp.Basic], name: str) -> OperatorRule:
-    def rule(algebra: TorchAlgebra, operand: Any, **_: Any) -> Value:
-        return algebra.map(function, operand, name=name)
 
     return rule
 
@@ -88,10 +81,6 @@ def _sub(algebra: TorchAlgebra, a: Any, b: Any, alpha: Any = 1) -> Value:
     return algebra.map(lambda x, y, k: x - k * y, a, b, alpha, name="difference")
 
 
-def _rsub(algebra: TorchAlgebra, a: Any, b: Any, alpha: Any = 1) -> Value:
-    return _sub(algebra, b, a, alpha)
-
-
 def _mul(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
     first, second = algebra.value(a), algebra.value(b)
     # A product of masks stays a mask, which where() and indices take.
@@ -116,12 +105,11 @@ def _div(algebra: TorchAlgebra, a: Any, b: Any, rounding_mode: str | None = None
     raise TraceError(f"div with rounding_mode={rounding_mode!r} has no expression")
 
 
-def _addcmul(algebra: TorchAlgebra, a: Any, b: Any, c: Any, value: Any = 1) -> Value:
-    return algebra.map(lambda x, y, z, k: x + k * y * z, a, b, c, value, name="addcmul")
+def _with_factor(function: Callable[..., sp.Expr], name: str) -> OperatorRule:
+    def rule(algebra: TorchAlgebra, a: Any, b: Any, c: Any, value: Any = 1) -> Value:
+        return algebra.map(function, a, b, c, value, name=name)
 
-
-def _addcdiv(algebra: TorchAlgebra, a: Any, b: Any, c: Any, value: Any = 1) -> Value:
-    return algebra.map(lambda x, y, z, k: x + k * y / z, a, b, c, value, name="addcdiv")
+    return rule
 
 
 def _lerp(algebra: TorchAlgebra, a: Any, b: Any, weight: Any) -> Value:
@@ -148,14 +136,9 @@ def _where(algebra: TorchAlgebra, condition: Any, a: Any, b: Any) -> Value:
     mask = algebra.value(condition)
 
     def choose(x: sp.Expr, y: sp.Expr, c: sp.Basic) -> sp.Basic:
-        test = sp.Ne(c, 0) if isinstance(c, sp.Expr) else c
-        return sp.Piecewise((as_number(x), test), (as_number(y), True))
+        return sp.Piecewise((as_number(x), truth(c)), (as_number(y), True))
 
     return algebra.map(choose, a, b, mask, name="where", is_boolean=True)
-
-
-def _masked_fill(algebra: TorchAlgebra, a: Any, mask: Any, value: Any) -> Value:
-    return _where(algebra, mask, value, a)
 
 
 def _index_put(
@@ -204,9 +187,6 @@ def _comparison(kind: Callable[..., sp.Basic]) -> OperatorRule:
 
 
 def _logical(function: Callable[..., sp.Basic]) -> OperatorRule:
-    def truth(operand: sp.Basic) -> sp.Basic:
-        return sp.Ne(operand, 0) if isinstance(operand, sp.Expr) else operand
-
     def rule(algebra: TorchAlgebra, *operands: Any) -> Value:
         return algebra.map(
             lambda *parts: function(*map(truth, parts)), *operands, name="mask", is_boolean=True
@@ -266,10 +246,6 @@ def _nan_to_num(
     return algebra.map(replace_special, a, name="finite")
 
 
-def _pow(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
-    return algebra.map(lambda x, y: x**y, a, b, name="power")
-
-
 # --- reductions ------------------------------------------------------------------------------
 
 
@@ -283,32 +259,35 @@ def _axes(dim: Any) -> list[int] | None:
     return [dim] if isinstance(dim, int) else list(dim)
 
 
-def _reduction(kind: str) -> OperatorRule:
+def _over_axes(reduce: Callable[..., Value]) -> OperatorRule:
+    """The rule of a reduction of the algebra over some axes, None for all."""
+
     def rule(
         algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False, **_: Any
     ) -> Value:
-        return algebra.reduce(kind, a, _sizes(a), _axes(dim), keepdim)
+        return reduce(algebra, a, _sizes(a), _axes(dim), keepdim)
 
     return rule
 
 
-def _amin(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
-    return algebra.minimum(a, _sizes(a), _axes(dim), keepdim)
+def _reduction(kind: str) -> OperatorRule:
+    return _over_axes(lambda algebra, *args: algebra.reduce(kind, *args))
 
 
-def _max(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    if isinstance(dim, torch.Tensor):
-        return algebra.map(sp.Max, a, dim, name="maximum")
-    largest = algebra.reduce("max", a, _sizes(a), _axes(dim), keepdim)
-    # The indices have no value; a step that reads them is refused.
-    return largest if dim is None else (largest, None)
+_mean, _amax, _amin = _reduction("mean"), _reduction("max"), _over_axes(Algebra.minimum)
 
 
-def _min(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    if isinstance(dim, torch.Tensor):
-        return algebra.map(sp.Min, a, dim, name="minimum")
-    least = algebra.minimum(a, _sizes(a), _axes(dim), keepdim)
-    return least if dim is None else (least, None)
+def _extremum(kind: type[sp.Expr], name: str, over_axes: OperatorRule) -> OperatorRule:
+    """The extremum of two tensors, or of the elements of one over an axis or all."""
+
+    def rule(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        if isinstance(dim, torch.Tensor):
+            return algebra.map(kind, a, dim, name=name)
+        result = over_axes(algebra, a, dim, keepdim)
+        # The indices have no value; a step that reads them is refused.
+        return result if dim is None else (result, None)
+
+    return rule
 
 
 def _norm(
@@ -329,16 +308,12 @@ def _deviation(algebra: TorchAlgebra, *args: Any, **options: Any) -> Value:
     return algebra.map(sp.sqrt, _variance(algebra, *args, **options), name="deviation")
 
 
-def _deviation_mean(algebra: TorchAlgebra, a: Any, dim: Any = None, **options: Any) -> list[Value]:
-    keepdim = options.get("keepdim", False)
-    mean = algebra.reduce("mean", a, _sizes(a), _axes(dim), keepdim)
-    return [_deviation(algebra, a, dim, **options), mean]
+def _with_mean(rule: OperatorRule) -> OperatorRule:
+    def pair(algebra: TorchAlgebra, a: Any, dim: Any = None, **options: Any) -> list[Any]:
+        mean = _mean(algebra, a, dim, options.get("keepdim", False))
+        return [rule(algebra, a, dim, **options), mean]
 
-
-def _variance_mean(algebra: TorchAlgebra, a: Any, dim: Any = None, **options: Any) -> list[Value]:
-    keepdim = options.get("keepdim", False)
-    mean = algebra.reduce("mean", a, _sizes(a), _axes(dim), keepdim)
-    return [_variance(algebra, a, dim, **options), mean]
+    return pair
 
 
 def _softmax(algebra: TorchAlgebra, a: Any, dim: int, *_: Any) -> Value:
@@ -358,14 +333,6 @@ def _softplus(algebra: TorchAlgebra, a: Any, beta: Any = 1, threshold: Any = 20)
         threshold,
         name="softplus",
     )
-
-
-def _reduce_any(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
-    return algebra.is_some(a, _sizes(a), _axes(dim), keepdim)
-
-
-def _all(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
-    return algebra.is_every(a, _sizes(a), _axes(dim), keepdim)
 
 
 def _count_nonzero(algebra: TorchAlgebra, a: Any, dim: Any = None) -> Value:
@@ -463,13 +430,13 @@ def _cat(algebra: TorchAlgebra, tensors: Sequence[Any], dim: int = 0) -> Value:
 RULES: Mapping[str, OperatorRule] = {
     **matrices.RULES,
     **{
-        function.torch: _unary(function.form, "root" if name == "sqrt" else name)
+        function.torch: _elementwise(function.form, "root" if name == "sqrt" else name)
         for name, function in ELEMENTARY.items()
     },
     "add": _add,
     "sub": _sub,
     "subtract": _sub,
-    "rsub": _rsub,
+    "rsub": lambda algebra, a, b, alpha=1: _sub(algebra, b, a, alpha),
     "mul": _mul,
     "multiply": _mul,
     "div": _div,
@@ -477,7 +444,7 @@ RULES: Mapping[str, OperatorRule] = {
     "divide": _div,
     "floor_divide": lambda algebra, a, b: _div(algebra, a, b, "floor"),
     "remainder": _elementwise(floor_mod, "remainder"),
-    "pow": _pow,
+    "pow": _elementwise(lambda x, y: x**y, "power"),
     "maximum": _elementwise(sp.Max, "maximum"),
     "minimum": _elementwise(sp.Min, "minimum"),
     "fmax": _elementwise(lambda x, y: _of_numbers(sp.Max, x, y), "maximum"),
@@ -485,36 +452,35 @@ RULES: Mapping[str, OperatorRule] = {
     "atan2": _elementwise(atan2, "angle"),
     "hypot": _elementwise(lambda x, y: sp.sqrt(x**2 + y**2), "hypot"),
     "copysign": _elementwise(copysign, "copysign"),
-    "addcmul": _addcmul,
-    "addcdiv": _addcdiv,
+    "addcmul": _with_factor(lambda x, y, z, k: x + k * y * z, "addcmul"),
+    "addcdiv": _with_factor(lambda x, y, z, k: x + k * y / z, "addcdiv"),
     "lerp": _lerp,
     "clamp": _clamp,
     "clip": _clamp,
     "clamp_min": lambda algebra, a, min: _clamp(algebra, a, min=min),
     "clamp_max": lambda algebra, a, max: _clamp(algebra, a, max=max),
     "where": _where,
-    "masked_fill": _masked_fill,
+    "masked_fill": lambda algebra, a, mask, value: _where(algebra, mask, value, a),
     "index": _index,
     "index_put": _index_put,
     "nan_to_num": _nan_to_num,
-    "neg": _unary(lambda x: -x, "negative"),
-    "abs": _unary(sp.Abs, "size"),
-    "sign": _unary(sp.sign, "sign"),
-    "sgn": _unary(sp.sign, "sign"),
-    "reciprocal": _unary(lambda x: 1 / x, "reciprocal"),
-    "square": _unary(lambda x: x**2, "square"),
-    "relu": _unary(lambda x: sp.Max(x, 0), "relu"),
+    "neg": _elementwise(lambda x: -x, "negative"),
+    "abs": _elementwise(sp.Abs, "size"),
+    "sign": _elementwise(sp.sign, "sign"),
+    "sgn": _elementwise(sp.sign, "sign"),
+    "reciprocal": _elementwise(lambda x: 1 / x, "reciprocal"),
+    "square": _elementwise(lambda x: x**2, "square"),
+    "relu": _elementwise(lambda x: sp.Max(x, 0), "relu"),
     "threshold": lambda algebra, a, threshold, value: algebra.map(
         lambda x, h, v: sp.Piecewise((x, x > h), (v, True)), a, threshold, value, name="threshold"
     ),
     "softplus": _softplus,
     "_softmax": _softmax,
-    "floor": _unary(sp.floor, "floor"),
-    "ceil": _unary(sp.ceiling, "ceil"),
-    "isnan": _unary(is_nan, "mask"),
-    "isinf": _unary(is_infinite, "mask"),
-    # non_finite is 0 for a number and 1 for an infinity and NaN.
-    "isfinite": _unary(lambda x: sp.Eq(non_finite(x), 0), "mask"),
+    "floor": _elementwise(sp.floor, "floor"),
+    "ceil": _elementwise(sp.ceiling, "ceil"),
+    "isnan": _elementwise(is_nan, "mask"),
+    "isinf": _elementwise(is_infinite, "mask"),
+    "isfinite": _elementwise(is_finite, "mask"),
     "lt": _comparison(sp.Lt),
     "le": _comparison(sp.Le),
     "gt": _comparison(sp.Gt),
@@ -533,19 +499,19 @@ RULES: Mapping[str, OperatorRule] = {
     "__and__": _bitwise(_logical(sp.And)),
     "__or__": _bitwise(_logical(sp.Or)),
     "sum": _reduction("sum"),
-    "mean": _reduction("mean"),
-    "amax": _reduction("max"),
+    "mean": _mean,
+    "amax": _amax,
     "amin": _amin,
-    "max": _max,
-    "min": _min,
+    "max": _extremum(sp.Max, "maximum", _amax),
+    "min": _extremum(sp.Min, "minimum", _amin),
     "norm": _norm,
     "linalg_vector_norm": _norm,
     "var": _variance,
     "std": _deviation,
-    "std_mean": _deviation_mean,
-    "var_mean": _variance_mean,
-    "any": _reduce_any,
-    "all": _all,
+    "std_mean": _with_mean(_deviation),
+    "var_mean": _with_mean(_variance),
+    "any": _over_axes(Algebra.is_some),
+    "all": _over_axes(Algebra.is_every),
     "count_nonzero": _count_nonzero,
     "mm": _mm,
     "bmm": _mm,

@@ -174,16 +174,10 @@ def by_dtype(single: UpdateRule, double: UpdateRule, where: str) -> UpdateRule:
         key: replace(spec, next=choose(single.states[key].next, spec.next))
         for key, spec in double.states.items()
     }
-    return UpdateRule(
-        double.name,
-        choose(single.param, double.param),
-        states,
-        {**single.hyperparameters, **double.hyperparameters},
-        definitions,
-        double.requires,
-        double.inputs,
-        shared=double.shared,
-        advances=double.advances,
+    hypers = {**single.hyperparameters, **double.hyperparameters}
+    param = choose(single.param, double.param)
+    return replace(
+        double, param=param, states=states, hyperparameters=hypers, definitions=definitions
     )
 
 

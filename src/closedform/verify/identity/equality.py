@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from flint import fmpq
 
@@ -37,11 +37,13 @@ from closedform.verify.terms.build import (
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, line, linear_forms
 from closedform.verify.terms.partition import (
+    Segments,
     SegmentValue,
     align_segments,
     as_term,
     form_on,
     partition,
+    partitions,
 )
 from closedform.verify.terms.tree import Op, Sign, Term, fold, walk
 
@@ -68,8 +70,8 @@ class StepRange:
     def _sign_of_value(self, value: SegmentValue, first: int, last: int) -> Sign:
         if isinstance(value, LinearForm):
             return value.sign_between(self.clock, first, last)
-        steps = StepRange(self.clock, first, last)
-        return fold(value, steps._sign_of_node)
+        steps, segments = StepRange(self.clock, first, last), partitions(value, self.clock)
+        return fold(value, lambda node, args: steps._sign_of_node(node, args, segments))
 
     def _sign_of_decays(self, form: LinearForm) -> Sign:
         """The sign of a constant and multiples of numbers that are above 0 and below 1."""
@@ -92,14 +94,16 @@ class StepRange:
             return False
         return 0 < node.args[0].value < 1 and self.sign_of(node.args[1]) is Sign.POSITIVE
 
-    def _sign_of_node(self, node: Term, args: list[Sign]) -> Sign:
+    def _sign_of_node(
+        self, node: Term, args: list[Sign], segments: Callable[[Term, int, int], Segments[int]]
+    ) -> Sign:
         """The sign of a node from the signs of its arguments; of a linear form from the form."""
         sign = facts.sign_from(node, args)
         is_strict = sign in (Sign.POSITIVE, Sign.NEGATIVE)
         if is_strict or node.op not in (Op.ADD, Op.MULTIPLY, Op.SYMBOL, Op.FLOOR):
             return sign
         signs = []
-        for part in partition(node, self.clock, self.first, self.last + 1):
+        for part in segments(node, self.first, self.last + 1):
             if not isinstance(part.value, LinearForm):
                 is_sum = node.op is Op.ADD and sign is Sign.ANY
                 return self._sign_of_decays(linear_forms(node)[node]) if is_sum else sign
@@ -165,8 +169,9 @@ def _are_identical(left: Term, right: Term, steps: StepRange) -> bool:
             return True
     if not (has_choices(left) and has_choices(right)):
         return False
+    sign_of = cache(steps.sign_of)  # many choices have parts in common
     shared_forms = with_shared_choices(
-        left, right, partial(_are_same, steps), lambda part: is_defined(part, steps)
+        left, right, partial(_are_same, steps), partial(_are_defined, sign_of)
     )
     return shared_forms != (left, right) and _are_same(steps, *shared_forms)
 
@@ -315,9 +320,11 @@ def _floored_forms(steps: StepRange, *sides: Term) -> Iterator[LinearForm]:
 
 def is_defined(value: SegmentValue, steps: StepRange) -> bool:
     """Returns whether a value is shown to be defined at every one of some steps."""
-    if isinstance(value, LinearForm):
-        return True
-    return all(operand_fits(node, steps.sign_of) for node in walk(value))
+    return isinstance(value, LinearForm) or _are_defined(steps.sign_of, value)
+
+
+def _are_defined(sign_of: Callable[[Term], Sign], root: Term) -> bool:
+    return all(operand_fits(node, sign_of) for node in walk(root))
 
 
 def operand_fits(node: Term, sign_of: Callable[[Term], Sign]) -> bool:

@@ -28,7 +28,7 @@ class Limits:
     general_work: int = 500_000  # a goal for any number in the place of its branches
     refinement_work: int = 500_000  # that one branch of a graph is never reached
     region_work: int = 200_000  # a point in an open case
-    question_work: int = 300_000  # one question of a front end
+    question_work: int = 800_000  # one question of a front end
     questions_work: int = 2_000_000  # all questions of one trace but inductions
     induction_work: int = 5_000_000  # one induction of a front end
     solver_units: int = 4  # resource units of z3 in one unit of work

@@ -87,6 +87,16 @@ def partition(
     return _Steps(root, clock, check, levels).segments(root, first, end)
 
 
+def partitions(root: Term, clock: Term) -> Callable[[Term, int, int], Segments[int]]:
+    """Returns :func:`partition` for the nodes of a term, which share what is found for each.
+
+    Args:
+        root: The term.
+        clock: The integer symbol that counts the steps.
+    """
+    return _Steps(root, clock, lambda: None, LIMITS.floor_levels).segments
+
+
 def form_on(root: Term, clock: Term, first: int, last: int) -> LinearForm | None:
     """Returns the linear form that a term is on all steps from ``first`` to ``last``, or None."""
     segments = partition(root, clock, first, last + 1)

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -231,13 +232,23 @@ class Screen(io.StringIO):
 def test_long_work_is_shown_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool
 ) -> None:
-    screen = Screen(is_terminal=is_terminal)
+    screen, page = Screen(is_terminal=is_terminal), Screen(is_terminal=is_terminal)
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    with output.working("prove it"):
-        pass
-    assert ("prove it" in screen.getvalue()) == is_terminal
-    assert is_terminal or screen.getvalue() == ""
+    monkeypatch.setattr(sys, "stdout", page)
+    with output.working("closedform verify"), output.working("prove it"):
+        threading.Event().wait(2.5)
+        print("PROVED")
+    shown = "\r\x1b[Kprove it … 2 s\r\x1b[K"
+    assert screen.getvalue() == (shown if is_terminal else "")
+    assert page.getvalue() == "PROVED\n"
+    assert sys.stdout is page
+
+
+def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(is_terminal=True)
+    monkeypatch.setattr(sys, "stderr", screen)
+    assert list(output.with_progress(range(3), "run")) == [0, 1, 2]
+    assert screen.getvalue() == ""
 
 
 def test_a_long_line_is_folded_between_words_on_a_terminal(

@@ -161,6 +161,7 @@ _ABBREVIATIONS = {
     "nemo_rl": ("nemo-rl",),
     "pl": ("lightning-cli", "lightning-hydra"),
     "pt": ("torch",),
+    "pytorch": ("torch",),
     "pytorch-lightning": ("lightning-cli", "lightning-hydra"),
     "tensorflow": ("keras",),
     "tf": ("keras",),

@@ -34,6 +34,9 @@ CONCEPTS: Mapping[str, str] = {
     "total": "the length of the run",
     "decay": "the family of the decay, or a block with its class",
     "decay_length": "the length of the decay, where it is not the rest of the run",
+    "hold": "the length of the flat stretch between the warmup and the decay",
+    "table": "the steps and the rates that the schedule has there",
+    "between": "how it goes between the rows of a table: linear or step",
     "gamma": "the factor of a step, or of every unit of an exponential decay",
     "milestones": "the places of the steps",
     "step_size": "the distance between the steps",
@@ -169,7 +172,26 @@ _ROWS: tuple[tuple[str, KeyUnit, bool, str], ...] = (
         False,
         "t_max lr_decay_iters decay_iters cosine_steps lr_decay_length",
     ),
-    ("decay_length", KeyUnit.UPDATES, False, "decay_steps lr_decay_steps"),
+    (
+        "decay_length",
+        KeyUnit.UPDATES,
+        False,
+        "decay_steps lr_decay_steps num_decay_steps n_decay_steps num_lr_decay_steps",
+    ),
+    (
+        "hold",
+        KeyUnit.UPDATES,
+        False,
+        "num_constant_steps constant_steps hold_steps lr_hold_steps stable_steps num_stable_steps "
+        "n_hold_steps hold_iters lr_hold_iters num_hold_steps",
+    ),
+    ("hold", KeyUnit.EPOCHS, False, "hold_epochs constant_epochs stable_epochs"),
+    (
+        "table",
+        KeyUnit.OPEN,
+        False,
+        "lr_schedule learning_rate_schedule schedule lr_table lr_values lr_points lr_knots",
+    ),
     (
         "gamma",
         KeyUnit.VALUE,
@@ -209,7 +231,13 @@ _ROWS: tuple[tuple[str, KeyUnit, bool, str], ...] = (
         "epochs_per_decay",
     ),
     ("power", KeyUnit.VALUE, False, "power lr_power poly_power poly_exp lr_decay_power"),
-    ("unit", KeyUnit.VALUE, False, "interval scheduler_interval lr_scheduler_interval by_epoch"),
+    (
+        "unit",
+        KeyUnit.VALUE,
+        False,
+        "interval scheduler_interval lr_scheduler_interval by_epoch t_in_epochs step_unit "
+        "scheduler_unit schedule_unit lr_by_epoch scheduler_by_epoch",
+    ),
     ("weight_decay", KeyUnit.VALUE, False, "weight_decay wd weightdecay l2_weight_decay"),
     (
         "optimizer",
@@ -237,7 +265,7 @@ def _table() -> dict[str, tuple[Meaning, ...]]:
 NAMES: Mapping[str, tuple[Meaning, ...]] = _table()
 """The concepts of a name, in snake case; a list is the milestones, a text the family."""
 
-TEXTS = frozenset({"decay", "optimizer", "unit"})
+TEXTS = frozenset({"between", "decay", "optimizer", "unit"})
 """Concepts whose values are texts."""
 UNITS: Mapping[str, bool] = {
     **dict.fromkeys(("epoch", "epochs"), True),
@@ -279,6 +307,12 @@ def fits(concept: str, value: Any) -> bool:
         return isinstance(value, bool) or (isinstance(value, str) and value.lower() in UNITS)
     if concept in TEXTS:
         return isinstance(value, str) and not _is_number(value)
+    if concept == "table":
+        rows = value if isinstance(value, list | tuple) else ()
+        pairs = [row for row in rows if isinstance(row, list | tuple) and len(row) == 2]
+        return len(pairs) == len(rows) > 1 and all(
+            fits("lr", part) for row in pairs for part in row
+        )
     if concept in LISTS:
         return isinstance(value, list | tuple)
     if concept == "warmup" and value is False:

@@ -44,6 +44,8 @@ _OFF = frozenset({"", "0", "0.0", "-1", "false", "none", "null"})
 """Texts of a value that switches an option off."""
 UNUSED = "unused"
 """The choice for a key that has no effect in its program."""
+BETWEEN = ("linear", "step")
+"""The ways between the rows of a table."""
 _OF_OPTIMIZER = frozenset({"betas", "beta1", "beta2", "eps", "momentum"})
 """Concepts that no schedule depends on: where several keys can be one, a note says so."""
 
@@ -122,6 +124,8 @@ class Book:
         result = []
         for path, value in self.values.items():
             if value is None or isinstance(value, Mapping | ConfigCall) or self.within_block(path):
+                continue
+            if self._is_unused(path):
                 continue
             meaning = self._meaning(concept, path, value)
             if meaning is None or not (isinstance(value, Unresolved) or fits(concept, value)):
@@ -267,13 +271,17 @@ class Book:
     def _is_below(place: str) -> Callable[[str], bool]:
         return lambda path: path == place or path.startswith((f"{place}.", f"{place}["))
 
+    def _is_unused(self, path: str) -> bool:
+        """Whether the user has said that a key has no effect."""
+        places = (place for place, choice in self.paths.items() if choice == UNUSED)
+        return any(self._is_below(place)(path) for place in places)
+
     def check_unread(self) -> None:
         """Refuses keys that speak of a decay and that were not read.
 
         Raises:
             ConfigError: There is one, which the user did not call unused.
         """
-        tests = [self._is_below(key) for key, choice in self.paths.items() if choice == UNUSED]
         # Options of a family with steps stand in many files whose family is another one.
         steps = self.candidates("step_size") + self.candidates("milestones")
         factors = self.candidates("gamma")
@@ -291,7 +299,7 @@ class Book:
                 and not (is_off or is_container or self.within_block(path))
                 and self.paths_read.isdisjoint((path, outer))
                 and not other_keys & {path, outer}
-                and not any(is_below(path) for is_below in tests)
+                and not self._is_unused(path)
                 # A choice of the user answers the keys of its concept.
                 and not any(self.is_named(concept, path) for concept in self.paths)
             ):
@@ -326,6 +334,8 @@ def _literal(concept: str, text: str) -> Any:
     """The value that a choice states, None if it does not state a value of the concept."""
     if concept == "unit":
         return text if text in ("update", "epoch") else None
+    if concept == "between":
+        return text if text in BETWEEN else None
     if concept == "decay":
         return text if family(text) is not None else None
     if concept == "optimizer":

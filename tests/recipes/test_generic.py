@@ -214,7 +214,7 @@ def test_the_terminal_has_the_same(tmp_path: Path) -> None:
     shown = runner.invoke(["show", str(path), "--generic", "--map", "lr=disc.lr", "--json"])
     data = json.loads(shown.stdout)
     assert data["schedules"]["lr"]["values"][0]["value"] == 2e-3
-    assert data["recipe"]["notes"]["decay"].endswith("the rate is constant")
+    assert data["recipe"]["notes"]["decay"].endswith("the rate is assumed to be constant")
     alone = runner.invoke(["show", str(path), "--map", "lr=disc.lr"])
     assert "give --generic" in alone.stderr
 

@@ -366,12 +366,13 @@ def family(text: str) -> str | None:
     """Returns the family that a text names; None for one that is not in the table.
 
     Example:
-        >>> family("cosine_with_warmup"), family("CosineAnnealing"), family("noam")
-        ('cosine', 'cosine', None)
+        >>> family("linear_with_warmup"), family("CosineAnnealing"), family("noam")
+        ('linear', 'cosine', None)
     """
     letters = re.sub(r"[^a-z]", "", text.lower())
     for word in (letters, re.sub(r"^lr|lr$", "", letters)):
-        for candidate in (word, _IGNORED.sub("", word).removesuffix("r")):
+        stem = _IGNORED.sub("", word)
+        for candidate in (word, stem, stem.removesuffix("r")):
             if candidate in FAMILIES:
                 return FAMILIES[candidate]
     return None

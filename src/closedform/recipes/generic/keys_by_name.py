@@ -31,9 +31,10 @@ _NEAR = frozenset({"weight_decay", "optimizer", "betas", "beta1", "beta2", "eps"
 """Concepts of the optimizer, of which the key in the section nearest to the rate counts."""
 _OF_DECAY = re.compile(
     r"(^|_)(decay|anneal|annealing|cooldown|restart|schedule|scheduler|sched|constant|stable|hold)"
+    r"|(^|_)(warm|warmup|ramp|rampup|burn_?in)(_|$)"
     r"|(^|_)(min|minimum|final|end|last|floor)_.*(lr|rate)|(lr|rate)_(min|final|end|last|floor)"
 )
-"""Names that speak of a decay: a curve that leaves such a key out is another one."""
+"""Names that speak of a decay or a warmup: a curve that leaves such a key out is another one."""
 _OF_OTHERS = re.compile(
     r"(^|[._])(weight|weights|wd|ema|average|momentum|entropy|eps|epsilon|beta|tau|teacher|l2|noise)"
     r"([._]|$)",
@@ -277,7 +278,7 @@ class Book:
         return any(self._is_below(place)(path) for place in places)
 
     def check_unread(self) -> None:
-        """Refuses keys that speak of a decay and that were not read.
+        """Refuses keys that speak of a decay or a warmup and that were not read.
 
         Raises:
             ConfigError: There is one, which the user did not call unused.
@@ -307,7 +308,7 @@ class Book:
         if keys:
             texts = ", ".join(f"{path} = {value!r:.60}" for path, value in list(keys.items())[:6])
             raise ConfigError(
-                f"keys that speak of a decay were not understood: {texts}",
+                f"keys that speak of a decay or a warmup were not understood: {texts}",
                 where=self.document.source,
                 hint="name the concept of each, as in paths={'min_lr': '1e-5'}, or say that it has "
                 f"no effect: paths={{{next(iter(keys))!r}: 'unused'}}",

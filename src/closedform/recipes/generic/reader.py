@@ -296,6 +296,9 @@ class _Proposal:
             value is True and book.is_named("warmup", path) for path, value in book.values.items()
         ):
             raise book.missing("warmup", "there is one, of no stated length", "100")
+        decay = book.choose("decay")
+        if warmup is None and decay is not None and "warm" in str(decay.value).lower():
+            raise book.missing("warmup", f"{decay} has one, of no stated length", "100")
         start = self._start(rate, warmup)
         needs_total = name in ("cosine", "linear", "polynomial")
         length = book.choose("decay_length") if needs_total else None
@@ -407,7 +410,9 @@ class _Proposal:
                 raise book.missing(
                     "decay", "the run has a length, but no key names its decay", "constant"
                 )
-            book.notes["decay"] = "no key names a decay or a length: the rate is constant"
+            book.notes["decay"] = (
+                "no key names a decay or a length: the rate is assumed to be constant"
+            )
             return "constant"
         concepts = {concept for concept in OF_SCHEDULE if book.candidates(concept)} - {
             "decay_length"

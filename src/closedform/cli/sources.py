@@ -191,8 +191,9 @@ def _from_framework(
             )
             for entry_key in keys
         }
-        # Classes of cerebras schedule any key; the others ignore one that they have not.
-        if framework != "cerebras" and key != "lr" and schedules[key] == schedules["lr"]:
+        # A class ignores a key that it has not.
+        is_ignored = key != "lr" and schedules[key] == schedules["lr"]
+        if is_ignored and not entries.has_any_key:
             raise UnknownNameError(
                 f"{framework}:{name} has no schedule for {key!r}", hint="leave --key out, for lr"
             )

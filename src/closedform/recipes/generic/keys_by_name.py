@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ from closedform.language.config_names import (
     fits,
     plain,
 )
-from closedform.recipes.document import Document, join_path
+from closedform.recipes.document import Document, entries
 from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
 from closedform.recipes.raw_section import RELATED, RawSection
 
@@ -71,21 +71,6 @@ class Entry:
         return f"{self.path} = {self.value!r:.40}"
 
 
-def entries(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the path and the value of each entry at any depth, sections as well."""
-    if isinstance(content, ConfigCall):
-        content = content.kwargs
-    if isinstance(content, Mapping):
-        for key, value in content.items():
-            place = join_path(path, key)
-            yield place, value
-            yield from entries(value, place)
-    elif isinstance(content, list | tuple):
-        for index, value in enumerate(content):
-            yield f"{path}[{index}]", value
-            yield from entries(value, f"{path}[{index}]")
-
-
 @dataclass
 class Book:
     """The entries of a config, with a record of the entries that were read.
@@ -105,7 +90,7 @@ class Book:
     blocks: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.values = dict(entries(self.document.content))
+        self.values = {path: value for path, _, value in entries(self.document.content)}
         for concept, choice in self.paths.items():
             if choice == UNUSED and any(map(self._is_below(concept), self.values)):
                 continue

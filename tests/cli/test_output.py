@@ -232,16 +232,15 @@ class Screen(io.StringIO):
 def test_long_work_is_shown_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool
 ) -> None:
-    screen, page = Screen(is_terminal=is_terminal), Screen(is_terminal=is_terminal)
+    screen = Screen(is_terminal=is_terminal)
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setattr(sys, "stdout", page)
+    monkeypatch.setattr(sys, "stdout", screen)
     with output.working("closedform verify"), output.working("prove it"):
         threading.Event().wait(2.5)
         print("PROVED")
-    shown = "\r\x1b[Kprove it … 2 s\r\x1b[K"
-    assert screen.getvalue() == (shown if is_terminal else "")
-    assert page.getvalue() == "PROVED\n"
-    assert sys.stdout is page
+    shown = "\r\x1b[Kprove it … 2 s\r\x1b[K" if is_terminal else ""
+    assert screen.getvalue() == f"{shown}PROVED\n"
+    assert sys.stdout is screen
 
 
 def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -343,7 +343,8 @@ def _from_library(
         result: Schedule | UpdateRule = function(**numbers)
     except ClosedFormError as error:
         for key, value in arguments.items():
-            if isinstance(value, list) and f"{key} of {name} must be a number" in error.what:
+            is_named = key in error.what and "must be a number, got list" in error.what
+            if isinstance(value, list) and is_named:
                 hint = f"a comma makes a list: write the number of {option(key)} without it"
                 raise ArgumentError(error.what, where=error.where, hint=hint) from None
         raise

@@ -157,13 +157,6 @@ def print_result(result: Result, *, as_json: bool) -> None:
         print(result)
 
 
-def with_progress(items: Sequence[Item], description: str) -> Iterator[Item]:
-    """Yields the items; how many are done is in the line of ``working`` meanwhile."""
-    for count, item in enumerate(items):
-        with working(f"{description}: {count} of {len(items)}"):
-            yield item
-
-
 _QUIET = 2
 """Seconds without a line of output after which a terminal shows that something takes time."""
 
@@ -171,9 +164,8 @@ _QUIET = 2
 class _ProgressLine:
     """A line on stderr, a terminal, with what is being done and for how long; output clears it."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
-        self.descriptions: list[str] = []
+    def __init__(self, stream: TextIO, description: str) -> None:
+        self.stream, self.description = stream, description
         self.lock, self.ended = Lock(), Event()
         self.quiet, self.is_shown = 0, False
 
@@ -184,8 +176,8 @@ class _ProgressLine:
             seconds += 1
             with self.lock:
                 self.quiet += 1
-                if self.quiet >= _QUIET and self.descriptions:
-                    self.stream.write(f"\r\x1b[K{self.descriptions[-1]} … {seconds} s")
+                if self.quiet >= _QUIET:
+                    self.stream.write(f"\r\x1b[K{self.description} … {seconds} s")
                     self.stream.flush()
                     self.is_shown = True
 
@@ -215,24 +207,12 @@ class _Output:
 
 @contextmanager
 def working(description: str) -> Iterator[None]:
-    """Shows on a terminal's stderr what takes more than 2 s, and how long; silent elsewhere.
-
-    The innermost description counts.
-    """
+    """Shows on a terminal's stderr what takes more than 2 s, and how long; silent elsewhere."""
     streams = sys.stdout, sys.stderr
-    if isinstance(streams[1], _Output):
-        descriptions = streams[1].line.descriptions
-        descriptions.append(description)
-        try:
-            yield
-        finally:
-            descriptions.pop()
-        return
     if not streams[1].isatty():
         yield
         return
-    line = _ProgressLine(streams[1])
-    line.descriptions.append(description)
+    line = _ProgressLine(streams[1], description)
     thread = Thread(target=line.tick, daemon=True)
     sys.stdout, sys.stderr = (cast("TextIO", _Output(stream, line)) for stream in streams)
     thread.start()

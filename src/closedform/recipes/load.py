@@ -18,7 +18,6 @@ from closedform.errors import (
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import CHECKED, Facts
 from closedform.recipes.document import Document, entries, join_path, read_document
-from closedform.recipes.documents.values import ConfigCall
 from closedform.recipes.framework import Framework, Tier
 from closedform.recipes.inheritance import FileSource, merge_files
 from closedform.recipes.raw_section import RELATED, entry_name, key_name
@@ -222,9 +221,9 @@ def _check_used(document: Document, framework: str | None) -> None:
     if framework in (None, GENERIC) or FRAMEWORKS[framework].tier is Tier.COMMUNITY:
         return
     paths = {
-        entry_name(key, value): path
+        entry_name(key.rpartition(".")[2], value): path
         for path, key, value in entries(document.content)
-        if not isinstance(value, Mapping | ConfigCall)
+        if not isinstance(value, Mapping)
     }
     if any(RELATED.search(paths[name]) for name in document.keys_read & paths.keys()):
         return

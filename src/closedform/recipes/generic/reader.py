@@ -63,16 +63,8 @@ _FROM_THE_WARMUP = frozenset(
 _FACTOR = re.compile(r"decay_(factor|ratio)$")
 """Names of a factor that may be that of the lowest rate."""
 _SHOWN_DEFAULTS = frozenset(
-    {
-        "anneal_strategy",
-        "div_factor",
-        "end_factor",
-        "eta_min",
-        "factor",
-        "final_div_factor",
-        "gamma",
-    }
-    | {"pct_start", "power", "start_factor", "step_size_up", "T_mult", "total_iters"}
+    {"anneal_strategy", "div_factor", "end_factor", "eta_min", "factor", "final_div_factor"}
+    | {"gamma", "pct_start", "power", "start_factor", "step_size_up", "T_mult", "total_iters"}
 )
 """Arguments whose absence is a note where a text names the class: the program may have its own."""
 _ONE_CYCLE = frozenset(

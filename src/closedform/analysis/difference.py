@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closedform import markup
-from closedform.analysis.lags import describe_lags, least_lags
+from closedform.analysis.lags import describe_lags, lags_of
 from closedform.analysis.result import Result
 from closedform.delegation import functions
 from closedform.effort import Effort
@@ -709,12 +709,9 @@ def _reason(left: ScheduleOrLog, right: ScheduleOrLog) -> str:
     if isinstance(left, Schedule) or not isinstance(right, Schedule):
         return ""
     steps, series, _ = left[0].in_order(left[1])
-    updates, curve = steps.astype(np.float64), right
-
-    def values_at(times: FloatArray) -> FloatArray:
-        return np.asarray(curve(times.astype(np.int64)), dtype=np.float64)
-
-    lags = least_lags(values_at, updates, series.numbers, series.slack(values_at(updates)))
+    updates = steps.astype(np.float64)
+    errors = series.slack(np.asarray(right(steps), dtype=np.float64))
+    lags = lags_of(right, updates, series.numbers, errors)
     return "" if lags is None else describe_lags(updates, lags)
 
 

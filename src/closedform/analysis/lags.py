@@ -15,6 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from closedform.ir.types import FloatArray, StepArray
+from closedform.language import Schedule
 
 MOST_SKIPPED = 64
 """Updates that a run may have skipped in all; a loss scaler begins with fewer than 20."""
@@ -57,6 +58,18 @@ def least_lags(
     is_apart = ~(np.abs(schedule(updates) - values) <= errors)
     needed = _VALUES_OF_A_RISE * len(_rises(lags))
     return lags if 0 < needed <= np.count_nonzero(is_apart) else None
+
+
+def lags_of(
+    schedule: Schedule, updates: FloatArray, values: FloatArray, errors: FloatArray
+) -> StepArray | None:
+    """Returns the least lags of a schedule at integers of its domain."""
+    return least_lags(
+        lambda times: np.asarray(schedule(times.astype(np.int64)), dtype=np.float64),
+        updates,
+        values,
+        errors,
+    )
 
 
 def describe_lags(updates: FloatArray, lags: StepArray) -> str:

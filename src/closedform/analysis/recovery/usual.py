@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from closedform import schedules
-from closedform.analysis.lags import least_lags
+from closedform.analysis.lags import lags_of
 from closedform.analysis.profile import first_rise
 from closedform.analysis.recovery.marks import Points
 from closedform.analysis.recovery.search import LibraryCall, call_text, check_call, residual_of
@@ -243,9 +243,10 @@ def _check_proposal(
         config["lr_scheduler_kwargs"] = kwargs
     try:
         rate = schedule("transformers", kind, config)
-        lags = _lags(rate, points) if has_skips else None
-        if lags is not None:
-            points = replace(points, steps=points.steps - lags)
+        lags = None
+        if has_skips:
+            lags = lags_of(rate, points.steps, points.values, points.errors)
+            points = points if lags is None else replace(points, steps=points.steps - lags)
         residual = residual_of(rate, points)
     except ClosedFormError:
         return None
@@ -260,13 +261,6 @@ def _check_proposal(
     return Usual(
         kind, config, rate, residual, cost, int(points.steps[worst]), float(gaps[worst]), lags
     )
-
-
-def _lags(rate: Schedule, points: Points) -> StepArray | None:
-    def values_at(times: FloatArray) -> FloatArray:
-        return np.asarray(rate(times.astype(np.int64)), dtype=np.float64)
-
-    return least_lags(values_at, points.steps, points.values, points.errors)
 
 
 def _is_number(value: Any) -> bool:

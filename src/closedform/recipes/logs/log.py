@@ -127,20 +127,25 @@ def read_log(
         offset: The logged step of update 0: 1 if the log counts the update that used the value. If
             not given, that of the format, and a comparison may read the log with the other one.
         pattern: For text, the pattern of a line, such as ``"step {step} .* lr {lr}"``, or the name
-            of a program: "nanochat", "megatron", "torchtitan", "mmengine" or "fairseq".
+            of a program of ``PRESETS``, such as "nanochat" or "megatron".
         column: The column of the rate, where its name does not show it.
         updates_per_epoch: The updates of an epoch, for a log that counts them anew in each.
 
     Raises:
         ConfigError: The file cannot be read, or has no column of steps or of learning rates.
-        ArgumentError: The pattern is not valid, no row has a value, a step has two
-            values, or a count begins again in each epoch of unknown length.
+        ArgumentError: The pattern is not valid, no row has a value, a step has two values, or a
+            count begins again in each epoch of unknown length.
     """
     file = Path(path)
     if not file.exists():
         raise ConfigError("there is no such file", where=str(file))
     if pattern is not None:
-        return _with_pattern(file, offset, pattern, updates_per_epoch)
+        texts = [line_pattern.text for line_pattern in patterns_of(pattern)]
+        table = _Table.of(printed_rows(read_text(file), texts, are_bars=pattern == TQDM))
+        if not len(table.lines):
+            raise ConfigError(f"no line of the log matches {pattern!r}", where=str(file))
+        printed = replace(FORMATS[-1], offset=OF_PROGRAMS.get(pattern, 0), framework=pattern)
+        return _read(table, file, printed, offset, None, updates_per_epoch)
     form = format_of(file)
     if form is None:
         names = ", ".join(candidate.name for candidate in FORMATS)
@@ -164,18 +169,6 @@ def read_log(
 
 
 _PRINTED = FORMATS[-1].rows
-
-
-def _with_pattern(
-    file: Path, offset: int | None, pattern: str, updates_per_epoch: int | None
-) -> Log:
-    texts = [line_pattern.text for line_pattern in patterns_of(pattern)]
-    rows = printed_rows(read_text(file), texts, are_bars=pattern == TQDM)
-    table = _Table.of(rows)
-    if not len(table.lines):
-        raise ConfigError(f"no line of the log matches {pattern!r}", where=str(file))
-    form = replace(FORMATS[-1], offset=OF_PROGRAMS.get(pattern, 0), framework=pattern)
-    return _read(table, file, form, offset, None, updates_per_epoch)
 
 
 def _read(

@@ -230,7 +230,9 @@ def bar_text(of: str, length: int) -> str:
             more = f", v_num=1, lr={float(CURVE(update)):.4e}"
             start = f"Epoch {epoch}:" if of == "epochs" else ""
             parts.append(f"\r{start}{bar(batch, length, more)[1:]}")
-    return "".join(parts) + bar(length, length, ", lr=7e-4") + "\n"
+        if batch == length - 1:
+            parts.append(f"\r{start}{bar(length, length, more)[1:]}")
+    return "".join(parts) + "\n"
 
 
 TEXTS_OF_RUNS = {
@@ -286,8 +288,9 @@ def test_a_count_within_epochs(base: int, length: int, tmp_path: Path) -> None:
         read_log(path)
     assert cf.diff(CURVE, read_log(path, updates_per_epoch=length)).first_step is None
     assert cf.diff(CURVE, read_log(path, updates_per_epoch=length + 1)).first_step is not None
-    # A count of all updates has epochs beside it, too.
+    # A count of all updates has epochs beside it, too, and evaluations have their own.
     rows = [f"{base + s // length},{s},{float(CURVE(s))!r}" for s in STEPS]
+    rows[9:9] = [f"{base + 2},3,"]
     path.write_text("\n".join(["epoch,iter,lr", *rows]), encoding="utf-8")
     assert cf.diff(CURVE, read_log(path, updates_per_epoch=length)).first_step is None
 

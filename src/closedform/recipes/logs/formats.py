@@ -223,13 +223,14 @@ def printed_rows(
     """
     rows = list(_with_bars(text, [parse_pattern(pattern) for pattern in patterns]))
     for row, following in zip_longest(rows, rows[1:]):
-        place = (row.cells.get("epoch"), row.cells.get("step"))
-        is_drawn_again = following is not None and place == (
-            following.cells.get("epoch"),
-            following.cells.get("step"),
-        )
-        if not are_bars or not (is_drawn_again or row.cells.get("step") == row.cells.get("total")):
+        is_drawn_again = following is not None and _place(row) == _place(following)
+        is_full = row.cells.get("step") in (row.cells.get("total"), row.cells.get("batches"))
+        if not are_bars or not (is_drawn_again or is_full):
             yield row
+
+
+def _place(row: LogLine) -> tuple[str | None, str | None]:
+    return row.cells.get("epoch"), row.cells.get("step")
 
 
 _BAR = re.compile(r"\| {0,20}(\d{1,18})/(\d{1,18}) \[\d")

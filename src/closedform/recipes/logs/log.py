@@ -193,7 +193,9 @@ def _read(
         lengths = table.cells.get("batches", []) if form.rows is _PRINTED else []
         length = number_of(lengths[0]) if lengths else updates_per_epoch
         epoch_of = np.array(table.counts[epochs])
-        if lengths or _begins_again(steps, epoch_of, lines, length, where):
+        # Rows of an evaluation count their own batches, and have no rate.
+        counted = np.where([bool(rate) for rate in table.cells[columns[0].name]], steps, np.nan)
+        if lengths or _begins_again(counted, epoch_of, lines, length, where):
             # Epochs are counted from 0 or from 1.
             base = np.min(epoch_of, initial=1, where=~np.isnan(epoch_of))
             steps += (np.floor(epoch_of) - base) * (length or 0)

@@ -685,13 +685,13 @@ def _pairs(left: ScheduleOrLog, right: ScheduleOrLog) -> _Pairs:
     if isinstance(right, Schedule):
         values = np.asarray(right(steps), dtype=np.float64)
         return _Pairs(steps, series.numbers, values, series.apart(values))
-    right_steps, other, _ = right[0].in_order(right[1])
+    right_steps, right_series, _ = right[0].in_order(right[1])
     # The last of several values of an update counts.
     places = np.searchsorted(right_steps, steps, side="right") - 1
     is_common = (places >= 0) & (right_steps[places] == steps)
     places = places[is_common]
-    first, second = series.numbers[is_common], other.numbers[places]
-    slack = series.precisions[is_common] + other.precisions[places]
+    first, second = series.numbers[is_common], right_series.numbers[places]
+    slack = series.precisions[is_common] + right_series.precisions[places]
     # Both are decimals whose floats are rounded.
     slack += 2 * np.spacing(np.maximum(np.abs(first), np.abs(second)))
     return _Pairs(steps[is_common], first, second, np.abs(first - second) > slack)

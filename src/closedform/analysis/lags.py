@@ -56,8 +56,8 @@ def least_lags(
         if lag > MOST_SKIPPED:
             return None
     is_apart = ~(np.abs(schedule(updates) - values) <= errors)
-    needed = _VALUES_OF_A_RISE * len(_rises(lags))
-    return lags if 0 < needed <= np.count_nonzero(is_apart) else None
+    least_count = _VALUES_OF_A_RISE * len(_rises(lags))
+    return lags if 0 < least_count <= np.count_nonzero(is_apart) else None
 
 
 def lags_of(

@@ -201,8 +201,8 @@ def _recover(readings: Sequence[_Reading], log: Log, key: str) -> Recovered:
     nearest_of = [usual_schedules(reading.points) if key == "lr" else [] for reading in readings]
     is_explained = any(candidate.is_right for candidates in nearest_of for candidate in candidates)
     if not is_explained and len(readings[0].points.steps) >= _FEWEST_OF_A_LAG:
-        for reading, skipped in itertools.product(readings if key == "lr" else [], SKIPPED):
-            for usual in usual_schedules(reading.points, skipped):
+        for reading, most_skips in itertools.product(readings if key == "lr" else [], SKIPPED):
+            for usual in usual_schedules(reading.points, most_skips):
                 if usual.is_right and usual.lags is not None:
                     return _with_skips(usual, usual.lags, reading)
     for reading, candidates in zip(readings, nearest_of, strict=True):

@@ -167,18 +167,18 @@ class _Tail:
 Proposal = Mapping[str, Any]
 
 
-def usual_schedules(points: Points, skipped: int = 0) -> list[Usual]:
+def usual_schedules(points: Points, most_skips: int = 0) -> list[Usual]:
     """Returns the nearest schedule of each kind, those that reproduce the log first.
 
     Args:
         points: The logged values.
-        skipped: The most updates that were skipped, by which a schedule lags behind the log.
+        most_skips: The most updates that were skipped, by which a schedule lags behind the log.
     """
     if points.steps[0] < 0 or len(points.steps) < 3 or float(np.max(points.values)) <= 0:
         return []
     nearest: list[Usual] = []
     with np.errstate(all="ignore"):
-        near = _with_slack(points, skipped) if skipped else points
+        near = _with_slack(points, most_skips) if most_skips else points
         rises = list(dict.fromkeys(_rises(near)))
         for kind, propose in PROPOSE.items():
             proposals = _proposals_near(kind, propose, rises, near, points)
@@ -220,10 +220,10 @@ def _rank(usual: Usual) -> tuple[bool, float, int]:
     return False, usual.cost, digits(_exact(usual.config["learning_rate"]))
 
 
-def _with_slack(points: Points, skipped: int) -> Points:
+def _with_slack(points: Points, most_skips: int) -> Points:
     """The values with the errors that skipped updates are: some updates earlier on the curve."""
     slopes = np.abs(np.gradient(points.values, points.steps))
-    return replace(points, errors=points.errors + skipped * slopes)
+    return replace(points, errors=points.errors + most_skips * slopes)
 
 
 def _check_proposal(

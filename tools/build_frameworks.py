@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +37,7 @@ PAGE = DOCS / "frameworks.md"
 PLOT = DOCS / "frameworks" / "one_recipe.svg"
 REGISTRY = ROOT / "src" / "closedform" / "recipes" / "registry.py"
 FRAMEWORKS = ROOT / "src" / "closedform" / "frameworks"
-_TABLE = "_MODULES = {\n"
+_TABLE = "_NAMES = (\n"
 FIVE = ("levanter", "torchtune", "deepspeed", "detectron2", "maxtext")
 """Frameworks whose curves differ in different ways, for the front page of the site."""
 FIVE_PLOT = DOCS / "frameworks" / "five_curves.svg"
@@ -345,15 +346,16 @@ def framework_page(name: str) -> str:
 
 
 def registry_text() -> str:
-    """Returns the text of the registry: each folder of frameworks/."""
+    """Returns the text of the registry: the name of each folder of frameworks/."""
     folders = (source.parent.name for source in sorted(FRAMEWORKS.glob("*/__init__.py")))
-    names = {
-        importlib.import_module(f"closedform.frameworks.{folder}").FRAMEWORK.name: folder
+    names = (
+        importlib.import_module(f"closedform.frameworks.{folder}").FRAMEWORK.name
         for folder in folders
-    }
-    lines = [f'    "{name}": "{names[name]}",\n' for name in sorted(names)]
+    )
+    *lines, last = textwrap.wrap(" ".join(sorted(names)), 93, break_on_hyphens=False)
+    texts = [*(f'    "{line} "\n' for line in lines), f'    "{last}"\n']
     begin, _, rest = REGISTRY.read_text(encoding="utf-8").partition(_TABLE)
-    return begin + _TABLE + "".join(lines) + rest[rest.index("}") :]
+    return begin + _TABLE + "".join(texts) + rest[rest.index(")\n") :]
 
 
 def pages() -> dict[Path, str]:

@@ -101,3 +101,35 @@ def test_quoted_source_is_not_rewritten(tmp_path: Path) -> None:
     path = tmp_path / "f.py"
     path.write_text("def lr(step, total=100):\n    return 1e-3 if step < total else None\n")
     assert "`def lr(step, total=100):`" in run("show", f"{path}:lr")[2]
+
+
+MESSAGES = {
+    "show pytorch:StepLR --step-size 3": "there is no framework 'pytorch': did you mean 'torch'?",
+    "show transformers:cosine --learning-rate 1e-3 --max-steps 10": (
+        "the config must ask for 'cosine', got 'linear' (transformers > cosine): give "
+        "lr_scheduler_type='cosine'"
+    ),
+    "show transformers:constant --lr-scheduler-type polynomial --learning-rate 1 --max-steps 9": (
+        "must ask for 'constant', got 'polynomial' (transformers > constant): give "
+        "lr_scheduler_type='constant'"
+    ),
+    "show cosine --start 1 --end 0 --steps 1,000": (
+        "steps of cosine must be a number, got list [1, 0]: a comma makes a list: write the number "
+        "of --steps without it"
+    ),
+    "show linear --start 1,5 --end 0 --steps 10": "write the number of --start without it",
+    "show torch:StepLR --step-size 3 --base-value 1 --key foo": "has no schedule for 'foo'",
+    "watch cosine log.csv --log-epoch 0": "--log-epoch",
+}
+
+
+@pytest.mark.parametrize("line", MESSAGES)
+def test_a_message_says_what_to_write(line: str) -> None:
+    code, _, error = run(*line.split())
+    assert code == 2
+    assert MESSAGES[line] in error
+
+
+def test_a_class_of_cerebras_schedules_any_key() -> None:
+    words = ["cerebras:CosineDecayLR", "--initial-learning-rate", "1", "--end-learning-rate", "0"]
+    assert run("show", *words, "--total-iters", "9", "--key", "anything")[0] == 0

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -233,11 +234,21 @@ def test_long_work_is_shown_on_a_terminal_only(
 ) -> None:
     screen = Screen(is_terminal=is_terminal)
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    with output.working("prove it"):
+    monkeypatch.setattr(sys, "stdout", screen)
+    with output.working("closedform verify"):
+        threading.Event().wait(2.5)
+        print("PROVED")
+    shown = "\r\x1b[Kclosedform verify … 2 s\r\x1b[K" if is_terminal else ""
+    assert screen.getvalue() == f"{shown}PROVED\n"
+    assert sys.stdout is screen
+
+
+def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(is_terminal=True)
+    monkeypatch.setattr(sys, "stderr", screen)
+    with output.working("run"):
         pass
-    assert ("prove it" in screen.getvalue()) == is_terminal
-    assert is_terminal or screen.getvalue() == ""
+    assert screen.getvalue() == ""
 
 
 def test_a_long_line_is_folded_between_words_on_a_terminal(

@@ -3,12 +3,15 @@
 import argparse
 import dataclasses
 import json
+import math
+import random
 import types
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sympy as sp
 import torch
@@ -211,7 +214,7 @@ def test_the_terminal_has_the_same(tmp_path: Path) -> None:
     shown = runner.invoke(["show", str(path), "--generic", "--map", "lr=disc.lr", "--json"])
     data = json.loads(shown.stdout)
     assert data["schedules"]["lr"]["values"][0]["value"] == 2e-3
-    assert data["recipe"]["notes"]["decay"].endswith("the rate is constant")
+    assert data["recipe"]["notes"]["decay"].endswith("the rate is assumed to be constant")
     alone = runner.invoke(["show", str(path), "--map", "lr=disc.lr"])
     assert "give --generic" in alone.stderr
 
@@ -479,7 +482,7 @@ def test_what_no_schedule_depends_on_is_left_open() -> None:
     assert recipe.optimizer().name == "adamw"
 
 
-DECAY_KEYS = ("num_decay_steps", "lr_schedule", "final_lr_scale", "lr_end_value", "cooldown_iters")
+DECAY_KEYS = ("lr_anneal_steps", "final_lr_scale", "lr_end_value", "cooldown_iters")
 """Keys of a decay that the table of names does not have, as a program may name them."""
 
 
@@ -487,10 +490,9 @@ DECAY_KEYS = ("num_decay_steps", "lr_schedule", "final_lr_scale", "lr_end_value"
 @pytest.mark.parametrize("value", [500, "2e-5", [[0, 3e-4], [500, 1e-4]]])
 def test_a_key_that_speaks_of_a_decay_is_not_left_out(key: str, value: object) -> None:
     config = {"optim": {"lr": 3e-4}, "sched": {key: value}}
-    if key != "lr_schedule" or isinstance(value, list):
-        with pytest.raises(ConfigError, match=rf"not understood: sched\.{key} = ") as raised:
-            load_recipe(config, "generic")
-        assert f"'sched.{key}': 'unused'" in str(raised.value)
+    with pytest.raises(ConfigError, match=rf"not understood: sched\.{key} = ") as raised:
+        load_recipe(config, "generic")
+    assert f"'sched.{key}': 'unused'" in str(raised.value)
     recipe = load_recipe(config, "generic", paths={f"sched.{key}": "unused", "decay": "constant"})
     assert recipe.schedule().exact(900) == sp.Rational(3, 10000)
     assert lint(recipe) == []
@@ -520,3 +522,66 @@ def test_a_choice_answers_the_keys_of_its_concept() -> None:
     config = {"lr": 0.1, "min_lr": 0.05, "decay": "linear", "num_steps": 100}
     recipe = load_recipe(config, "generic", paths={"min_lr": "0"})
     assert recipe.schedule().exact(50) == sp.Rational(1, 20)
+
+
+@pytest.mark.parametrize("key", ["lr_schedule", "lr_table", "schedule"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_table_is_read_as_the_user_says(key: str, seed: int) -> None:
+    draw = random.Random(seed)
+    steps = [0, *sorted(draw.sample(range(1, 1000), draw.choice([1, 2, 3])))]
+    rates = [draw.randrange(1, 1000) * 1e-6 for _ in steps]
+    config = {"algo": {"lr": rates[0], key: [list(row) for row in zip(steps, rates, strict=True)]}}
+    with pytest.raises(ConfigError, match="the key of between is missing"):
+        load_recipe(config, "generic")
+    with pytest.raises(ConfigError, match="the key of unit is missing"):
+        load_recipe(config, "generic", paths={"between": "linear"})
+    every = np.arange(1100)
+    recipe = load_recipe(config, "generic", paths={"between": "linear", "unit": "update"})
+    np.testing.assert_allclose(recipe.schedule()(every), np.interp(every, steps, rates), rtol=1e-12)
+    recipe = load_recipe(config, "generic", paths={"between": "step", "unit": "update"})
+    places = np.searchsorted(steps, every, side="right") - 1
+    np.testing.assert_allclose(recipe.schedule()(every), np.array(rates)[places], rtol=1e-15)
+
+
+@pytest.mark.parametrize("steps", [[10, 20], [0, 20, 20], [0, 2.5]])
+def test_a_table_whose_steps_do_not_rise_from_0_is_refused(steps: list[float]) -> None:
+    config = {"lr_schedule": [[step, 0.1] for step in steps]}
+    with pytest.raises(ConfigError, match="must be 0 and rising whole numbers"):
+        load_recipe(config, "generic", paths={"between": "linear", "unit": "update"})
+
+
+@pytest.mark.parametrize("warmup", [0, 40])
+@pytest.mark.parametrize("hold", [0, 60])
+@pytest.mark.parametrize("factor", [None, 0.1])
+@pytest.mark.parametrize("style", ["cosine", "linear"])
+def test_stretches_and_factors_of_a_decay(
+    warmup: int, hold: int, factor: float | None, style: str
+) -> None:
+    config: dict[str, object] = {"lr": 0.01, "num_training_steps": 500, "lr_decay_style": style}
+    config |= {"num_warmup_steps": warmup, "num_constant_steps": hold, "num_decay_steps": 200}
+    config |= {} if factor is None else {"lr_decay_factor": factor}
+    recipe = load_recipe(config, "generic")
+    low = 0.01 * (factor or 0)
+
+    def expected(step: int) -> float:
+        if step < warmup:
+            return 0.01 * step / warmup
+        done = min(max(step - warmup - hold, 0) / 200, 1)
+        part = 1 - done if style == "linear" else (1 + math.cos(math.pi * done)) / 2
+        return low + (0.01 - low) * part
+
+    steps = np.arange(500)
+    np.testing.assert_allclose(
+        recipe.schedule()(steps), [expected(int(step)) for step in steps], rtol=1e-12, atol=1e-17
+    )
+    assert ("lowest rate, as a ratio" in recipe.notes["min_lr"]) == (factor is not None)
+
+
+def test_a_part_of_an_epoch_means_updates() -> None:
+    config = {"lr": 0.1, "decay": "cosine", "epochs": 10, "warmup_epochs": 0.5}
+    recipe = load_recipe(config, "generic", facts={"updates_per_epoch": 100})
+    assert "a part of an epoch" in recipe.notes["unit"]
+    assert recipe.schedule().exact(25) == sp.Rational(1, 20)
+    assert recipe.schedule().exact(50) == sp.Rational(1, 10)
+    whole = load_recipe({**config, "warmup_epochs": 1}, "generic", facts={"updates_per_epoch": 100})
+    assert "once in an epoch" in whole.notes["unit"]

@@ -4,6 +4,7 @@ import json
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import closedform as cf
@@ -57,12 +58,8 @@ def test_the_other_offset_is_one_that_was_asked_for(tmp_path: Path) -> None:
 def test_the_param_groups_of_lightning(tmp_path: Path) -> None:
     log = next(log for log in LOGS if log.name == "StepLR")
     read = read_log(log.write(tmp_path))
-    second = [value for value in read.groups["lr"][0] if value is not None]
-    assert [float(value.value) for value in second[:31:30]] == [0.02, 0.01]
-    first = {
-        key: next(float(value.value) for value in values if value is not None)
-        for key, values in read.values.items()
-    }
+    assert read.in_order("lr", 1)[1].numbers[:31:30].tolist() == [0.02, 0.01]
+    first = {key: float(read.in_order(key)[1].numbers[0]) for key in read.values}
     assert first == {"lr": 0.2, "momentum": 0.9, "weight_decay": 1e-4}
 
 
@@ -126,7 +123,7 @@ def test_several_runs_in_an_export_are_refused(tmp_path: Path) -> None:
     path.write_text('"Step","a - lr","b - lr"\n1,0.1,0.2\n2,0.1,0.2\n', encoding="utf-8")
     with pytest.raises(ConfigError, match=r"several runs: 'a - lr' and 'b - lr' .*column='a - lr'"):
         read_log(path)
-    assert read_log(path, column="b - lr").values["lr"][0] is not None
+    assert not np.isnan(read_log(path, column="b - lr").values["lr"].numbers[0])
     with pytest.raises(ArgumentError, match="there is no column 'c - lr', got Step, a - lr"):
         read_log(path, column="c - lr")
 
@@ -182,7 +179,120 @@ PRINTED = {
         "wpb=9, bsz=8, num_updates={step}, lr={lr:.6g}, gnorm=3\n",
         0,
     ),
+    "deepspeed": (
+        "[2026-11-01 10:00:00,123] [INFO] [logging.py:107:log_dist] [Rank 0] step={step}, "
+        "skipped=0, lr=[{lr:.6g}, {lr:.6g}], mom=[(0.9, 0.999), (0.9, 0.999)]\n",
+        0,
+    ),
+    "transformers": (
+        "{{'loss': 2.1, 'grad_norm': 1.5, 'learning_rate': {lr:.6g}, 'epoch': 0.{step}}}\n"
+        " 10%|#         | {step}/1000 [00:10<01:00,  8.3it/s]",
+        1,
+    ),
+    "tqdm": (
+        " 10%|#         | {step}/1000 [00:10<01:00,  8.3it/s, loss=2.1, lr={lr:.4e}]\n",
+        0,
+    ),
 }
+
+
+STEPS = [*range(0, 300, 7)]
+CURVE = schedules.linear(0, Fraction(1, 1000), 100).then(
+    schedules.linear(Fraction(1, 1000), 0, 200)
+)
+
+
+def bar(step: int, total: int, more: str = "") -> str:
+    return f"\r {step}%|##   | {step}/{total} [00:10<01:00,  8.3it/s{more}]"
+
+
+def dictionary(step: int, quote: str) -> str:
+    rate = f"'learning_rate': {quote}{float(CURVE(step - 1)):.6g}{quote}"
+    return f"\r{{'loss': {quote}2.1{quote}, {rate}, 'epoch': {quote}{step / 99:.2f}{quote}}}\n"
+
+
+def trainer_text(every: int, quote: str) -> str:
+    """Bars are drawn late, an evaluation has its own, and data sets have one before."""
+    text = bar(9, 9, " Map") + bar(0, 300)
+    for step in range(every, 300, every):
+        text += bar(step - 2, 300) + dictionary(step, quote) + bar(step, 300)
+        if step % (5 * every) == 0:
+            text += "".join(bar(k, 38) for k in range(38)) + "\r{'eval_loss': 1.2, 'epoch': 1.0}\n"
+    return text
+
+
+def bar_text(of: str, length: int) -> str:
+    """A bar that is drawn with the old rate, too, when its count rises."""
+    parts = []
+    for step in range(300):
+        epoch, batch = divmod(step, length)
+        for update in (max(step - 1, 0), step):
+            more = f", v_num=1, lr={float(CURVE(update)):.4e}"
+            start = f"Epoch {epoch}:" if of == "epochs" else ""
+            parts.append(f"\r{start}{bar(batch, length, more)[1:]}")
+        if batch == length - 1:
+            parts.append(f"\r{start}{bar(length, length, more)[1:]}")
+    return "".join(parts) + "\n"
+
+
+TEXTS_OF_RUNS = {
+    "a dictionary and bars": trainer_text(10, ""),
+    "another stride": trainer_text(15, ""),
+    "strings in the dictionary": trainer_text(10, "'"),
+    "one bar": bar_text("run", 300),
+    "a bar of each epoch": bar_text("epochs", 75),
+    "skipped updates": "".join(
+        f"[Rank 0] step={step}, skipped={3 if step > 50 else 2}, "
+        f"lr=[{float(CURVE(step - (3 if step > 50 else 2))):.6g}], mom=[(0.9, 0.999)]\n"
+        for step in range(10, 300, 10)
+    ),
+    "epochs of mmcv": "".join(
+        f"mmdet - INFO - Epoch [{1 + step // 75}][{1 + step % 75}/75]\tlr: "
+        f"{float(CURVE(step)):.3e}, eta: 0:10:00\n"
+        for step in STEPS
+    ),
+    "iterations of mmcv": "".join(
+        f"mmseg - INFO - Iter [{1 + step}/300]\tlr: {float(CURVE(step)):.3e}, eta: 1:00\n"
+        for step in STEPS
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS_OF_RUNS)
+def test_a_text_is_read_without_a_pattern(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.txt"
+    path.write_text(TEXTS_OF_RUNS[name], encoding="utf-8")
+    log = read_log(path)
+    assert len(log.steps) >= 19
+    assert cf.diff(CURVE, log).first_step is None
+    other = schedules.linear(0, Fraction(1, 1000), 90).then(
+        schedules.linear(Fraction(1, 1000), 0, 210)
+    )
+    assert cf.diff(other, log).first_step is not None
+
+
+def test_a_dictionary_without_a_count_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "train.txt"
+    path.write_text("".join(dictionary(step, "") for step in range(10, 300, 10)), encoding="utf-8")
+    with pytest.raises(ArgumentError, match=r"a whole number in epoch .* its bar of progress"):
+        read_log(path)
+
+
+@pytest.mark.parametrize("base", [0, 1])
+@pytest.mark.parametrize("length", [60, 75])
+def test_a_count_within_epochs(base: int, length: int, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    rows = [f"{base + s // length},{s % length},{float(CURVE(s))!r}" for s in STEPS]
+    path.write_text("\n".join(["epoch,iter,lr", *rows]), encoding="utf-8")
+    with pytest.raises(ArgumentError, match=r"again in each epoch: line \d+ has \d+ in epoch \d"):
+        read_log(path)
+    assert cf.diff(CURVE, read_log(path, updates_per_epoch=length)).first_step is None
+    assert cf.diff(CURVE, read_log(path, updates_per_epoch=length + 1)).first_step is not None
+    # A count of all updates has epochs beside it, too, and evaluations have their own.
+    rows = [f"{base + s // length},{s},{float(CURVE(s))!r}" for s in STEPS]
+    rows[9:9] = [f"{base + 2},3,"]
+    path.write_text("\n".join(["epoch,iter,lr", *rows]), encoding="utf-8")
+    assert cf.diff(CURVE, read_log(path, updates_per_epoch=length)).first_step is None
 
 
 @pytest.mark.parametrize("program", PRESETS)
@@ -194,7 +304,8 @@ def test_the_lines_of_a_program(program: str, tmp_path: Path) -> None:
     path.write_text("starting\n" + "warning: no lr\n".join(lines), encoding="utf-8")
     for log in (read_log(path), read_log(path, pattern=program)):
         assert log.offset == offset
-        assert log.lines[:2] == (2, 4)
+        assert log.lines is not None
+        assert log.lines[:2].tolist() == [2, 4]
         assert cf.diff(LINE, log).first_step is None
         assert cf.diff(schedules.linear(0, 1, 7), log).first_step is not None
 
@@ -248,8 +359,9 @@ def test_a_brace_a_star_and_a_bracket_are_literal() -> None:
 
 
 def test_intervals_of_printed_numbers() -> None:
-    def widths(cells: list[str], **more: object) -> list[float]:
-        return [float(one.precision) for one in logged_values(cells, **more) if one]  # type: ignore[arg-type]
+    def widths(cells: list[str], updates: int = 0, are_floats: bool = False) -> list[float]:
+        series = logged_values(cells, updates=updates, are_floats=are_floats)
+        return [float(precision) for precision in series.precisions]
 
     assert widths(["2.50e-4", "1.00e-4"]) == [5e-7, 5e-7]
     assert widths(["0.00025", "0.000125"]) == [5e-7, 5e-7]
@@ -259,8 +371,7 @@ def test_intervals_of_printed_numbers() -> None:
     assert widths(["0.0003"]) == [5e-5]
     assert widths(["0.0003"], are_floats=True) == [pytest.approx(5e-10, rel=1e-15)]
     assert widths(["0", "0.000"]) == [0.0, 5e-4]
-    single = [one for one in logged_values(["0.10000000149011612"]) if one]
-    assert float(single[0].precision) == 4 * 2.0**-27
+    assert widths(["0.10000000149011612"]) == [4 * 2.0**-27]
 
 
 def test_a_constant_rate_of_one_digit_is_that_rate(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from closedform import markup
+from closedform.analysis.lags import describe_lags, lags_of
 from closedform.analysis.result import Result
 from closedform.delegation import functions
 from closedform.effort import Effort
@@ -19,7 +21,7 @@ from closedform.errors import ArgumentError, DomainError, UnknownNameError, desc
 from closedform.ir.types import MAX_STEP, FloatArray, StepArray
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
-from closedform.recipes.logs import OFFSETS, TOLERANCE, Log, Logged
+from closedform.recipes.logs import OFFSETS, Log
 from closedform.recipes.recipe import ParamGroup, Recipe, Role
 from closedform.verify.terms.verdict import Status
 
@@ -223,14 +225,21 @@ def diff(a: Source, b: Source, until: int | None = None) -> Difference:
         raise ArgumentError(
             f"until must be an integer of at least 1 and at most {MAX_STEP}, got {describe(until)}"
         )
-    first_difference: Difference | None = None
+    differences: list[Difference] = []
     for left, right, name in _read_in_turn(a, b):
-        difference = _differences(left, right, until)
+        difference = replace(_differences(left, right, until), sides=(left, right))
         if difference.verdict is not Status.REFUTED:
-            difference = _with_reading(difference, name) if name else difference
-            return replace(difference, sides=(left, right))
-        first_difference = first_difference or replace(difference, sides=(left, right))
-    return first_difference or Difference(())
+            return _with_reading(difference, name) if name else difference
+        differences.append(difference)
+    # The reading that a reason explains, then the one that agrees longest, then the log's own.
+    return max(differences, key=_agreement, default=Difference(()))
+
+
+def _agreement(difference: Difference) -> tuple[bool, int]:
+    """Whether a reason explains a difference, and the first step of the log that differs."""
+    offset = sum(side.offset for side in difference.sides or () if isinstance(side, Log))
+    is_explained = any(curve.reason for curve in difference.curves if curve.is_sampled)
+    return is_explained, (difference.first_step or 0) + offset
 
 
 def _name_of(source: Source) -> str:
@@ -630,95 +639,80 @@ def _updates_per_epoch(recipe: Recipe) -> int | None:
 def _with_log(left: ScheduleOrLog, right: ScheduleOrLog) -> CurveDifference:
     """A log and a schedule or another log: within the printed digits at each logged update."""
     pairs = _pairs(left, right)
-    if not pairs:
+    count = len(pairs.steps)
+    if not count:
         return CurveDifference("", "", Status.UNKNOWN, 0, reason="no logged update in common")
-    apart = [pair for pair in pairs if pair.is_apart]
-    until = max(pair.step for pair in pairs) + 1
-    if not apart:
-        reason = f"equal within the printed digits at {len(pairs)} logged updates"
+    apart = np.flatnonzero(pairs.is_apart)
+    until = int(pairs.steps[-1]) + 1
+    if not len(apart):
+        reason = f"equal within the printed digits at {count} logged updates"
         return CurveDifference("", "", Status.UNKNOWN, until, reason=reason, is_sampled=True)
-    widest = max(apart, key=lambda pair: pair.gap)
+    gaps = np.abs(pairs.first - pairs.second)[apart]
+    first, widest = apart[0], apart[np.argmax(gaps)]
     return CurveDifference(
         "",
         "",
         Status.REFUTED,
         until,
-        first_step=apart[0].step,
-        first=apart[0].values,
-        max_gap=widest.gap,
-        at=widest.step,
-        area=float(sum(pair.gap for pair in apart)),
-        reason=_shift(left, right),
+        first_step=int(pairs.steps[first]),
+        first=(float(pairs.first[first]), float(pairs.second[first])),
+        max_gap=float(np.max(gaps)),
+        at=int(pairs.steps[widest]),
+        area=float(np.sum(gaps)),
+        reason=_reason(left, right),
         is_sampled=True,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Pair:
-    """The values of both sides at a logged update, and whether they differ by more than digits."""
+class _Pairs:
+    """The values of both sides at logged updates, and whether they differ by more than digits."""
 
-    step: int
-    values: tuple[float, float]
-    is_apart: bool
-
-    @property
-    def gap(self) -> float:
-        return abs(self.values[0] - self.values[1])
+    steps: StepArray
+    first: FloatArray
+    second: FloatArray
+    is_apart: NDArray[np.bool_]
 
 
-def _pairs(left: ScheduleOrLog, right: ScheduleOrLog) -> list[_Pair]:
+def _pairs(left: ScheduleOrLog, right: ScheduleOrLog) -> _Pairs:
     """The values of both sides at each logged update, once for each time that it is logged."""
     if isinstance(left, Schedule):
         if isinstance(right, Schedule):
-            return []
+            raise TypeError("two schedules have no logged updates")
         pairs = _pairs(right, left)
-        return [replace(pair, values=(pair.values[1], pair.values[0])) for pair in pairs]
-    left_points = sorted(_logged_steps(left), key=lambda pair: pair[0])
+        return replace(pairs, first=pairs.second, second=pairs.first)
+    steps, series, _ = left[0].in_order(left[1])
     if isinstance(right, Schedule):
-        return list(_beside_schedule(left_points, right))
-    right_values = dict(_logged_steps(right))
-    return [
-        _Pair(
-            step,
-            (float(value.value), float(right_values[step].value)),
-            abs(value.value - right_values[step].value)
-            > value.precision + right_values[step].precision,
-        )
-        for step, value in left_points
-        if step in right_values
-    ]
+        values = np.asarray(right(steps), dtype=np.float64)
+        return _Pairs(steps, series.numbers, values, series.apart(values))
+    right_steps, right_series, _ = right[0].in_order(right[1])
+    # The last of several values of an update counts.
+    places = np.searchsorted(right_steps, steps, side="right") - 1
+    is_common = (places >= 0) & (right_steps[places] == steps)
+    places = places[is_common]
+    first, second = series.numbers[is_common], right_series.numbers[places]
+    slack = series.precisions[is_common] + right_series.precisions[places]
+    # Both are decimals whose floats are rounded.
+    slack += 2 * np.spacing(np.maximum(np.abs(first), np.abs(second)))
+    return _Pairs(steps[is_common], first, second, np.abs(first - second) > slack)
 
 
-def _beside_schedule(
-    logged_values: list[tuple[int, Logged]], schedule: Schedule
-) -> Iterator[_Pair]:
-    """Logged values and the values of a schedule, within the digits and the rounding of a run."""
-    if not logged_values:
-        return
-    steps = np.array([step for step, _ in logged_values])
-    values = np.asarray(schedule(steps), dtype=np.float64)
-    rounding = TOLERANCE * float(np.max(np.abs(values)))
-    for (step, value), schedule_value in zip(logged_values, values.tolist(), strict=True):
-        number = float(value.value)
-        is_apart = abs(number - schedule_value) > float(value.precision) + rounding
-        yield _Pair(step, (number, schedule_value), is_apart)
-
-
-def _logged_steps(curve: tuple[Log, str]) -> Iterator[tuple[int, Logged]]:
-    log, key = curve
-    for step, value in zip(log.steps, log.values[key], strict=True):
-        if value is not None and step >= 0:
-            yield step, value
-
-
-def _shift(left: ScheduleOrLog, right: ScheduleOrLog) -> str:
-    """A hint if the log agrees when it is read one or two updates earlier or later."""
+def _reason(left: ScheduleOrLog, right: ScheduleOrLog) -> str:
+    """The reason of a difference: another offset of the log, or updates that were skipped."""
     for shift in (1, -1, 2, -2):
         pairs = _pairs(_shift_curve(left, shift), _shift_curve(right, shift))
-        if pairs and not any(pair.is_apart for pair in pairs):
+        if len(pairs.steps) and not pairs.is_apart.any():
             log = next(side for side in (left, right) if not isinstance(side, Schedule))[0]
             return f"the log agrees with an offset of {log.offset + shift}"
-    return ""
+    if isinstance(left, Schedule):
+        left, right = right, left
+    if isinstance(left, Schedule) or not isinstance(right, Schedule):
+        return ""
+    steps, series, _ = left[0].in_order(left[1])
+    updates = steps.astype(np.float64)
+    errors = series.slack(np.asarray(right(steps), dtype=np.float64))
+    lags = lags_of(right, updates, series.numbers, errors)
+    return "" if lags is None else describe_lags(updates, lags)
 
 
 def _shift_curve(curve: ScheduleOrLog, shift: int) -> ScheduleOrLog:
@@ -741,8 +735,4 @@ def curve_values(
         steps = np.unique(np.linspace(0, max(curve.until - 1, 1), 2000).astype(np.int64))
         return steps, np.asarray(left(steps), float), np.asarray(right(steps), float)
     pairs = _pairs(left, right)
-    return (
-        np.array([pair.step for pair in pairs]),
-        np.array([pair.values[0] for pair in pairs]),
-        np.array([pair.values[1] for pair in pairs]),
-    )
+    return pairs.steps, pairs.first, pairs.second

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from types import ModuleType
 
-from closedform.cli.output import error_line, prepare
+from closedform.cli.output import error_line, prepare, working
 from closedform.cli.parser import Parser, UsageError
 from closedform.errors import (
     ArgumentError,
@@ -159,7 +159,8 @@ def _run(words: Sequence[str]) -> int:
         options = command.Options(**parser_of(name).parse(rest))
     except SystemExit as ended:  # --help
         return int(ended.code or 0)
-    code: int | None = command.run(options)
+    with working(f"closedform {name}"):
+        code: int | None = command.run(options)
     return code or 0
 
 

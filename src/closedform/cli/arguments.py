@@ -81,11 +81,13 @@ class LogOptions:
         offset: The logged step of update 0; None to try 0 and 1.
         pattern: For text, the pattern of a line, or the name of a program.
         column: The column of the rate.
+        updates_per_epoch: The updates of an epoch, where the log counts them anew in each.
     """
 
     offset: int | None = None
     pattern: str | None = None
     column: str | None = None
+    updates_per_epoch: int | None = None
 
 
 def log_bundle() -> Any:
@@ -101,9 +103,16 @@ def log_bundle() -> Any:
         ),
         pattern=option(
             "for a log of text, the pattern of a line, 'step {step} .* lr {lr}', or the name of "
-            "a program: nanochat, megatron, torchtitan, mmengine, fairseq"
+            "a program: nanochat, megatron, torchtitan, mmengine, fairseq, deepspeed, "
+            "transformers, tqdm"
         ),
         column=option("the column of the rate in the log"),
+        updates_per_epoch=option(
+            "the updates of an epoch, of a log that counts them anew in each",
+            "--log-epoch",
+            metavar="UPDATES",
+            type=positive,
+        ),
     )
 
 

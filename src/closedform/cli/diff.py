@@ -16,7 +16,7 @@ from closedform.cli.arguments import (
     split_name,
     until_option,
 )
-from closedform.cli.output import check_free, note_line, print_json, table, working
+from closedform.cli.output import check_free, note_line, print_json, table
 from closedform.cli.parser import argument, command, flag, option
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def run(options: Options) -> int:
 
     check_free(options.plot, force=options.force)
     first, second = (_load_side(options, side) for side in ("a", "b"))
-    with working("compare A and B"):
-        difference = difference_of(first, second, options.until)
+    difference = difference_of(first, second, options.until)
     curves = [
         curve for curve in difference.curves if options.key is None or curve.key == options.key
     ]

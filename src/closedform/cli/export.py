@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from closedform.cli.arguments import SourceOptions, name_argument, parse_shapes, source_bundle
-from closedform.cli.output import check_free, output_folder, working, write_output
+from closedform.cli.output import check_free, output_folder, write_output
 from closedform.cli.parser import UsageError, command, flag, option
 from closedform.errors import UnprovedWarning
 from closedform.files import files_of, writing
@@ -187,8 +187,7 @@ def _write_all(tasks: Sequence[_Task], folder: Path, *, is_strict: bool) -> list
         warnings.simplefilter("error" if is_strict else "ignore", UnprovedWarning)
         place = stack.enter_context(files_of(folder))
         for task in tasks:
-            with working(f"compile, write and prove {task.target.name}"):
-                models = task.write(place / task.target.relative_to(folder))
+            models = task.write(place / task.target.relative_to(folder))
             lines += [translation_line(model) for model in models]
     return lines
 

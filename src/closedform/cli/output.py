@@ -15,7 +15,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, TypeVar
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 from closedform.alignment import align_columns
 from closedform.cli.parser import UsageError
@@ -156,29 +157,72 @@ def print_result(result: Result, *, as_json: bool) -> None:
         print(result)
 
 
-def with_progress(items: Sequence[Item], description: str) -> Iterable[Item]:
-    """Returns the items, with a progress bar on stderr while they are used, on a terminal."""
-    if not sys.stderr.isatty():
-        return items
-    from rich.console import Console
-    from rich.progress import track
+_QUIET = 2
+"""Seconds without a line of output after which a terminal shows that something takes time."""
 
-    return track(items, description, console=Console(stderr=True), transient=True)
+
+class _ProgressLine:
+    """A line on stderr, a terminal, with what is being done and for how long; output clears it."""
+
+    def __init__(self, stream: TextIO, description: str) -> None:
+        self.stream, self.description = stream, description
+        self.lock, self.ended = Lock(), Event()
+        self.quiet, self.is_shown = 0, False
+
+    def tick(self) -> None:
+        """Draws the line once in a second, after the first quiet ones."""
+        seconds = 0
+        while not self.ended.wait(1):
+            seconds += 1
+            with self.lock:
+                self.quiet += 1
+                if self.quiet >= _QUIET:
+                    self.stream.write(f"\r\x1b[K{self.description} … {seconds} s")
+                    self.stream.flush()
+                    self.is_shown = True
+
+    def clear(self) -> None:
+        """Removes the line, before other output."""
+        with self.lock:
+            self.quiet = 0
+            if self.is_shown:
+                self.stream.write("\r\x1b[K")
+                self.stream.flush()
+                self.is_shown = False
+
+
+class _Output:
+    """A stream that clears a progress line before it writes."""
+
+    def __init__(self, stream: TextIO, line: _ProgressLine) -> None:
+        self._stream, self.line = stream, line
+
+    def write(self, text: str) -> int:
+        self.line.clear()
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @contextmanager
 def working(description: str) -> Iterator[None]:
-    """Shows on a terminal's stderr that something takes time, and how long; silent elsewhere."""
-    if not sys.stderr.isatty():
+    """Shows on a terminal's stderr what takes more than 2 s, and how long; silent elsewhere."""
+    streams = sys.stdout, sys.stderr
+    if not streams[1].isatty():
         yield
         return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        progress.add_task(description, total=None)
+    line = _ProgressLine(streams[1], description)
+    thread = Thread(target=line.tick, daemon=True)
+    sys.stdout, sys.stderr = (cast("TextIO", _Output(stream, line)) for stream in streams)
+    thread.start()
+    try:
         yield
+    finally:
+        line.ended.set()
+        thread.join()
+        line.clear()
+        sys.stdout, sys.stderr = streams
 
 
 def check_free(path: Path | None, *, force: bool) -> None:

@@ -125,11 +125,7 @@ def _curve(
     name, own_words = split_name(text)
     read = load_log(name, log_options)
     if read is not None:
-        if not read.steps:
-            from closedform.errors import ConfigError
-
-            raise ConfigError("the log has no steps with values", where=name)
-        return Path(name).name, read, max(read.steps)
+        return Path(name).name, read, int(read.steps.max())
     source = load_source(name, [*own_words, *words], options)
     schedule = schedule_of(source, name, options.key)
     if source is schedule:

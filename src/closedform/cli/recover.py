@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from closedform.cli.arguments import LogOptions, json_flag, log_bundle
-from closedform.cli.output import note_line, print_result, working
+from closedform.cli.output import note_line, print_result
 from closedform.cli.parser import argument, command, option, positive
 
 if TYPE_CHECKING:
@@ -46,8 +45,7 @@ def run(options: Options) -> int:
     from closedform.recipes.logs import read_log
 
     source = load_log(options.log, options.log_options) or read_log(options.log)
-    with working(f"look for a schedule with the values of {Path(options.log).name}"):
-        recovery = recover(source, digits=options.digits, key=options.key)
+    recovery = recover(source, digits=options.digits, key=options.key)
     print_result(recovery, as_json=options.as_json)
     if not options.as_json:
         _explain(recovery)

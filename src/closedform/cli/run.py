@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from closedform.cli.output import check_free, table, with_progress, write_output
+from closedform.cli.output import check_free, table, write_output
 from closedform.cli.parser import argument, command, flag, option
 
 _CHUNK = 65_536
@@ -43,7 +43,7 @@ def run(options: Options) -> None:
     check_free(options.output, force=options.force)
     session = cf.ScheduleSession(options.file)
     rows: list[tuple[str, str]] = []
-    for begin in with_progress(range(0, len(step_numbers), _CHUNK), "run"):
+    for begin in range(0, len(step_numbers), _CHUNK):
         chunk = np.array(step_numbers[begin : begin + _CHUNK], dtype=np.int64)
         values = np.asarray(session(chunk, **inputs))
         rows += [(str(t), str(v)) for t, v in zip(chunk.tolist(), values, strict=True)]

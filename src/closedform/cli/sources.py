@@ -17,7 +17,7 @@ import closedform as cf
 from closedform.cli.arguments import LogOptions, SourceOptions, free_arguments, split_name
 from closedform.cli.output import note_line
 from closedform.cli.parser import UsageError
-from closedform.errors import ArgumentError, UnknownNameError, nearest
+from closedform.errors import ArgumentError, ClosedFormError, UnknownNameError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +144,13 @@ def load_log(name: str, options: LogOptions) -> Log | None:
     if not is_log(path) and not (has_pattern and path.suffix.lower() not in CONFIG_SUFFIXES):
         return None
     pattern = options.pattern if has_pattern else None
-    log = read_log(path, options.offset, pattern=pattern, column=options.column)
+    log = read_log(
+        path,
+        options.offset,
+        pattern=pattern,
+        column=options.column,
+        updates_per_epoch=options.updates_per_epoch,
+    )
     if log.left_out:
         count, line = len(log.left_out), log.left_out[0]
         rows = "row has a rate that is" if count == 1 else "rows have rates that are"
@@ -185,8 +191,9 @@ def _from_framework(
             )
             for entry_key in keys
         }
-        # Classes of cerebras schedule any key; the others ignore one that they have not.
-        if framework != "cerebras" and key != "lr" and schedules[key] == schedules["lr"]:
+        # A class ignores a key that it has not.
+        is_ignored = key != "lr" and schedules[key] == schedules["lr"]
+        if is_ignored and not entries.has_any_key:
             raise UnknownNameError(
                 f"{framework}:{name} has no schedule for {key!r}", hint="leave --key out, for lr"
             )
@@ -332,7 +339,15 @@ def _from_library(
         for library_name in signature.parameters:
             message = message.replace(repr(library_name), option(library_name))
         raise ArgumentError(message, where=name, hint=f"its options are {options}") from None
-    result: Schedule | UpdateRule = function(**numbers)
+    try:
+        result: Schedule | UpdateRule = function(**numbers)
+    except ClosedFormError as error:
+        for key, value in arguments.items():
+            is_named = key in error.what and "must be a number, got list" in error.what
+            if isinstance(value, list) and is_named:
+                hint = f"a comma makes a list: write the number of {option(key)} without it"
+                raise ArgumentError(error.what, where=error.where, hint=hint) from None
+        raise
     return result
 
 

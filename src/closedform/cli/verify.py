@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from closedform.cli.arguments import SourceOptions, json_flag, name_argument, source_bundle
-from closedform.cli.output import check_free, heading, output_folder, print_json, table, working
+from closedform.cli.output import check_free, heading, output_folder, print_json, table
 from closedform.cli.parser import UsageError, at_least_a_tenth, command, flag, option
 
 if TYPE_CHECKING:
@@ -118,15 +118,11 @@ def run(options: Options) -> int:
         raise UsageError("--certificate is for a source, got an .onnx file")
     check_free(options.output, force=options.force)
     if is_file:
-        with working(f"read and verify {Path(options.name).name}"):
-            subject = _check_file(options)
-        subjects = [subject]
+        subjects = [_check_file(options)]
     else:
         source = load_source(options.name, options.words, options.source_options)
-        with working(f"verify {options.name}"):
-            reports = list(_check_source(source, options))
         subjects = []
-        for title, report, *schedule in reports:
+        for title, report, *schedule in _check_source(source, options):
             subject = _of_report(title, report, *schedule, strict=options.strict)
             if options.certificate is not None:
                 subject = _with_certificate(subject, report, options.certificate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -72,27 +73,22 @@ class Run:
                 hint=nearest(metric, log.metrics) if log.metrics else None,
             )
         points = {
-            step: float(loss)
-            for step, loss in zip(log.steps, log.metrics[metric], strict=True)
+            step: loss
+            for step, loss in zip(log.steps.tolist(), log.metrics[metric].tolist(), strict=True)
             # Losses of the warmup would be fitted by a law that has none.
-            if loss is not None and step >= first
+            if not math.isnan(loss) and step >= first
         }
         rates: Schedule | FloatArray
         if schedule is None:
-            known = {
-                step: float(rate.value)
-                for step, rate in zip(log.steps, log.values["lr"], strict=True)
-                if rate is not None and step >= 0
-            }
-            if 0 not in known:
+            steps, series, _ = log.in_order("lr")
+            if not len(steps) or steps[0] != 0:
                 raise ArgumentError(
-                    f"the rates of the log begin at update {min(known, default=None)}, not at 0",
+                    f"the rates of the log begin at update {next(iter(steps), None)}, not at 0",
                     where=str(path),
                     hint="give the schedule",
                 )
-            steps = sorted(known)
             # Logs have every n-th update; the laws sum the rates of all.
-            rates = np.interp(np.arange(steps[-1] + 1), steps, [known[step] for step in steps])
+            rates = np.interp(np.arange(steps[-1] + 1), steps, series.numbers)
             # Beyond the last rate nothing is known.
             points = {step: loss for step, loss in points.items() if step <= steps[-1]}
         else:

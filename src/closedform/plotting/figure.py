@@ -279,14 +279,10 @@ def _points(log: Log, key: str) -> tuple[NDArray[np.int64], FloatArray]:
         raise ArgumentError(
             f"the log has no {key!r}", where=log.source, hint=nearest(key, log.values)
         )
-    samples = sorted(
-        (step, float(logged_value.value))
-        for step, logged_value in zip(log.steps, log.values[key], strict=True)
-        if logged_value is not None and step >= 0
-    )
-    if not samples:
+    steps, series, _ = log.in_order(key)
+    if not len(steps):
         raise ArgumentError(f"the log has no value of {key!r}", where=log.source)
-    return np.array([step for step, _ in samples]), np.array([value for _, value in samples])
+    return steps, series.numbers
 
 
 def points_of(source: Source, end: int, key: str) -> tuple[NDArray[np.int64], FloatArray]:

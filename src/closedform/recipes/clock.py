@@ -32,47 +32,29 @@ class Unit(StrEnum):
     WARMUP = "warmup"
 
 
-# Frameworks' names for one number; max_iters of litgpt counts micro-batches of one process,
-# steps_per_epoch updates.
+# max_iters of litgpt counts micro-batches of one process, steps_per_epoch updates.
+_NAMES = {
+    "total_updates": "TRAIN_STEPS max_steps max_train_steps num_iterations num_steps "
+    "num_train_steps num_training_steps total_steps train_iters train_updates training_steps "
+    "updates",
+    "gradient_accumulation": "accumulation gradient_accumulation_iters gradient_accumulation_steps",
+    "lr": "base_lr optimizer_lr",
+    "defaults": "base_yml_defaults",
+    "global_batch_size": "batch_size global_train_batch_size increment_per_update "
+    "samples_per_batch train_batch_size",
+    "micro_batches_per_epoch": "batches_all_processes",
+    "updates_per_epoch": "batches_per_epoch dataloader_len_batches epoch_length iters_per_epoch "
+    "steps_per_epoch",
+    "dataset_size": "data_size",
+    "world_size": "devices num_processes",
+    "total_micro_batches": "max_iters",
+    "sequence_length": "max_seq_len max_seq_length",
+    "tokens_per_update": "tokens_per_batch",
+    "warmup_updates": "warmup_steps",
+    "weight_decay": "wd",
+}
 ALIASES: Mapping[str, str] = {
-    "TRAIN_STEPS": "total_updates",
-    "accumulation": "gradient_accumulation",
-    "base_lr": "lr",
-    "base_yml_defaults": "defaults",
-    "batch_size": "global_batch_size",
-    "batches_all_processes": "micro_batches_per_epoch",
-    "batches_per_epoch": "updates_per_epoch",
-    "data_size": "dataset_size",
-    "dataloader_len_batches": "updates_per_epoch",
-    "devices": "world_size",
-    "epoch_length": "updates_per_epoch",
-    "global_train_batch_size": "global_batch_size",
-    "gradient_accumulation_iters": "gradient_accumulation",
-    "gradient_accumulation_steps": "gradient_accumulation",
-    "increment_per_update": "global_batch_size",
-    "iters_per_epoch": "updates_per_epoch",
-    "max_iters": "total_micro_batches",
-    "max_seq_len": "sequence_length",
-    "max_seq_length": "sequence_length",
-    "max_steps": "total_updates",
-    "max_train_steps": "total_updates",
-    "num_iterations": "total_updates",
-    "num_processes": "world_size",
-    "num_steps": "total_updates",
-    "num_train_steps": "total_updates",
-    "num_training_steps": "total_updates",
-    "optimizer_lr": "lr",
-    "samples_per_batch": "global_batch_size",
-    "steps_per_epoch": "updates_per_epoch",
-    "tokens_per_batch": "tokens_per_update",
-    "total_steps": "total_updates",
-    "train_batch_size": "global_batch_size",
-    "train_iters": "total_updates",
-    "train_updates": "total_updates",
-    "training_steps": "total_updates",
-    "updates": "total_updates",
-    "warmup_steps": "warmup_updates",
-    "wd": "weight_decay",
+    name: fact for fact, names in _NAMES.items() for name in names.split()
 }
 """A framework's name of a fact -> its name in :class:`Facts`."""
 

@@ -7,7 +7,7 @@ limited. What a syntax refuses is described in its module of :mod:`closedform.re
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -25,7 +25,7 @@ from closedform.recipes.documents.limits import MAX_BYTES, Budget, checked_path
 from closedform.recipes.documents.notebook_text import MAX_NOTEBOOK, code_of_notebook
 from closedform.recipes.documents.objects import is_config, plain_object
 from closedform.recipes.documents.python_text import PythonText, parsed_python
-from closedform.recipes.documents.values import Unresolved
+from closedform.recipes.documents.values import ConfigCall, Unresolved
 from closedform.recipes.documents.yaml_text import parsed_yaml
 
 
@@ -238,6 +238,28 @@ def text_of(path: Path, most: int = MAX_BYTES) -> str:
 def join_path(path: str, key: object) -> str:
     """Returns the path of an entry of a mapping."""
     return f"{path}.{key}" if path else str(key)
+
+
+def entries(content: Any, path: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Yields the path, the key and the value of each entry at any depth, sections as well.
+
+    An item of a list has no key.
+
+    Example:
+        >>> list(entries({"optim": {"lr": 1}, "steps": [3]}))[1:]
+        [('optim.lr', 'lr', 1), ('steps', 'steps', [3]), ('steps[0]', '', 3)]
+    """
+    if isinstance(content, ConfigCall):
+        content = content.kwargs
+    if isinstance(content, Mapping):
+        inner = [(join_path(path, key), str(key), value) for key, value in content.items()]
+    elif isinstance(content, list | tuple):
+        inner = [(f"{path}[{index}]", "", value) for index, value in enumerate(content)]
+    else:
+        return
+    for place, key, value in inner:
+        yield place, key, value
+        yield from entries(value, place)
 
 
 def _copy(value: Any, path: str, budget: Budget, depth: int = 0) -> Any:

@@ -54,6 +54,8 @@ class Framework:
         clock: The clock that its schedules count; a config may have another one.
         defects: Its defects, by short names.
         facts: The names of the facts that only this framework has.
+        has_any_key: Whether its classes schedule any key of a param group, and not only those that
+            they name.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Framework:
     clock: Clock = field(kw_only=True)
     defects: Mapping[str, Defect[...]] = field(kw_only=True)
     facts: tuple[str, ...] = ()
+    has_any_key: bool = field(kw_only=True, default=False)
 
     def __post_init__(self) -> None:
         if not self.commit and self.versions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -17,7 +17,7 @@ from closedform.errors import (
 )
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import CHECKED, Facts
-from closedform.recipes.document import Document, join_path, read_document
+from closedform.recipes.document import Document, entries, join_path, read_document
 from closedform.recipes.framework import Framework, Tier
 from closedform.recipes.inheritance import FileSource, merge_files
 from closedform.recipes.raw_section import RELATED, entry_name, key_name
@@ -220,19 +220,19 @@ def _check_used(document: Document, framework: str | None) -> None:
     # A reader of another package may read the document without sections.
     if framework in (None, GENERIC) or FRAMEWORKS[framework].tier is Tier.COMMUNITY:
         return
-    entries = {
-        entry_name(path.rpartition(".")[2], value): path
-        for path, value in _entries(document.content)
+    paths = {
+        entry_name(key.rpartition(".")[2], value): path
+        for path, key, value in entries(document.content)
+        if not isinstance(value, Mapping)
     }
-    if any(RELATED.search(entries[name]) for name in document.keys_read & entries.keys()):
+    if any(RELATED.search(paths[name]) for name in document.keys_read & paths.keys()):
         return
-    from closedform.recipes.nearness import describe_keys, keys_of_schedule, leaves
+    from closedform.recipes.nearness import describe_keys, keys_of_schedule
 
     keys = keys_of_schedule(document)
     # A section that is the block of a class counts by its name: its class reads the arguments.
     sections = {key_name(name) for path in keys for name in re.split(r"\.|\[\d+\]", path)[:-1]}
-    names = {entry_name(name, value) for _, name, value in leaves(document.content)}
-    if keys and document.keys_read.isdisjoint(sections | names):
+    if keys and document.keys_read.isdisjoint(sections | paths.keys()):
         raise ConfigError(
             f"no key of the config is one that {framework} reads; {describe_keys(document)}",
             where=document.source,
@@ -275,19 +275,13 @@ def deciding_keys(document: Document, matches: Callable[[Document], bool]) -> tu
         second = search([*base, *candidates[:half]], candidates[half:])
         return search([*base, *second], candidates[:half]) + second
 
-    paths = [path for path, _ in _entries(document.content)]
+    paths = [
+        path
+        for path, _, value in entries(document.content)
+        if not (isinstance(value, Mapping) and value)
+    ]
     sufficient_paths = search([], paths) if paths else []
     return tuple(sufficient_paths) or (document.program or "its text",)
-
-
-def _entries(content: Mapping[Any, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """The innermost entries of mappings, by their paths."""
-    for key, value in content.items():
-        place = join_path(path, key)
-        if isinstance(value, Mapping) and value:
-            yield from _entries(value, place)
-        else:
-            yield place, value
 
 
 def part(content: Mapping[Any, Any], paths: set[str], path: str = "") -> dict[Any, Any]:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from closedform.errors import ConfigError
 from closedform.language.config_names import NAMES
-from closedform.recipes.document import Document, join_path
+from closedform.recipes.document import Document, entries
 from closedform.recipes.documents.values import ConfigCall
 from closedform.recipes.framework import Framework
 from closedform.recipes.raw_section import RELATED
@@ -45,25 +44,12 @@ class Near:
         return f"{has}; not {_enumerate(self.unknown_keys, 4)})" if self.unknown_keys else f"{has})"
 
 
-def leaves(content: Any, path: str = "") -> Iterator[tuple[str, str, Any]]:
-    """Yields the path, the name and the value of each innermost entry, at any depth."""
-    if isinstance(content, ConfigCall):
-        content = content.kwargs
-    if isinstance(content, Mapping):
-        for key, value in content.items():
-            place = join_path(path, key)
-            if not isinstance(value, Mapping | ConfigCall):
-                yield place, str(key), value
-            yield from leaves(value, place)
-    elif isinstance(content, list | tuple):
-        for index, value in enumerate(content):
-            yield from leaves(value, f"{path}[{index}]")
-
-
 def keys_of_schedule(document: Document) -> dict[str, str]:
     """Returns the paths of the keys whose names concern a schedule, and these names."""
     result = {}
-    for path, name, _ in leaves(document.content):
+    for path, name, value in entries(document.content):
+        if isinstance(value, Mapping | ConfigCall) or not name:
+            continue
         last = name.rpartition(".")[2]
         # The length of a run decides a schedule as well.
         is_length = any(meaning.concept == "total" for meaning in NAMES.get(_plain(last), ()))

@@ -17,21 +17,9 @@ from closedform.recipes.rules import plan_optimizer, rule_of_class
 from closedform.schedules import constant
 
 EXECUTION = frozenset(
-    {
-        "capturable",
-        "compress_state_dict",
-        "differentiable",
-        "exp_avg_dtype",
-        "exp_avg_sq_dtype",
-        "foreach",
-        "fused",
-        "is_paged",
-        "master_weight_dtype",
-        "master_weights",
-        "set_grad_none",
-        "store_param_remainders",
-        "use_decoupled_grad",
-    }
+    {"capturable", "compress_state_dict", "differentiable", "exp_avg_dtype", "exp_avg_sq_dtype"}
+    | {"foreach", "fused", "is_paged", "master_weight_dtype", "master_weights", "set_grad_none"}
+    | {"store_param_remainders", "use_decoupled_grad"}
 )
 """Arguments that choose how the same step runs, or in which precision its states are kept."""
 

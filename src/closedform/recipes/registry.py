@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -25,72 +26,18 @@ MIN_HASH = 7
 ENTRY_POINTS = "closedform.frameworks"
 """The group of the entry points by which packages add frameworks."""
 
-_MODULES = {
-    "alignment-handbook": "alignment_handbook",
-    "automodel": "automodel",
-    "axolotl": "axolotl",
-    "big_vision": "big_vision",
-    "cerebras": "cerebras",
-    "composer": "composer",
-    "deepspeed": "deepspeed",
-    "detectron2": "detectron2",
-    "diffusers": "diffusers",
-    "dinov2": "dinov2",
-    "dinov3": "dinov3",
-    "espnet": "espnet",
-    "fairseq": "fairseq",
-    "fairseq2": "fairseq2",
-    "gpt-neox": "gpt_neox",
-    "huggingface": "huggingface",
-    "icefall": "icefall",
-    "keras": "keras",
-    "kohya": "kohya",
-    "levanter": "levanter",
-    "lightning-cli": "lightning_cli",
-    "lightning-hydra": "lightning_hydra",
-    "lingua": "lingua",
-    "litgpt": "litgpt",
-    "llama-factory": "llama_factory",
-    "llm-foundry": "llm_foundry",
-    "llm.c": "llm_c",
-    "mae": "mae",
-    "maxtext": "maxtext",
-    "megatron": "megatron",
-    "mlx-lm": "mlx_lm",
-    "mmengine": "mmengine",
-    "ms-swift": "ms_swift",
-    "nanochat": "nanochat",
-    "nanogpt": "nanogpt",
-    "nanotron": "nanotron",
-    "nanovlm": "nanovlm",
-    "nemo": "nemo",
-    "nemo-rl": "nemo_rl",
-    "olmo": "olmo",
-    "olmo_core": "olmo_core",
-    "onetrainer": "onetrainer",
-    "open-instruct": "open_instruct",
-    "open_clip": "open_clip",
-    "openrlhf": "openrlhf",
-    "optax": "optax",
-    "paddle": "paddle",
-    "prime-rl": "prime_rl",
-    "pytorch_accelerated": "pytorch_accelerated",
-    "sentence-transformers": "sentence_transformers",
-    "simpletuner": "simpletuner",
-    "slime": "slime",
-    "speechbrain": "speechbrain",
-    "t5x": "t5x",
-    "timm": "timm",
-    "torch": "torch",
-    "torchtitan": "torchtitan",
-    "torchtune": "torchtune",
-    "transformers": "transformers",
-    "trl": "trl",
-    "ultralytics": "ultralytics",
-    "verl": "verl",
-    "yolox": "yolox",
-}
-"""The name of each framework, and its folder in frameworks/: `make frameworks` writes it."""
+_NAMES = (
+    "alignment-handbook automodel axolotl big_vision cerebras composer deepspeed detectron2 "
+    "diffusers dinov2 dinov3 espnet fairseq fairseq2 gpt-neox huggingface icefall keras kohya "
+    "levanter lightning-cli lightning-hydra lingua litgpt llama-factory llm-foundry llm.c mae "
+    "maxtext megatron mlx-lm mmengine ms-swift nanochat nanogpt nanotron nanovlm nemo nemo-rl olmo "
+    "olmo_core onetrainer open-instruct open_clip openrlhf optax paddle prime-rl "
+    "pytorch_accelerated sentence-transformers simpletuner slime speechbrain t5x timm torch "
+    "torchtitan torchtune transformers trl ultralytics verl yolox"
+)
+"""The frameworks: `make frameworks` writes them."""
+_MODULES = {name: re.sub("[-.]", "_", name) for name in _NAMES.split()}
+"""The name of each framework, and its folder in frameworks/."""
 
 
 def _declared() -> Iterable[EntryPoint]:
@@ -181,6 +128,7 @@ _ABBREVIATIONS = {
     "nemo_rl": ("nemo-rl",),
     "pl": ("lightning-cli", "lightning-hydra"),
     "pt": ("torch",),
+    "pytorch": ("torch",),
     "pytorch-lightning": ("lightning-cli", "lightning-hydra"),
     "tensorflow": ("keras",),
     "tf": ("keras",),

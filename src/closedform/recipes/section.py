@@ -460,9 +460,14 @@ def section_entries(
             values = [
                 kind.read(root.section(place) if place else root) for place, kind in layout.items()
             ]
-            if style is not None and style(*values) != name:
+            if style is not None and (own := style(*values)) != name:
+                # The key that selects it, where it has the name as its value.
+                parts = ((part, key) for part in values for key in part.keys)
+                keys = (part.spell(key) for part, key in parts if getattr(part, key, None) == own)
                 raise DefinitionError(
-                    f"the config must ask for {name!r}, got {style(*values)!r}", where=context.where
+                    f"the config must ask for {name!r}, got {own!r}",
+                    where=context.where,
+                    hint=next((f"give {key}={name!r}" for key in keys), None),
                 )
             if not context.as_implemented:
                 check_documented(defects or {}, context.version, context.where, *values)

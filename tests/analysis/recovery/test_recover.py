@@ -15,6 +15,7 @@ import sympy as sp
 
 import closedform as cf
 from closedform import schedules
+from closedform.analysis import recovery
 from closedform.analysis.numeric import CompiledCurve, degree, values_of
 from closedform.analysis.recovery import compositions, recover
 from closedform.analysis.recovery.fit import Fits, Problem
@@ -306,8 +307,6 @@ def test_a_short_log_has_a_warmup_only_where_it_had(
     peak: float, total: int, every: int, has_warmup: bool, tmp_path: Path
 ) -> None:
     warmup = total // 10 if has_warmup else 0
-    if (peak, warmup) == (1e-5, 250):
-        return  # the first logged value is beyond the warmup, at 8.9e-06: no reading is found
     path = tmp_path / "trainer_state.json"
     rows = [
         {"step": step, "learning_rate": linear(step - 1, peak, warmup, total)}
@@ -317,3 +316,31 @@ def test_a_short_log_has_a_warmup_only_where_it_had(
     config = {"learning_rate": peak, "warmup_steps": warmup, "max_steps": total}
     arguments = ", ".join(f"{key}={value}" for key, value in config.items())
     assert recover(path).call == f"transformers:linear({arguments})"
+
+
+@pytest.mark.parametrize("steps", [333, 417])
+def test_a_long_log_is_searched_with_fewer_values_that_all_confirm(
+    steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "MOST_POINTS", 200)
+    monkeypatch.setattr(recovery, "SEARCHED_POINTS", 20)
+    # A jump between two of the fewer values needs the others.
+    curve = schedules.step_decay(0.1, 0.5, steps)
+    result = recover({step: float(curve(step)) for step in range(1000)})
+    assert (result.call, result.points) == (
+        f"step_decay(value=0.1, gamma=0.5, steps={steps})",
+        1000,
+    )
+
+
+@pytest.mark.parametrize("warmup", [125, 250])
+def test_warmups_that_a_log_leaves_open_are_named(warmup: int) -> None:
+    rates = {step: linear(step, 3e-4, warmup, 2500) for step in range(499, 2500, 500)}
+    result = recover(rates)
+    texts = [candidate.call for candidate in result.candidates if candidate.is_right]
+    assert (
+        f"transformers:linear(learning_rate=0.0003, warmup_steps={warmup}, max_steps=2500)" in texts
+    )
+    if warmup == 250:
+        assert result.config["warmup_steps"] == warmup
+        assert any("as many digits" in candidate.reason for candidate in result.candidates)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -10,24 +11,33 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
+from closedform.analysis.lags import describe_lags
 from closedform.analysis.recovery.compositions import GOOD, shortest
 from closedform.analysis.recovery.marks import Points
 from closedform.analysis.recovery.plateau import recover_plateau
-from closedform.analysis.recovery.search import LibraryCall
-from closedform.analysis.recovery.usual import Usual, usual_schedules
+from closedform.analysis.recovery.search import LibraryCall, residual_of
+from closedform.analysis.recovery.usual import SKIPPED, Usual, usual_schedules
 from closedform.analysis.result import Result
 from closedform.errors import ArgumentError, UnknownNameError, describe, nearest
+from closedform.ir.types import StepArray
 from closedform.language import Schedule, UpdateRule
 from closedform.language.aliases import Number
 from closedform.language.sizes import check_exponentials
 from closedform.magnitude import LAST_STEP
-from closedform.recipes.logs import OFFSETS, Log, Logged, logged_values, read_log
+from closedform.recipes.logs import OFFSETS, Log, logged_values, read_log
 
 LogSource = str | PathLike[str] | Log | Mapping[int, Number]
 """A file, a log, or the values by step."""
 
 FEWEST_POINTS = 3
 """Values from which a schedule is recovered."""
+
+MOST_POINTS, SEARCHED_POINTS = 20_000, 2_000
+"""A longer log is searched with fewer values; what is found must have all of them."""
+
+
+_FEWEST_OF_A_LAG = 20
+"""Values from which skipped updates are recovered: a lag fits a short log by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +76,15 @@ class Recovered(Result):
             none.
         candidates: The schedulers of transformers, each with its nearest arguments and why it was
             chosen or lost.
+        skipped: The sentence of the updates that were skipped, which the log counts and the
+            schedule does not; empty where there are none.
         rule: Instead of a schedule, the rule that reduces the rate on a plateau of a metric.
         metric: The name of that metric in the log.
     """
 
     DATA = (
         *("call", "residual", "precisions", "points", "first", "last", "offset", "config"),
-        *("metric", "candidates"),
+        *("skipped", "metric", "candidates"),
     )
 
     schedule: Schedule | None
@@ -85,6 +97,7 @@ class Recovered(Result):
     offset: int = 0
     config: Mapping[str, Any] = field(default_factory=dict)
     candidates: tuple[Candidate, ...] = ()
+    skipped: str = ""
     rule: UpdateRule | None = None
     metric: str = ""
 
@@ -96,6 +109,7 @@ class Recovered(Result):
             self.call,
             f"reproduces {self.points} values, updates {self.first} to {self.last}; "
             f"largest distance {self.residual:.3g}",
+            *([self.skipped] if self.skipped else []),
         ]
 
     def data(self) -> dict[str, Any]:
@@ -149,20 +163,28 @@ def recover(
     logs = [read]
     if read.is_offset_open:
         # An offset with which the log would have a value before the first update is not its own.
-        pairs = zip(read.steps, read.values[key], strict=True)
-        least = min((step for step, value in pairs if value), default=None)
+        steps = read.in_order(key)[0]
         logs += [
             read.at_offset(offset)
             for offset in OFFSETS
-            if least is not None and offset != read.offset and least + read.offset >= offset
+            if len(steps) and offset != read.offset and steps[0] + read.offset >= offset
         ]
-    if len(_values(read, key)[0]) < FEWEST_POINTS:
+    readings = [_Reading(part.offset, _points(part, key, digits)) for part in logs]
+    count = len(readings[0].points.steps)
+    if count < FEWEST_POINTS:
         raise ArgumentError(
-            f"a schedule is recovered from at least {FEWEST_POINTS} values, "
-            f"got {len(_values(read, key)[0])}",
+            f"a schedule is recovered from at least {FEWEST_POINTS} values, got {count}",
             hint="log more updates",
         )
-    readings = [_Reading(part.offset, _points(*_values(part, key), digits)) for part in logs]
+    if count > MOST_POINTS:
+        stride = count // SEARCHED_POINTS
+        rows = np.append(np.arange(0, count - 1, stride), count - 1)
+        few = [replace(part, points=part.points.select(rows)) for part in readings]
+        recovery = _recover(few, read, key)
+        points = next(part.points for part in readings if part.offset == recovery.offset)
+        # Curves with jumps may need the rows between.
+        if recovery.schedule is not None and residual_of(recovery.schedule, points) <= 1:
+            return replace(recovery, points=count)
     return _recover(readings, read, key)
 
 
@@ -177,6 +199,12 @@ class _Reading:
 def _recover(readings: Sequence[_Reading], log: Log, key: str) -> Recovered:
     """The schedule that people write, or else the shortest of the library."""
     nearest_of = [usual_schedules(reading.points) if key == "lr" else [] for reading in readings]
+    is_explained = any(candidate.is_right for candidates in nearest_of for candidate in candidates)
+    if not is_explained and len(readings[0].points.steps) >= _FEWEST_OF_A_LAG:
+        for reading, most_skips in itertools.product(readings if key == "lr" else [], SKIPPED):
+            for usual in usual_schedules(reading.points, most_skips):
+                if usual.is_right and usual.lags is not None:
+                    return _with_skips(usual, usual.lags, reading)
     for reading, candidates in zip(readings, nearest_of, strict=True):
         if not candidates or not candidates[0].is_right:
             continue
@@ -218,6 +246,17 @@ def _recover(readings: Sequence[_Reading], log: Log, key: str) -> Recovered:
     return _result(None, readings[0], nearest_of[0], None)
 
 
+def _with_skips(usual: Usual, lags: StepArray, reading: _Reading) -> Recovered:
+    """The schedule of a run that has skipped updates."""
+    points = reading.points
+    lagging = replace(reading, points=replace(points, steps=points.steps - lags))
+    call = LibraryCall(usual.text, usual.schedule, usual.cost, usual.residual)
+    recovery = _result(call, lagging, [], usual)
+    first, last = int(points.steps[0]), int(points.steps[-1])
+    text = describe_lags(points.steps, lags)
+    return replace(recovery, first=first, last=last, skipped=text)
+
+
 def _result(
     call: LibraryCall | None,
     reading: _Reading,
@@ -257,6 +296,8 @@ def _candidate(usual: Usual, call: LibraryCall | None, selection: Usual | None) 
         )
     elif usual is selection:
         reason = "reproduces every value, with the fewest digits"
+    elif selection is not None and (usual.kind, usual.cost) == (selection.kind, selection.cost):
+        reason = "reproduces every value, with as many digits: the log does not decide"
     elif selection is not None and usual.cost > selection.cost:
         reason = f"lost: needs {usual.cost:g} digits where {selection.cost:g} are enough"
     elif selection is not None:
@@ -279,7 +320,7 @@ def _log(log: LogSource, key: str, offset: int | None) -> Log:
             hint="of values from step 0 on, dict(enumerate(values))",
         )
     cells: list[str | None] = [repr(_logged_float(value)) for value in log.values()]
-    steps = tuple(_logged_step(step) - (offset or 0) for step in log)
+    steps = np.array([_logged_step(step) - (offset or 0) for step in log], dtype=np.int64)
     return Log(steps, {key: logged_values(cells)}, "<mapping>")
 
 
@@ -315,28 +356,19 @@ def _logged_float(value: Any) -> float:
         ) from error
 
 
-def _values(log: Log, key: str) -> tuple[list[int], list[Logged]]:
-    """The steps in order, each once, and their values; the last one counts where a step repeats."""
-    values_by_step = {
-        step: value
-        for step, value in zip(log.steps, log.values[key], strict=True)
-        if value is not None and step >= 0
-    }
-    order = sorted(values_by_step)
-    return order, [values_by_step[step] for step in order]
-
-
-def _points(steps: list[int], values: list[Logged], digits: int | None) -> Points:
-    numbers = np.array([float(value.value) for value in values])
-    errors = np.array([float(value.precision) for value in values])
+def _points(log: Log, key: str, digits: int | None) -> Points:
+    """The values by step, each once; the last one counts where a step repeats."""
+    steps, series, _ = log.in_order(key)
+    is_last = np.append(np.diff(steps) != 0, True)[: len(steps)]
+    numbers, errors = series.numbers[is_last], series.precisions[is_last]
     if digits is not None:
         with np.errstate(divide="ignore"):
             exponents = np.floor(np.log10(np.abs(numbers)))
         # Half a unit of the last digit.
         errors = np.where(numbers == 0, 0.0, 0.5 * 10.0 ** (exponents - digits + 1))
-    largest = float(np.max(np.abs(numbers))) or 1.0
+    largest = float(np.max(np.abs(numbers), initial=0.0)) or 1.0
     errors = np.maximum(errors, _LEAST * largest)
-    return Points(np.array(steps, dtype=np.float64), numbers, errors)
+    return Points(steps[is_last].astype(np.float64), numbers, errors)
 
 
 _LEAST = 1e-13

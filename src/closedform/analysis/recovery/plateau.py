@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from closedform.analysis.recovery.search import call_text
 from closedform.analysis.recovery.simplest import candidates
 from closedform.language import UpdateRule
-from closedform.recipes.logs import Log, Logged
+from closedform.recipes.logs import Log
 from closedform.schedules import reduce_on_plateau
 
 MOST_EVENTS = 20_000
@@ -55,8 +58,9 @@ class _Arguments:
     cooldown: int
 
 
-Event = Logged | Fraction
-"""In the order of the log: a rate that is used, or a metric that the scheduler steps with."""
+Event = tuple[float, float | None]
+"""In the order of the log: a rate that is used with its precision, or, without one, a metric that
+the scheduler steps with."""
 
 
 def recover_plateau(log: Log) -> Plateau | None:
@@ -65,19 +69,16 @@ def recover_plateau(log: Log) -> Plateau | None:
     Args:
         log: A log with rates that are constant between reductions, and metrics.
     """
-    rates = [value for value in log.values["lr"] if value is not None]
-    drops = [
-        (before.value, after.value)
-        for before, after in itertools.pairwise(rates)
-        if after.value != before.value
-    ]
+    numbers = log.values["lr"].numbers
+    rates = numbers[~np.isnan(numbers)].tolist()
+    drops = [(before, after) for before, after in itertools.pairwise(rates) if after != before]
     is_falling = all(after < before for before, after in drops)
     if not drops or not is_falling or len(drops) * 2 > len(rates) or drops[0][0] <= 0:
         return None
     names = sorted(log.metrics, key=lambda name: not any(w in name for w in ("val", "eval")))
     for name, is_metric_first in itertools.product(names, (False, True)):
         events = _events(log, name, is_metric_first=is_metric_first)
-        if len(events) > MOST_EVENTS or not any(isinstance(event, Fraction) for event in events):
+        if len(events) > MOST_EVENTS or all(precision is not None for _, precision in events):
             continue
         for factor, minimum in _factors(drops):
             for arguments in _arguments(name):
@@ -113,24 +114,27 @@ def _plateau(
 
 
 def _events(log: Log, name: str, *, is_metric_first: bool) -> list[Event]:
+    rates = log.values["lr"]
+    rows = zip(rates.numbers.tolist(), rates.precisions.tolist(), log.metrics[name], strict=True)
     events: list[Event] = []
-    for rate, metric in zip(log.values["lr"], log.metrics[name], strict=True):
-        row = [event for event in (rate, metric) if event is not None]
+    for rate, precision, metric in rows:
+        pair: list[Event] = [(rate, precision), (float(metric), None)]
+        row = [event for event in pair if not math.isnan(event[0])]
         events += row[::-1] if is_metric_first else row
     # The rate before the first metric is the base.
-    first = next(index for index, event in enumerate(events) if isinstance(event, Logged))
+    first = next(index for index, event in enumerate(events) if event[1] is not None)
     return [events[first], *events[:first], *events[first + 1 :]]
 
 
-def _factors(drops: list[tuple[Fraction, Fraction]]) -> Iterator[tuple[Fraction, Fraction]]:
+def _factors(drops: list[tuple[float, float]]) -> Iterator[tuple[Fraction, Fraction]]:
     """Factors near the first reduction, and minima: none, or the last rate."""
-    ratio = float(drops[0][1] / drops[0][0])
+    ratio = drops[0][1] / drops[0][0]
     near = [n for n in candidates(ratio, is_integer=False) if 0 < n < 1]
     near = [n for n in near if abs(float(n) - ratio) < 1e-3 * ratio][:3]
     last = drops[-1][1]
     for factor in near:
         yield factor, Fraction(0)
-        yield factor, next(iter(_decimals(float(last))), last)
+        yield factor, next(iter(_decimals(last)), Fraction(repr(last)))
 
 
 def _decimals(value: float) -> Iterator[Fraction]:
@@ -163,9 +167,8 @@ def _distance(
     rate: float | None = None
     low, gamma = float(minimum), float(factor)
     largest = residual = 0.0
-    for event in events:
-        if isinstance(event, Logged):
-            value, precision = float(event.value), float(event.precision)
+    for value, precision in events:
+        if precision is not None:
             rate = value if rate is None else rate
             gap = abs(value - rate)
             within = precision + 1e-12 * abs(value)
@@ -173,13 +176,12 @@ def _distance(
                 return None
             largest, residual = max(largest, gap / within if gap else 0.0), max(residual, gap)
             continue
-        metric = float(event)
         if arguments.threshold_mode == "rel":
             bound = best * (1 - sign * threshold)
         else:
             bound = best - sign * threshold
-        is_better = sign * metric < sign * bound
-        best = metric if is_better else best
+        is_better = sign * value < sign * bound
+        best = value if is_better else best
         bad = 0 if is_better else bad + 1
         if cooling > 0:
             cooling, bad = cooling - 1, 0

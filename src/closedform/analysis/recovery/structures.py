@@ -61,46 +61,17 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
 }
 """Name of a parameter with few values -> its values; flags have two."""
 
+# All different: in the expression of a schedule each is recognized as its argument.
+_SAMPLE = (
+    "start=3/7 end=1/7 peak=9/7 value=5/7 final=1/17 floor=1/19 infimum=1/23 low=1/11 high=13/11 "
+    "warmup_start=1/29 steps=1009 warmup=101 cooldown=103 decay=211 hold=57 tail=223 flat=107 "
+    "up=109 down=127 bound=1201 timescale=131 shift=37 every=401 power=17/10 k=17/10 "
+    "exponent=-7/10 beta=17/10 gamma=7/10 rate=7/10 rise=3/10 cut=3/10 cycles=5/2 ratio=31 "
+    "width=67 factor=7/3 multiplier=2 restarts=3 "
+)
 SAMPLE: Mapping[str, Any] = {
-    # Values that are all different: in the expression of a schedule each is recognized as its
-    # argument.
-    "start": Fraction(3, 7),
-    "end": Fraction(1, 7),
-    "peak": Fraction(9, 7),
-    "value": Fraction(5, 7),
-    "final": Fraction(1, 17),
-    "floor": Fraction(1, 19),
-    "infimum": Fraction(1, 23),
-    "low": Fraction(1, 11),
-    "high": Fraction(13, 11),
-    "warmup_start": Fraction(1, 29),
-    "steps": 1009,
-    "warmup": 101,
-    "cooldown": 103,
-    "decay": 211,
-    "hold": 57,
-    "tail": 223,
-    "flat": 107,
-    "up": 109,
-    "down": 127,
-    "bound": 1201,
-    "timescale": 131,
-    "shift": 37,
-    "every": 401,
-    "power": Fraction(17, 10),
-    "k": Fraction(17, 10),
-    "exponent": Fraction(-7, 10),
-    "beta": Fraction(17, 10),
-    "gamma": Fraction(7, 10),
-    "rate": Fraction(7, 10),
-    "rise": Fraction(3, 10),
-    "cut": Fraction(3, 10),
-    "cycles": Fraction(5, 2),
-    "ratio": 31,
-    "width": 67,
-    "factor": Fraction(7, 3),
-    "multiplier": 2,
-    "restarts": 3,
+    name: Fraction(number) if "/" in number else int(number)
+    for name, number in (entry.split("=") for entry in _SAMPLE.split())
 }
 """A value of each parameter with which every schedule can be built: its expression is read off."""
 

@@ -13,20 +13,21 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from closedform import schedules
+from closedform.analysis.lags import lags_of
 from closedform.analysis.profile import first_rise
 from closedform.analysis.recovery.marks import Points
 from closedform.analysis.recovery.search import LibraryCall, call_text, check_call, residual_of
 from closedform.analysis.recovery.simplest import candidates, digits, round_integers
 from closedform.errors import ClosedFormError
 from closedform.frameworks import schedule
-from closedform.ir.types import FloatArray
+from closedform.ir.types import FloatArray, StepArray
 from closedform.language import Schedule
 
 MOST_PROPOSALS = 12
@@ -35,6 +36,9 @@ MOST_PROPOSALS = 12
 MOST_RIGHT = 6
 MOST_TRIED = 60
 """Proposals of a kind that reproduce the log, and all of them, after which no more are compared."""
+
+SKIPPED = (2, 5, 20)
+"""Skipped updates for which numbers are proposed: a loss scaler begins with fewer than 20."""
 
 MOST_WARMUPS = 170
 MOST_TOTALS = 40
@@ -54,6 +58,8 @@ class Usual:
         cost: The digits of its numbers.
         step: The update of the largest distance.
         gap: The distance there.
+        lags: The updates that were skipped before each logged value; None where the count is that
+            of the schedule.
     """
 
     kind: str
@@ -63,6 +69,7 @@ class Usual:
     cost: float
     step: int
     gap: float
+    lags: StepArray | None = None
 
     @property
     def is_right(self) -> bool:
@@ -160,34 +167,45 @@ class _Tail:
 Proposal = Mapping[str, Any]
 
 
-def usual_schedules(points: Points) -> list[Usual]:
+def usual_schedules(points: Points, most_skips: int = 0) -> list[Usual]:
     """Returns the nearest schedule of each kind, those that reproduce the log first.
 
     Args:
         points: The logged values.
+        most_skips: The most updates that were skipped, by which a schedule lags behind the log.
     """
     if points.steps[0] < 0 or len(points.steps) < 3 or float(np.max(points.values)) <= 0:
         return []
     nearest: list[Usual] = []
     with np.errstate(all="ignore"):
-        rises = list(dict.fromkeys(_rises(points)))
+        near = _with_slack(points, most_skips) if most_skips else points
+        rises = list(dict.fromkeys(_rises(near)))
         for kind, propose in PROPOSE.items():
-            proposals = _proposals_near(kind, propose, rises, points)
-            if proposals:
-                nearest.append(min(proposals, key=lambda usual: (not usual.is_right, _rank(usual))))
+            proposals = _proposals_near(kind, propose, rises, near, points)
+            proposals.sort(key=_rank)
+            # A log that begins after the warmup has several peaks and warmups of as many digits.
+            nearest += [
+                usual
+                for usual in proposals
+                if usual is proposals[0] or (usual.is_right and usual.cost == proposals[0].cost)
+            ]
     order = list(PROPOSE)
-    nearest.sort(key=lambda usual: (not usual.is_right, _rank(usual), order.index(usual.kind)))
+    nearest.sort(key=lambda usual: (_rank(usual)[:2], order.index(usual.kind), _rank(usual)))
     return nearest
 
 
 def _proposals_near(
-    kind: str, propose: Callable[[_Tail], Iterator[Proposal]], rises: list[_Rise], points: Points
+    kind: str,
+    propose: Callable[[_Tail], Iterator[Proposal]],
+    rises: list[_Rise],
+    near: Points,
+    points: Points,
 ) -> list[Usual]:
     """The proposals of a kind compared with the log, until several reproduce it."""
     usual_list: list[Usual] = []
     for rise in rises:
-        for proposal in itertools.islice(propose(_tail(points, rise)), MOST_PROPOSALS):
-            usual = _check_proposal(kind, rise, proposal, points)
+        for proposal in itertools.islice(propose(_tail(near, rise)), MOST_PROPOSALS):
+            usual = _check_proposal(kind, rise, proposal, points, has_skips=near is not points)
             usual_list += [usual] if usual is not None else []
             is_enough = sum(candidate.is_right for candidate in usual_list) >= MOST_RIGHT
             if is_enough or len(usual_list) >= MOST_TRIED:
@@ -195,11 +213,22 @@ def _proposals_near(
     return usual_list
 
 
-def _rank(usual: Usual) -> float:
-    return usual.cost if usual.is_right else usual.residual
+def _rank(usual: Usual) -> tuple[bool, float, int]:
+    """A key of order: those that reproduce the log, by their digits, those of the peak first."""
+    if not usual.is_right:
+        return True, usual.residual, 0
+    return False, usual.cost, digits(_exact(usual.config["learning_rate"]))
 
 
-def _check_proposal(kind: str, rise: _Rise, proposal: Proposal, points: Points) -> Usual | None:
+def _with_slack(points: Points, most_skips: int) -> Points:
+    """The values with the errors that skipped updates are: some updates earlier on the curve."""
+    slopes = np.abs(np.gradient(points.values, points.steps))
+    return replace(points, errors=points.errors + most_skips * slopes)
+
+
+def _check_proposal(
+    kind: str, rise: _Rise, proposal: Proposal, points: Points, *, has_skips: bool
+) -> Usual | None:
     total = proposal.get("max_steps", int(points.steps[-1]) + 1)
     kwargs = {name: value for name, value in proposal.items() if name != "max_steps"}
     config: dict[str, Any] = {
@@ -214,6 +243,10 @@ def _check_proposal(kind: str, rise: _Rise, proposal: Proposal, points: Points) 
         config["lr_scheduler_kwargs"] = kwargs
     try:
         rate = schedule("transformers", kind, config)
+        lags = None
+        if has_skips:
+            lags = lags_of(rate, points.steps, points.values, points.errors)
+            points = points if lags is None else replace(points, steps=points.steps - lags)
         residual = residual_of(rate, points)
     except ClosedFormError:
         return None
@@ -225,7 +258,9 @@ def _check_proposal(kind: str, rise: _Rise, proposal: Proposal, points: Points) 
     # The end of a run after that of the log is not attested.
     is_after = total > 1.02 * (float(points.steps[-1]) + 1) + 1
     cost = sum(map(digits, numbers)) + len(kwargs) + 2 * is_after
-    return Usual(kind, config, rate, residual, cost, int(points.steps[worst]), float(gaps[worst]))
+    return Usual(
+        kind, config, rate, residual, cost, int(points.steps[worst]), float(gaps[worst]), lags
+    )
 
 
 def _is_number(value: Any) -> bool:
@@ -278,8 +313,15 @@ def _hidden_rises(points: Points, *, is_logged: bool) -> Iterator[_Rise]:
     one; what follows the warmup decides between them.
     """
     last, value = int(points.steps[1]), float(points.values[1])
+    final = int(points.steps[-1] + np.median(np.diff(points.steps)))
     spread = float(points.errors[1])
-    lengths = [n for n in (0, *round_integers(1, last)) if n > 0 or not is_logged]
+    # The run ends with the log, or some updates later.
+    ends = [int(points.steps[-1]) + 1, *round_integers(int(points.steps[-1]) + 1, final + 1)[:1]]
+    shares = {math.ceil(share * end) for share in _SHARES for end in ends} - {0}
+    shares = {length for length in shares if length <= last}
+    lengths = [
+        n for n in dict.fromkeys((0, *shares, *round_integers(1, last))) if n or not is_logged
+    ]
     unit = Fraction(10) ** (math.floor(math.log10(value)) - 1)
     first = math.ceil((value - spread) / float(unit))
     peaks = [n * unit for n in range(first, 2 * first)]
@@ -287,10 +329,18 @@ def _hidden_rises(points: Points, *, is_logged: bool) -> Iterator[_Rise]:
     pairs = [(peak, 0) for peak in peaks]
     near_peaks = [peak for peak in peaks if float(peak) <= _NEAR_PEAK * value]
     pairs += [(peak, length) for peak in near_peaks for length in lengths if length > 0]
-    pairs.sort(key=lambda pair: digits(pair[0]) + digits(Fraction(pair[1])))
+
+    def cost(pair: tuple[Fraction, int]) -> tuple[int, int]:
+        peak, length = pair
+        return digits(peak) + (1 if length in shares else digits(Fraction(length))), digits(peak)
+
+    pairs.sort(key=cost)
     for peak, length in pairs:
         yield _Rise(length, peak, 0.0)
 
+
+_SHARES = (0.1, 0.05, 0.03, 0.06, 0.01, 0.02)
+"""Parts of a run that people write for its warmup."""
 
 _NEAR_PEAK = 1.2
 """The largest peak of a warmup that the log does not show, in units of the first value after it."""

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from closedform.analysis.lags import describe_lags, least_lags
 from closedform.analysis.result import Result
 from closedform.ir.types import FloatArray
 from closedform.language import Schedule
@@ -29,9 +30,6 @@ LAST_TIME = 1e12
 
 MOST_STEPS = 64
 """Steps of a scheduler in an update."""
-
-MOST_SKIPPED = 64
-"""Updates that a run may have skipped in all; a loss scaler begins with fewer than 20."""
 
 MOST_CHECKED = 200
 """Values of a cause that are compared with every update."""
@@ -413,31 +411,10 @@ class _Search:
                 return
 
     def _skips(self) -> Iterator[Cause]:
-        """Updates without a step of the scheduler: a whole lag that never falls.
-
-        The least lag of each value, from the first on, is one of every series of lags that fits.
-        """
-        u, values, errors = self.seen.updates, self.seen.values, self.seen.errors
-        lag, start, rises = 0, 0, list[int]()
-        while start < len(u) and lag <= MOST_SKIPPED:
-            expected = self.at(np.maximum(u[start:] - lag, 0))
-            apart = np.flatnonzero(~(np.abs(expected - values[start:]) <= errors[start:]))
-            if not apart.size:
-                break
-            place = start + int(apart[0])
-            if not rises or rises[-1] != place:
-                rises.append(place)
-            start, lag = place, lag + 1
-        # Each rise of the lag is a free number: the values must outnumber them.
-        if lag > MOST_SKIPPED or not rises or len(self.departing) < 3 * len(rises):
-            return
-        places = ", ".join(f"{int(u[place]):,}" for place in rises[:4])
-        yield Cause(
-            CauseKind.SKIPPED,
-            f"{lag} update{'s were' if lag > 1 else ' was'} skipped, as by the loss scaler of "
-            f"fp16, where the scheduler waits: seen at update {places}"
-            f"{', …' if len(rises) > 4 else ''}",
-        )
+        """Updates without a step of the scheduler: a whole lag that never falls."""
+        lags = least_lags(self.at, self.seen.updates, self.seen.values, self.seen.errors)
+        if lags is not None:
+            yield Cause(CauseKind.SKIPPED, describe_lags(self.seen.updates, lags))
 
     def _rate(self) -> Iterator[Cause]:
         expected, values = self.at(self.seen.updates), self.seen.values

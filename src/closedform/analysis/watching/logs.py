@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -11,9 +11,10 @@ from closedform.analysis.difference import readings
 from closedform.analysis.result import Result
 from closedform.analysis.watching.causes import RunNumbers, Seen, likely_causes
 from closedform.analysis.watching.watch import Departure, complete_numbers
+from closedform.ir.types import StepArray
 from closedform.language import Schedule
 from closedform.recipes import Recipe
-from closedform.recipes.logs import TOLERANCE, Log, Logged
+from closedform.recipes.logs import TOLERANCE, Log, Series
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,86 +72,53 @@ def watch_log(recipe: Recipe | Schedule, log: Log, numbers: RunNumbers | None = 
 
 
 def _report(recipe: Recipe | Schedule, log: Log, reading: str, numbers: RunNumbers) -> LogReport:
-    departures: list[tuple[Departure, Schedule, _Series]] = []
+    departures: list[tuple[Departure, Schedule, StepArray, Series]] = []
     count = last = 0
     agreeing: set[str] = set()
-    for series in _series(log):
-        schedule = _schedule(recipe, series.group, series.key)
-        if schedule is None or not len(series.updates):
+    for group, key in _series(log):
+        schedule = _schedule(recipe, group, key)
+        updates, series, lines = log.in_order(key, group)
+        if schedule is None or not len(updates):
             continue
-        count += len(series.updates)
-        last = max(last, int(series.updates.max()))
-        expected = np.asarray(schedule(series.updates), dtype=np.float64)
-        slack = series.errors + TOLERANCE * max(float(np.max(np.abs(expected))), 1e-300)
-        apart = np.flatnonzero(np.abs(expected - series.values) > slack)
+        count += len(updates)
+        last = max(last, int(updates[-1]))
+        expected = np.asarray(schedule(updates), dtype=np.float64)
+        apart = np.flatnonzero(series.apart(expected))
         if not apart.size:
-            agreeing.add(series.key)
+            agreeing.add(key)
             continue
         place = int(apart[0])
         departure = Departure(
-            int(series.updates[place]),
-            series.group,
-            series.key,
-            float(series.values[place]),
+            int(updates[place]),
+            group,
+            key,
+            float(series.numbers[place]),
             float(expected[place]),
-            line=series.lines[place],
+            line=None if lines is None else int(lines[place]),
         )
-        departures.append((departure, schedule, series))
+        departures.append((departure, schedule, updates, series))
     horizon = numbers.horizon
     if not departures:
         return LogReport(None, count, last, reading, horizon)
-    first, schedule, series = min(departures, key=lambda entry: (entry[0].update, entry[0].group))
-    scale = TOLERANCE * max(float(np.max(np.abs(series.values))), 1e-300)
+    first, schedule, updates, series = min(
+        departures, key=lambda entry: (entry[0].update, entry[0].group)
+    )
+    scale = TOLERANCE * max(float(np.max(np.abs(series.numbers))), 1e-300)
     measurements = Seen(
-        series.updates.astype(np.float64),
-        series.values,
-        series.errors + 4 * scale,
-        series.key in agreeing,
+        updates.astype(np.float64),
+        series.numbers,
+        series.precisions + 4 * scale,
+        first.key in agreeing,
     )
     causes = likely_causes(schedule, measurements, numbers)
     return LogReport(replace(first, causes=tuple(causes)), count, last, reading, horizon)
 
 
-@dataclass(frozen=True, slots=True)
-class _Series:
-    """The logged values of a key of a param group, by update."""
-
-    group: int
-    key: str
-    updates: Any
-    values: Any
-    errors: Any
-    lines: list[int | None]
-
-
-def _series(log: Log) -> list[_Series]:
-    columns: list[tuple[int, str, tuple[Logged | None, ...]]] = [
-        (0, key, values) for key, values in log.values.items()
-    ]
-    columns += [
-        (position, key, values)
-        for key, several in log.groups.items()
-        for position, values in enumerate(several, 1)
-    ]
-    series = []
-    for group, key, values in columns:
-        rows = [
-            (step, value, log.line_of(place))
-            for place, (step, value) in enumerate(zip(log.steps, values, strict=True))
-            if value is not None and step >= 0
-        ]
-        rows.sort(key=lambda row: row[0])
-        series.append(
-            _Series(
-                group,
-                key,
-                np.array([step for step, _, _ in rows], dtype=np.int64),
-                np.array([float(value.value) for _, value, _ in rows]),
-                np.array([float(value.precision) for _, value, _ in rows]),
-                [line for _, _, line in rows],
-            )
-        )
-    return series
+def _series(log: Log) -> Iterator[tuple[int, str]]:
+    """The position of the param group and the key of each column of values."""
+    yield from ((0, key) for key in log.values)
+    for key, several in log.groups.items():
+        yield from ((group, key) for group in range(1, len(several) + 1))
 
 
 def _schedule(recipe: Recipe | Schedule, group: int, key: str) -> Schedule | None:

@@ -49,4 +49,5 @@ FRAMEWORK = kit.Framework(
     defects=DEFECTS,
     functions=FUNCTIONS,
     reader=READER,
+    has_any_key=True,
 )

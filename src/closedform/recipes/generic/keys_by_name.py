@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ from closedform.language.config_names import (
     fits,
     plain,
 )
-from closedform.recipes.document import Document, join_path
+from closedform.recipes.document import Document, entries
 from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
 from closedform.recipes.raw_section import RELATED, RawSection
 
@@ -31,9 +31,10 @@ _NEAR = frozenset({"weight_decay", "optimizer", "betas", "beta1", "beta2", "eps"
 """Concepts of the optimizer, of which the key in the section nearest to the rate counts."""
 _OF_DECAY = re.compile(
     r"(^|_)(decay|anneal|annealing|cooldown|restart|schedule|scheduler|sched|constant|stable|hold)"
+    r"|(^|_)(warm|warmup|ramp|rampup|burn_?in)(_|$)"
     r"|(^|_)(min|minimum|final|end|last|floor)_.*(lr|rate)|(lr|rate)_(min|final|end|last|floor)"
 )
-"""Names that speak of a decay: a curve that leaves such a key out is another one."""
+"""Names that speak of a decay or a warmup: a curve that leaves such a key out is another one."""
 _OF_OTHERS = re.compile(
     r"(^|[._])(weight|weights|wd|ema|average|momentum|entropy|eps|epsilon|beta|tau|teacher|l2|noise)"
     r"([._]|$)",
@@ -44,6 +45,8 @@ _OFF = frozenset({"", "0", "0.0", "-1", "false", "none", "null"})
 """Texts of a value that switches an option off."""
 UNUSED = "unused"
 """The choice for a key that has no effect in its program."""
+BETWEEN = ("linear", "step")
+"""The ways between the rows of a table."""
 _OF_OPTIMIZER = frozenset({"betas", "beta1", "beta2", "eps", "momentum"})
 """Concepts that no schedule depends on: where several keys can be one, a note says so."""
 
@@ -68,21 +71,6 @@ class Entry:
         return f"{self.path} = {self.value!r:.40}"
 
 
-def entries(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the path and the value of each entry at any depth, sections as well."""
-    if isinstance(content, ConfigCall):
-        content = content.kwargs
-    if isinstance(content, Mapping):
-        for key, value in content.items():
-            place = join_path(path, key)
-            yield place, value
-            yield from entries(value, place)
-    elif isinstance(content, list | tuple):
-        for index, value in enumerate(content):
-            yield f"{path}[{index}]", value
-            yield from entries(value, f"{path}[{index}]")
-
-
 @dataclass
 class Book:
     """The entries of a config, with a record of the entries that were read.
@@ -102,7 +90,7 @@ class Book:
     blocks: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.values = dict(entries(self.document.content))
+        self.values = {path: value for path, _, value in entries(self.document.content)}
         for concept, choice in self.paths.items():
             if choice == UNUSED and any(map(self._is_below(concept), self.values)):
                 continue
@@ -122,6 +110,8 @@ class Book:
         result = []
         for path, value in self.values.items():
             if value is None or isinstance(value, Mapping | ConfigCall) or self.within_block(path):
+                continue
+            if self._is_unused(path):
                 continue
             meaning = self._meaning(concept, path, value)
             if meaning is None or not (isinstance(value, Unresolved) or fits(concept, value)):
@@ -267,13 +257,17 @@ class Book:
     def _is_below(place: str) -> Callable[[str], bool]:
         return lambda path: path == place or path.startswith((f"{place}.", f"{place}["))
 
+    def _is_unused(self, path: str) -> bool:
+        """Whether the user has said that a key has no effect."""
+        places = (place for place, choice in self.paths.items() if choice == UNUSED)
+        return any(self._is_below(place)(path) for place in places)
+
     def check_unread(self) -> None:
-        """Refuses keys that speak of a decay and that were not read.
+        """Refuses keys that speak of a decay or a warmup and that were not read.
 
         Raises:
             ConfigError: There is one, which the user did not call unused.
         """
-        tests = [self._is_below(key) for key, choice in self.paths.items() if choice == UNUSED]
         # Options of a family with steps stand in many files whose family is another one.
         steps = self.candidates("step_size") + self.candidates("milestones")
         factors = self.candidates("gamma")
@@ -291,7 +285,7 @@ class Book:
                 and not (is_off or is_container or self.within_block(path))
                 and self.paths_read.isdisjoint((path, outer))
                 and not other_keys & {path, outer}
-                and not any(is_below(path) for is_below in tests)
+                and not self._is_unused(path)
                 # A choice of the user answers the keys of its concept.
                 and not any(self.is_named(concept, path) for concept in self.paths)
             ):
@@ -299,7 +293,7 @@ class Book:
         if keys:
             texts = ", ".join(f"{path} = {value!r:.60}" for path, value in list(keys.items())[:6])
             raise ConfigError(
-                f"keys that speak of a decay were not understood: {texts}",
+                f"keys that speak of a decay or a warmup were not understood: {texts}",
                 where=self.document.source,
                 hint="name the concept of each, as in paths={'min_lr': '1e-5'}, or say that it has "
                 f"no effect: paths={{{next(iter(keys))!r}: 'unused'}}",
@@ -326,6 +320,8 @@ def _literal(concept: str, text: str) -> Any:
     """The value that a choice states, None if it does not state a value of the concept."""
     if concept == "unit":
         return text if text in ("update", "epoch") else None
+    if concept == "between":
+        return text if text in BETWEEN else None
     if concept == "decay":
         return text if family(text) is not None else None
     if concept == "optimizer":

@@ -7,7 +7,9 @@ epoch. Each of these assumptions is a note of the recipe; ``paths`` corrects a k
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +18,15 @@ import sympy as sp
 
 from closedform.errors import ConfigError, MissingFactsError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule, exact_number
-from closedform.language.config_names import FAMILIES, OF_SCHEDULE, UNITS, KeyUnit, family, plain
+from closedform.language.config_names import (
+    FAMILIES,
+    OF_SCHEDULE,
+    UNITS,
+    KeyUnit,
+    family,
+    fits,
+    plain,
+)
 from closedform.recipes.build import class_schedule
 from closedform.recipes.clock import Clock, Unit, hold
 from closedform.recipes.document import interpolate
@@ -37,6 +47,7 @@ from closedform.schedules import (
     linear,
     multi_step,
     multiplicative,
+    piecewise_constant,
     polynomial,
     step_decay,
 )
@@ -45,19 +56,15 @@ NAME = "generic"
 _COUNTED = {KeyUnit.UPDATES, KeyUnit.EPOCHS}
 _EPOCHS = "updates_per_epoch"
 # torch's CosineAnnealingLR(T_max) after a warmup in SequentialLR counts from its milestone.
-_FROM_THE_WARMUP = frozenset({"t_max", "cosine_steps", "lr_decay_length"})
+_FROM_THE_WARMUP = frozenset(
+    {"t_max", "cosine_steps", "lr_decay_length", "num_decay_steps", "n_decay_steps"}
+)
 """Names of a length that is counted from the end of the warmup; others are from the start."""
+_FACTOR = re.compile(r"decay_(factor|ratio)$")
+"""Names of a factor that may be that of the lowest rate."""
 _SHOWN_DEFAULTS = frozenset(
-    {
-        "anneal_strategy",
-        "div_factor",
-        "end_factor",
-        "eta_min",
-        "factor",
-        "final_div_factor",
-        "gamma",
-    }
-    | {"pct_start", "power", "start_factor", "step_size_up", "T_mult", "total_iters"}
+    {"anneal_strategy", "div_factor", "end_factor", "eta_min", "factor", "final_div_factor"}
+    | {"gamma", "pct_start", "power", "start_factor", "step_size_up", "T_mult", "total_iters"}
 )
 """Arguments whose absence is a note where a text names the class: the program may have its own."""
 _ONE_CYCLE = frozenset(
@@ -270,6 +277,9 @@ class _Proposal:
 
     def _by_names(self, total: Entry | None) -> tuple[Schedule, Clock]:
         book = self.book
+        table = book.choose("table")
+        if table is not None:
+            return self._by_table(table, total)
         rate = self._rate()
         name = self._family()
         warmup = book.choose("warmup")
@@ -278,9 +288,13 @@ class _Proposal:
             value is True and book.is_named("warmup", path) for path, value in book.values.items()
         ):
             raise book.missing("warmup", "there is one, of no stated length", "100")
+        decay = book.choose("decay")
+        if warmup is None and decay is not None and "warm" in str(decay.value).lower():
+            raise book.missing("warmup", f"{decay} has one, of no stated length", "100")
         start = self._start(rate, warmup)
         needs_total = name in ("cosine", "linear", "polynomial")
-        length = self._decay_length(name) if needs_total else None
+        length = book.choose("decay_length") if needs_total else None
+        hold = book.choose("hold") if needs_total else None
         milestones = book.choose("milestones") if name == "multistep" else None
         size = self._step_size(name) if name in ("step",) else None
         parts = [
@@ -288,6 +302,7 @@ class _Proposal:
             for entry in (
                 total if needs_total and length is None else None,
                 warmup,
+                hold,
                 length,
                 milestones,
                 size,
@@ -310,15 +325,23 @@ class _Proposal:
         count = self._counter(by_epoch)
         rise = count(warmup) if warmup is not None else sp.S.Zero
         # A length below 1 update is a part of the run, whatever its key is called.
+        if warmup is not None and warmup.kind is KeyUnit.EPOCHS and rise != int(rise):
+            rise = sp.floor(rise)
+            book.notes["warmup"] += f": {rise} updates, rounded down"
         if warmup is not None and (warmup.kind is KeyUnit.RUN or 0 < rise < 1):
             whole = self._whole(total, count)
             # int(ratio * total) is the most common rounding; transformers takes the ceiling.
             rise = sp.floor(book.number(warmup) * whole)
             book.notes["warmup"] += f": {rise} of {whole}, rounded down"
         low = self._low(rate) if needs_total else sp.S.Zero
-        span = self._span(name, rate, low, rise, length, total, by_epoch) if needs_total else low
+        flat = count(hold) if hold is not None else sp.S.Zero
+        span = (
+            self._span(name, rate, low, rise, flat, length, total, by_epoch) if needs_total else low
+        )
         distance = count(size) if size is not None else sp.S.Zero
         later = self._later(name, rate, low, span, rise, milestones, distance, count)
+        if flat > 0:
+            later = constant(rate, steps=flat).then(later)
         schedule = later
         if rise > 0:
             if rise != int(rise):
@@ -379,7 +402,9 @@ class _Proposal:
                 raise book.missing(
                     "decay", "the run has a length, but no key names its decay", "constant"
                 )
-            book.notes["decay"] = "no key names a decay or a length: the rate is constant"
+            book.notes["decay"] = (
+                "no key names a decay or a length: the rate is assumed to be constant"
+            )
             return "constant"
         concepts = {concept for concept in OF_SCHEDULE if book.candidates(concept)} - {
             "decay_length"
@@ -395,13 +420,28 @@ class _Proposal:
         keys = ", ".join([*(entry.path for entry in speaking), *cycles][:8])
         raise book.missing("decay", f"no key names it, but {keys} speak of one", "cosine")
 
-    def _decay_length(self, name: str) -> Entry | None:
+    def _by_table(self, table: Entry, total: Entry | None) -> tuple[Schedule, Clock]:
+        """The schedule of a list of steps and rates."""
         book = self.book
-        return (
-            book.choose("decay_length")
-            if book.candidates("decay_length") or ("decay_length" in book.paths)
-            else None
-        )
+        between = book.choose("between")
+        if between is None:
+            raise book.missing("between", f"{table.path} has steps and rates", "linear")
+        by_epoch = self._is_by_epoch(total, [])
+        rows = [[book.number(replace(table, value=part)) for part in row] for row in table.value]
+        steps, rates = ([row[side] for row in rows] for side in (0, 1))
+        lengths = [after - before for before, after in itertools.pairwise(steps)]
+        is_whole = all(step == int(step) for step in steps)
+        if steps[0] != 0 or not is_whole or any(length <= 0 for length in lengths):
+            raise ConfigError(
+                f"the steps of a table must be 0 and rising whole numbers, got {steps}",
+                where=book.document.place(table.path),
+            )
+        if between.value == "step":
+            return self._in_updates(piecewise_constant(rates, steps[1:]), by_epoch)
+        schedule = linear(rates[0], rates[1], lengths[0])
+        for before, after, length in zip(rates[1:], rates[2:], lengths[1:], strict=False):
+            schedule = schedule.then(linear(before, after, length))
+        return self._in_updates(schedule, by_epoch)
 
     def _step_size(self, name: str) -> Entry:
         book = self.book
@@ -424,6 +464,7 @@ class _Proposal:
         rate: sp.Expr,
         low: sp.Expr,
         rise: sp.Expr,
+        flat: sp.Expr,
         length: Entry | None,
         total: Entry | None,
         by_epoch: bool,
@@ -432,9 +473,10 @@ class _Proposal:
         book, count = self.book, self._counter(by_epoch)
         whole = self._whole(total, count) if length is None else count(length)
         is_own = length is not None and plain(length.path) in _FROM_THE_WARMUP
-        span = whole if is_own else whole - rise
+        span = whole if is_own else whole - rise - flat
         end = "of the run" if length is None else f"of {length.path}"
         place = f"that begin after the warmup, {end}" if is_own else f"up to the end {end}"
+        place += f", after a flat stretch of {flat}" if flat > 0 else ""
         # The place of a decay is the least certain assumption: some programs count it from update
         # 0.
         book.notes["decay-place"] = (
@@ -459,7 +501,17 @@ class _Proposal:
         return number * rate if entry.kind is KeyUnit.RATIO else number
 
     def _low(self, rate: sp.Expr) -> sp.Expr:
-        entry = self.book.choose("min_lr")
+        book = self.book
+        entry = book.choose("min_lr")
+        # A factor beside a smooth decay, without steps that it could be of, is that of the end.
+        has_steps = book.candidates("step_size") or book.candidates("milestones")
+        factors = [part for part in book.candidates("gamma") if _FACTOR.search(plain(part.path))]
+        if entry is None and len(factors) == 1 and not has_steps:
+            entry = replace(factors[0], kind=KeyUnit.RATIO)
+            book.paths_read.add(entry.path)
+            book.notes["min_lr"] = (
+                f"{entry.path} = {entry.value} is assumed to be the lowest rate, as a {entry.kind}"
+            )
         if entry is None:
             self.book.notes["min_lr"] = "no key names the lowest rate: it is assumed to be 0"
             return sp.S.Zero
@@ -551,6 +603,13 @@ class _Proposal:
                 "unit", "no key says whether the schedule counts updates or epochs", "update"
             )
         is_epoch = kinds == {KeyUnit.EPOCHS}
+        lengths = [part for part in parts or () if part.kind is KeyUnit.EPOCHS]
+        numbers = [book.number(part) for part in lengths if fits("lr", part.value)]
+        if any(number != int(number) for number in numbers):
+            book.notes["unit"] = (
+                "a length is a part of an epoch: the rate is assumed to change at every update"
+            )
+            return False
         book.notes["unit"] = (
             "lengths are in epochs: the rate is assumed to change once in an epoch"
             if is_epoch

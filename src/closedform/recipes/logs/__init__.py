@@ -4,7 +4,7 @@ from closedform.recipes.logs.columns import KEYS
 from closedform.recipes.logs.formats import FORMATS, LOG_SUFFIXES, is_log
 from closedform.recipes.logs.log import OFFSETS, Log, read_log
 from closedform.recipes.logs.patterns import PRESETS
-from closedform.recipes.logs.printed import TOLERANCE, Logged, logged_values
+from closedform.recipes.logs.printed import TOLERANCE, Series, logged_values
 
 __all__ = [
     "FORMATS",
@@ -14,7 +14,7 @@ __all__ = [
     "PRESETS",
     "TOLERANCE",
     "Log",
-    "Logged",
+    "Series",
     "is_log",
     "logged_values",
     "read_log",

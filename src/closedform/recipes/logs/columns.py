@@ -9,14 +9,7 @@ from dataclasses import dataclass
 from closedform.errors import ConfigError
 
 STEPS = (
-    "step",
-    "global_step",
-    "_step",
-    "iteration",
-    "iter",
-    "update",
-    "num_updates",
-    "steps",
+    *("step", "global_step", "_step", "iteration", "iter", "update", "num_updates", "steps"),
     "trainer/global_step",
 )
 """Names of the column of updates, of which the first counts; ``train/`` before it is left out."""

@@ -7,17 +7,18 @@ file by its name and its first bytes reads it.
 from __future__ import annotations
 
 import csv
-import io
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from closedform.errors import ConfigError
 from closedform.files import check_regular
 from closedform.recipes.logs.event_files import event_rows
-from closedform.recipes.logs.patterns import OFFSETS, PRESETS, parse_pattern, updates_of
+from closedform.recipes.logs.patterns import PRESETS, TQDM, Pattern, parse_pattern, updates_of
 
 LOG_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".log", ".out")
 """Endings that only a log has."""
@@ -27,8 +28,7 @@ MAX_LOG_BYTES = 100_000_000
 _HEAD = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(NamedTuple):
     """A line of a log: its number, and its numbers as they are printed, by the names of columns."""
 
     line: int
@@ -107,18 +107,19 @@ def _table_rows(path: Path, text: str) -> Iterator[LogLine]:
     # Spreadsheets of some locales separate columns by semicolons.
     if delimiter not in header and ";" in header:
         delimiter = ";"
-    reader = csv.DictReader(io.StringIO(text), delimiter=delimiter)
+    # A list of all lines, or a StringIO, would need several times the memory of the text.
+    reader = csv.reader((line[0] for line in _LINES.finditer(text)), delimiter=delimiter)
+    names = [name.strip() for name in next(filter(None, reader), [])]
+    is_long = any(name.lower() in _VALUE_COLUMNS for name in names)
     for row in reader:
-        cells = {
-            name.strip(): value
-            for name, value in row.items()
-            # csv gives None as the name of cells beyond the header, and as the value of missing
-            # ones.
-            if name and name.strip() and isinstance(value, str)
-        }
-        yield LogLine(reader.line_num, _in_columns(cells))
+        # Rows may have fewer cells than the header, or more, which have no name.
+        cells = dict(zip(names, row, strict=False))
+        cells.pop("", None)
+        if cells:
+            yield LogLine(reader.line_num, _in_columns(cells) if is_long else cells)
 
 
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _NAME_COLUMNS = ("key", "metric", "tag", "name")
 _VALUE_COLUMNS = ("value", "metric_value")
 
@@ -209,33 +210,65 @@ def _matching(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
                 yield program, text
 
 
-def printed_rows(text: str, patterns: Sequence[str]) -> Iterator[LogLine]:
-    """Yields the lines of a text that match one of several patterns."""
-    line_patterns = [parse_pattern(pattern_text) for pattern_text in patterns]
+def printed_rows(
+    text: str, patterns: Sequence[str], *, are_bars: bool = False
+) -> Iterator[LogLine]:
+    """Yields the lines of a text that match one of several patterns.
+
+    Args:
+        text: The text.
+        patterns: The patterns.
+        are_bars: Whether the lines are bars of progress, which are drawn several times with one
+            count, the last time with its own rate; full ones have no next update.
+    """
+    rows = list(_with_bars(text, [parse_pattern(pattern) for pattern in patterns]))
+    for row, following in zip_longest(rows, rows[1:]):
+        is_drawn_again = following is not None and _place(row) == _place(following)
+        is_full = row.cells.get("step") in (row.cells.get("total"), row.cells.get("batches"))
+        if not are_bars or not (is_drawn_again or is_full):
+            yield row
+
+
+def _place(row: LogLine) -> tuple[str | None, str | None]:
+    return row.cells.get("epoch"), row.cells.get("step")
+
+
+_BAR = re.compile(r"\| {0,20}(\d{1,18})/(\d{1,18}) \[\d")
+"""The count of a bar of tqdm, and its total."""
+
+
+def _with_bars(text: str, patterns: Sequence[Pattern]) -> Iterator[LogLine]:
+    """The lines that match; one without a count of updates has that of the bar drawn after it.
+
+    tqdm clears its bar to write a line, and draws it again. The bar of the training is the one with
+    the total that is next to most of the lines.
+    """
+    rows: list[LogLine] = []
+    bars: dict[str, dict[int, str]] = {}
     # Bars of progress end their lines with a carriage return, at which splitlines splits, too.
     for number, line in enumerate(text.splitlines(), 1):
-        for pattern in line_patterns:
-            numbers = pattern.match(line)
-            if numbers is None:
-                continue
-            count = updates_of(numbers)
-            yield LogLine(number, numbers if count is None else {**numbers, "step": count})
-            break
+        numbers = next(filter(None, (pattern.match(line) for pattern in patterns)), None)
+        if numbers is not None:
+            rows.append(LogLine(number, updates_of(numbers)))
+        elif rows and (bar := _BAR.search(line)) is not None:
+            bars.setdefault(bar[2], {}).setdefault(len(rows) - 1, bar[1])
+    counts = max(bars.values(), key=len, default={})
+    for place, row in enumerate(rows):
+        if "step" in row.cells or place not in counts:
+            yield row
+        else:
+            yield LogLine(row.line, {**row.cells, "step": counts[place]})
 
 
 def _printed_rows(path: Path, text: str) -> Iterator[LogLine]:
     del path
-    program = _program(text)
-    yield from printed_rows(text, PRESETS[program])
+    program = program_of(text)
+    yield from printed_rows(text, PRESETS[program], are_bars=program == TQDM)
 
 
-def _program(text: str) -> str:
+def program_of(text: str) -> str:
+    """Returns the program that prints the lines of a text."""
     return next(_matching(text[:_HEAD].splitlines()))[0]
-
-
-def printed_offset(text: str) -> int:
-    """Returns the step that the program of a text prints with the rate of update 0."""
-    return OFFSETS.get(_program(text), 0)
 
 
 def _event_rows(path: Path, text: str) -> Iterator[LogLine]:

@@ -27,6 +27,8 @@ _BLANKS = re.compile(r"\s++")
 _FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,40})\}")
 _COLORS = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 
+TQDM = "tqdm"
+
 PRESETS: Mapping[str, tuple[str, ...]] = {
     "nanochat": ("step {step}/{total} .*| lrm: {lrm}",),
     "megatron": (
@@ -37,24 +39,39 @@ PRESETS: Mapping[str, tuple[str, ...]] = {
     "mmengine": (
         "Epoch(train) [{epoch}][{batch}/{batches}] .* lr: {lr}",
         "Iter(train) [{step}/{total}] .* lr: {lr}",
+        "Epoch [{epoch}][{batch}/{batches}] .*lr: {lr}",
+        "Iter [{step}/{total}] .*lr: {lr}",
     ),
     "fairseq": (
         "num_updates={step}, lr={lr}",
         '"num_updates": "{step}", "lr": "{lr}"',
         '"train_num_updates": "{step}", "train_lr": "{lr}"',
     ),
+    "deepspeed": ("step={step}, skipped={skipped}, lr=[{lr}",),
+    "transformers": (
+        "{{'.*'learning_rate': {lr}, .*'epoch': {epoch}",
+        "{{'.*'learning_rate': '{lr}', .*'epoch': '{epoch}'",
+    ),
+    TQDM: (
+        "poch {epoch}: .*| {batch}/{batches} [.* lr={lr}",
+        "poch {epoch}/{epochs}: .*| {batch}/{batches} [.* lr={lr}",
+        "| {step}/{total} [.* lr={lr}",
+    ),
 }
 """Name of a program -> the patterns of its lines.
 
 Sources: nanochat's base_train.py (``lrm`` is the multiplier of all rates), Megatron-LM's
 ``training_log``, torchtitan's ``MetricsProcessor`` with the rate among the extra metrics,
-mmengine's ``LogProcessor``, fairseq's ``simple`` and ``json`` progress bars.
+mmengine's ``LogProcessor`` and the text logger of mmcv 1, fairseq's ``simple`` and ``json``
+progress bars, DeepSpeed's report of progress, the dictionaries that transformers' Trainer prints,
+bars of tqdm with the rate behind them, with an epoch before them where Lightning draws them.
 """
 
-OFFSETS: Mapping[str, int] = {"mmengine": 1, "torchtitan": 1, "megatron": 0, "fairseq": 0}
+OFFSETS: Mapping[str, int] = {"mmengine": 1, "torchtitan": 1, "transformers": 1}
 """Name of a program -> the step that it prints with the rate of update 0; 0 if not listed.
 
-Megatron and fairseq read the rate after the scheduler has stepped: it is that of the next update.
+Megatron, fairseq and DeepSpeed read the rate after the scheduler has stepped: it is that of the
+next update.
 """
 
 
@@ -139,23 +156,23 @@ def patterns_of(name: str) -> tuple[Pattern, ...]:
     return (parse_pattern(name),)
 
 
-def updates_of(numbers: Mapping[str, str]) -> str | None:
-    """Returns the count of updates of a line: its step, or its batch within its epoch.
+def updates_of(numbers: Mapping[str, str]) -> dict[str, str]:
+    """Returns the numbers of a line with its count of updates as ``step``.
+
+    DeepSpeed counts updates that its loss scaler skips, for which the scheduler waits. A batch
+    counts within its epoch, of which ``batches`` is the length.
 
     Example:
-        >>> updates_of({"epoch": "3", "batch": "50", "batches": "400"})
-        '850'
+        >>> updates_of({"step": "30", "skipped": "2"})["step"]
+        '28'
     """
-    if "step" in numbers:
-        return numbers["step"]
-    if {"epoch", "batch", "batches"} <= numbers.keys():
-        counts = [numbers[name] for name in ("epoch", "batch", "batches")]
-        # 18 digits: the counts stay below 2^63.
-        if all(count.isdecimal() and len(count) < 19 for count in counts):
-            epoch, batch, batches = map(int, counts)
-            # Epochs and batches are counted from 1, so the count includes this update.
-            return str((epoch - 1) * batches + batch)
-    return None
+    counts = [numbers.get(name, "") for name in ("step", "skipped")]
+    # 18 digits: the counts stay below 2^63.
+    if all(count.isdecimal() and len(count) < 19 for count in counts):
+        return {**numbers, "step": str(int(counts[0]) - int(counts[1]))}
+    if "batch" in numbers:
+        return {**numbers, "step": numbers["batch"]}
+    return dict(numbers)
 
 
 def _parts(stretch: str, where: str) -> Iterator[str | tuple[str] | None]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-import struct
-import sys
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closedform.ir.types import FloatArray, StepArray
 
 _MOST_DIGITS = 400
-"""Digits, and the size of an exponent, beyond which a text is not read as a number."""
+"""Characters beyond which a text is not read as a number."""
 
 FLOAT_DIGITS = 15
 """A column with so many digits holds floats as Python prints them; with fewer, rounded numbers."""
@@ -42,32 +46,38 @@ _SHORT_DIGITS = 6
 """Digits of such a column of floats in full: shorter numbers are those floats."""
 
 
-@dataclass(frozen=True, slots=True)
-class Logged:
-    """A logged value.
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """Logged values, one for each row of a log.
 
     Attributes:
-        value: The number as it is printed.
-        precision: How far the true value may be from it: half a unit of the last printed digit,
-            and the rounding of the arithmetic that computed it.
+        numbers: The numbers as they are printed; NaN in a row without one.
+        precisions: How far the true values may be from them: half a unit of the last printed digit,
+            and the rounding of the arithmetic that computed them.
     """
 
-    value: Fraction
-    precision: Fraction
+    numbers: FloatArray
+    precisions: FloatArray
 
+    def select(self, rows: NDArray[Any]) -> Series:
+        """Returns the values of some rows."""
+        return Series(self.numbers[rows], self.precisions[rows])
 
-@dataclass(frozen=True, slots=True)
-class Printed:
-    """A number as it is printed: its value, its significant digits and the unit of the last."""
+    def slack(self, expected: FloatArray) -> FloatArray:
+        """Returns how far each value may be from that of a schedule with these values."""
+        peak = np.max(np.abs(expected), initial=1e-300, where=np.isfinite(expected))
+        return np.asarray(self.precisions + TOLERANCE * peak)
 
-    value: Fraction
-    digits: int
-    exponent: int
+    def apart(self, expected: FloatArray) -> NDArray[np.bool_]:
+        """Returns which of the values are not those of a schedule, in each row that has both."""
+        # Not "> slack": a NaN of the schedule is apart.
+        is_near = np.abs(self.numbers - expected) <= self.slack(expected)
+        return np.asarray(~is_near & ~np.isnan(self.numbers))
 
 
 def logged_values(
     cells: Sequence[str | None], *, updates: int = 0, are_floats: bool = False
-) -> tuple[Logged | None, ...]:
+) -> Series:
     """Returns the numbers of a column, with the precision of its format.
 
     The format has the most digits that occur, after the point or in all: shorter numbers have
@@ -77,82 +87,73 @@ def logged_values(
     each update.
 
     Args:
-        cells: The printed numbers; what is not a number is None.
+        cells: The printed numbers; what is not a number is NaN.
         updates: The updates of the run.
         are_floats: Whether the format writes each float in full, as JSON does: a column with a few
             short values, as that of a rate in steps, was then not rounded to them.
     """
-    numbers = [parse_printed(cell) for cell in cells]
-    nonzero = [number for number in numbers if number is not None and number.value != 0]
-    if not nonzero:
-        return tuple(None if number is None else _of_zero(number) for number in numbers)
-    most = max(number.digits for number in nonzero)
-    largest = float(max(abs(number.value) for number in nonzero))
-    if most >= FLOAT_DIGITS:
-        is_single = all(_is_single(float(number.value)) for number in nonzero)
+    numbers = np.array(array("d", map(number_of, cells)))
+    is_zero = numbers == 0
+    is_nonzero = ~is_zero & ~np.isnan(numbers)
+    nonzero = numbers[is_nonzero]
+    places = np.flatnonzero(~np.isnan(numbers))
+    texts = (cells[place] or "" for place in places.tolist())
+    # Most columns of floats show it in their first row: nothing is counted then.
+    if nonzero.size and any(len(text) >= FLOAT_DIGITS <= _digits(text)[0] for text in texts):
+        with np.errstate(over="ignore"):
+            is_single = bool(np.all(nonzero.astype(np.float32) == nonzero))
         ulps = _ULPS * _SINGLE_ULP if is_single else _ULPS + updates // _UPDATES_PER_ULP
-        rounding = ulps * Fraction(math.ulp(largest))
-        return tuple(
-            None if number is None else Logged(number.value, rounding) for number in numbers
-        )
-    least = min(number.exponent for number in nonzero)
-    levels = len({number.value for number in nonzero})
+        rounding = ulps * math.ulp(float(np.max(np.abs(nonzero))))
+        return Series(numbers, np.full(len(cells), rounding))
+    digits, exponents = np.zeros((2, len(cells)), dtype=np.int64)
+    for place in places.tolist():
+        digits[place], exponents[place] = _digits(cells[place] or "")
+    if not nonzero.size:
+        # A zero in a column of zeros: within half a unit of its last digit, where it has a point.
+        return Series(numbers, np.where(exponents < -1, _half_units(exponents), 0.0))
+    most, least = int(digits[is_nonzero].max()), int(exponents[is_nonzero].min())
     # 0.1, 0.01, 0.001 in JSON are floats in full, not values rounded to one digit.
+    levels = len(np.unique(nonzero))
     if are_floats and levels * _VALUES_PER_LEVEL <= max(len(nonzero), _VALUES_PER_LEVEL):
         most = max(most, _SHORT_DIGITS)
         least -= most
-    return tuple(
-        None if number is None else Logged(number.value, _half_unit(number, most, least))
-        for number in numbers
-    )
+    # The unit of the last digit in a format with ``most`` digits, none below that of ``least``.
+    in_all = np.where(is_zero, least, exponents + digits - most)
+    units = np.minimum(exponents, np.maximum(least, in_all))
+    return Series(numbers, _half_units(units))
 
 
-def parse_printed(text: str | None) -> Printed | None:
-    """Returns a printed number; None for another text, and for infinities.
+def number_of(text: str | None) -> float:
+    """Returns a printed number; NaN for another text, and for infinities.
 
     Example:
-        >>> parse_printed("2.50e-4")
-        Printed(value=Fraction(1, 4000), digits=3, exponent=-6)
+        >>> [number_of(text) for text in ("2.50e-4", "inf", "1_0", None)]
+        [0.00025, nan, nan, nan]
     """
-    word = (text or "").strip().lower()
-    mantissa, _, power = word.partition("e")
-    digits = mantissa.lstrip("+-").replace(".", "", 1)
-    exponent = power.lstrip("+-") or "0"
-    if not digits.isascii() or not digits.isdecimal() or not exponent.isdecimal():
-        return None
-    # Fraction("1e999999999") would compute the power.
-    if len(digits) > _MOST_DIGITS or len(exponent) > 4 or int(exponent) > _MOST_DIGITS:
-        return None
+    # float takes underscores and the digits of all scripts.
+    if not text or len(text) > _MOST_DIGITS or not text.isascii() or "_" in text:
+        return math.nan
     try:
-        value = Fraction(word)
+        number = float(text)
     except ValueError:
-        return None
-    if abs(value) > sys.float_info.max:  # an infinity, where a program has written it
-        return None
-    places = len(mantissa.partition(".")[2])
-    return Printed(value, len(digits.lstrip("0")), int(power or 0) - places)
+        return math.nan
+    return number if math.isfinite(number) else math.nan
 
 
-def integer(text: str | None) -> int | None:
-    """Returns the integer that a text denotes, with or without a fraction of 0; None if none."""
-    number = parse_printed(text)
-    return int(number.value) if number is not None and number.value.denominator == 1 else None
+def _digits(text: str) -> tuple[int, int]:
+    """The significant digits of a printed number, and the exponent of the last one.
+
+    Example:
+        >>> _digits("2.50e-4")
+        (3, -6)
+    """
+    mantissa, _, power = text.strip().lower().partition("e")
+    whole, _, places = mantissa.lstrip("+-").partition(".")
+    # An exponent beyond that of a float is one of a zero.
+    return len((whole + places).lstrip("0")), min(int(power or 0), 300) - len(places)
 
 
-def _of_zero(number: Printed) -> Logged:
-    """A zero in a column of zeros: within half a unit of its last digit, where it has a point."""
-    unit = Fraction(10) ** number.exponent if number.exponent < -1 else Fraction(0)
-    return Logged(number.value, unit / 2)
-
-
-def _half_unit(number: Printed, most: int, least: int) -> Fraction:
-    """Half a unit of the last digit in a format with ``most`` digits and the unit ``least``."""
-    in_all = number.exponent + number.digits - most if number.value else least
-    return Fraction(10) ** min(number.exponent, max(least, in_all)) / 2
-
-
-def _is_single(number: float) -> bool:
-    try:
-        return float(struct.unpack("f", struct.pack("f", number))[0]) == number
-    except OverflowError:
-        return False
+def _half_units(exponents: StepArray) -> FloatArray:
+    """Half a unit of each place: the floats next to the decimals, which powers of 10 are not."""
+    places, index = np.unique(exponents, return_inverse=True)
+    return np.array([float(f"5e{place - 1}") for place in places.tolist()])[index]

@@ -118,8 +118,8 @@ def _group_value(context: kit.Context, params: Params, name: str) -> sp.Expr:
         return value
     groups = len(context.facts.get("param_groups", (None,)))
     if len(value) != groups:
-        what = f"{name} must hold one value for each of {groups} param groups, got {len(value)}"
-        raise params.error(what, name)
+        message = f"{name} must hold one value for each of {groups} param groups, got {len(value)}"
+        raise params.error(message, name)
     return value[context.facts.get("group_index", 0)]
 
 
@@ -128,8 +128,8 @@ def _rate(context: kit.Context, optimizer: Optimizer) -> sp.Expr:
     groups, index = context.facts.get("param_groups"), context.facts.get("group_index", 0)
     if groups is not None:
         if not 0 <= index < len(groups):
-            what = f"group_index must be in 0..{len(groups) - 1}, got {index}"
-            raise DefinitionError(what, where=context.where)
+            message = f"group_index must be in 0..{len(groups) - 1}, got {index}"
+            raise DefinitionError(message, where=context.where)
         if "lr" in groups[index]:
             return exact_number(groups[index]["lr"])
     if optimizer.params.lr is None:
@@ -172,8 +172,8 @@ def _warmup_steps(context: kit.Context, params: _Rise) -> sp.Expr:
     # A float such as 10.0 is refused by the newest version, accepted by older ones.
     is_count = steps.is_Integer and steps > 0 and not isinstance(written, float)
     if context.version in (HEAD, FIRST_GROUP) and not is_count:
-        what = f"warmup_num_steps must be an integer above 0, got {written!r}"
-        raise params.error(what, "warmup_num_steps")
+        message = f"warmup_num_steps must be an integer above 0, got {written!r}"
+        raise params.error(message, "warmup_num_steps")
     # max(2, ·): log(1) would be a divisor of 0.
     return max(sp.Integer(2), steps)
 
@@ -261,8 +261,8 @@ def _range_test(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler
         params.lr_range_test_step_size,
     )
     if size <= 0:
-        what = f"lr_range_test_step_size must be an integer above 0, got {size}"
-        raise params.error(what, "lr_range_test_step_size")
+        message = f"lr_range_test_step_size must be an integer above 0, got {size}"
+        raise params.error(message, "lr_range_test_step_size")
     growth, staircase = params.lr_range_test_step_rate, params.lr_range_test_staircase
     return range_test(low, growth, size, staircase=staircase).rename("LRRangeTest")
 
@@ -274,11 +274,11 @@ def _cycle(
     first, second = params.cycle_first_step_size, params.cycle_second_step_size
     second = first if second is None else second
     if first <= 0:
-        what = f"cycle_first_step_size must be above 0, got {first}"
-        raise params.error(what, "cycle_first_step_size")
+        message = f"cycle_first_step_size must be above 0, got {first}"
+        raise params.error(message, "cycle_first_step_size")
     if second < 0:
-        what = f"cycle_second_step_size must not be negative, got {second}"
-        raise params.error(what, "cycle_second_step_size")
+        message = f"cycle_second_step_size must not be negative, got {second}"
+        raise params.error(message, "cycle_second_step_size")
     up, down = params.cycle_first_stair_count, params.cycle_second_stair_count
     down = up if down is None else down
     # Stairs came with edaa72212672: before it, their counts are read and not used.
@@ -289,9 +289,9 @@ def _cycle(
 
     def part(position: float) -> Any:
         is_first = position <= first or not second
-        done = position / first if is_first else (total - position) / second
+        progress = position / first if is_first else (total - position) / second
         count = up if is_first else down
-        return math.floor(done * count) / count if count else done
+        return math.floor(progress * count) / count if count else progress
 
     def value(n: float) -> Any:
         if n < 0:
@@ -300,8 +300,8 @@ def _cycle(
             after = n - total + 1
             return low / (1 + decay * after) if is_rate else top * (1 + decay * after)
         # OneCycle counts from 1; the momentum moves against the rate, down and up again.
-        done = part(n + 1 if n + 1 < total else 0)
-        return along_line(low, top, done) if is_rate else along_line(top, low, done)
+        progress = part(n + 1 if n + 1 < total else 0)
+        return along_line(low, top, progress) if is_rate else along_line(top, low, progress)
 
     return kit.curve("OneCycle", value, COUNT.n)
 

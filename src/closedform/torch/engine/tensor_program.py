@@ -312,10 +312,10 @@ class TensorProgram:
 
     def _free_values(self, reusable: Collection[int]) -> None:
         """Lets each call free the values that no later one and no output needs."""
-        needed = {*self._outputs, *reusable, *range(len(self._index), len(self._constants))}
+        needed_places = {*self._outputs, *reusable, *range(len(self._index), len(self._constants))}
         for number, call in reversed(list(enumerate(self._calls))):
-            frees = tuple(set(call.arguments) - needed)
-            needed |= set(frees)
+            frees = tuple(set(call.arguments) - needed_places)
+            needed_places |= set(frees)
             self._calls[number] = call._replace(frees=frees)
 
     def _place(self, operand: Any) -> int:

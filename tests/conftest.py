@@ -15,15 +15,10 @@ skipped with the name of the extra, and so is a file of tests. Tests that see th
 the output of a program are marked with `@pytest.mark.needs("torch")`.
 """
 
-import contextlib
 import difflib
 import gc
-import getpass
-import hashlib
-import importlib.util
 import os
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -35,6 +30,7 @@ import pytest
 from tests.support import programs
 from tests.support.extras import missing_extra, skip_for_extra, skip_for_module
 from tests.support.inputs import ROOT
+from tests.support.torch_linker import link_torch
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -151,25 +147,7 @@ def sampled(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.It
 
 @pytest.fixture(scope="session", autouse=True)
 def _torch_is_found_by_its_linker() -> None:
-    """Names the libraries of torch by a path without spaces, which ``torch.compile`` needs.
-
-    Inductor writes ``-L`` and the path into a command line without quotes (torch 2.13,
-    cpp_builder.py): in a folder with a space in its name the linker finds no torch.
-    """
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None or " " not in spec.origin:
-        return
-    from torch.utils import cpp_extension
-
-    # One path for all workers and runs: it is a part of the keys of Inductor's cache.
-    folder = Path(spec.origin).parent
-    digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
-    link = Path(tempfile.gettempdir()) / f"torch-of-{getpass.getuser()}-{digest}"
-    with contextlib.suppress(FileExistsError):
-        link.symlink_to(folder, target_is_directory=True)
-    assert link.resolve() == folder.resolve(), f"remove {link}"
-    cpp_extension._TORCH_PATH = str(link)
-    cpp_extension.TORCH_LIB_PATH = str(link / "lib")
+    link_torch()
 
 
 @pytest.fixture(scope="session", autouse=True)

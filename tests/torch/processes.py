@@ -13,6 +13,7 @@ from torch.multiprocessing.spawn import spawn, start_processes
 from closedform.language import UpdateRule
 from closedform.torch import Optimizer
 from tests.support.compiled_once import Compilations
+from tests.support.torch_linker import link_torch
 
 ROUNDING = 6e-8
 """Half of an ulp of a float32 of about 1."""
@@ -39,6 +40,7 @@ def _fork(_: int, work: Callable[..., None], world: int, *others: object) -> Non
 def _begin(
     rank: int, work: Callable[..., None], world: int, port: int, args: tuple[object, ...]
 ) -> None:
+    link_torch()
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=rank, world_size=world)

@@ -35,6 +35,7 @@ from tests.torch.processes import (
     params_of,
     spread,
     together,
+    whole,
 )
 
 STEPS = 3
@@ -259,15 +260,28 @@ def _check_switches(mesh: Any, placements: Any) -> None:
 
 
 def _check_codes(mesh: Any, placements: Any) -> None:
-    """Codes of states are stored as in one process, and step alike."""
-    shapes = ((64, 64), (7, 5))
-    rule = cf.transforms.eight_bit_states(cf.optimizers.adamw(lr=0.1))
-    optimizer, plain = begin(rule, mesh, placements, shapes), begin(rule, shapes=shapes)
-    for each in (optimizer, plain):
-        advance(each, 0, STEPS)
-    assert difference(params_of(optimizer), params_of(plain)) <= BOUND
-    for ours, theirs in zip(optimizer.state.values(), plain.state.values(), strict=True):
-        assert {n: v.dtype for n, v in ours.items()} == {n: v.dtype for n, v in theirs.items()}
+    """Codes of states are those of one process, in shards where these are whole blocks."""
+    from torch.distributed.tensor import DTensor
+
+    # Eight blocks in each process; an odd number of rows; a block and a half in each; not coded.
+    shapes = ((64, 64), (63, 256), (2, 384), (7, 5))
+    for transform in (cf.transforms.eight_bit_states, cf.transforms.four_bit_states):
+        rule = transform(cf.optimizers.adamw(lr=0.1), block=256, least_size=256)
+        optimizer, plain = begin(rule, mesh, placements, shapes), begin(rule, shapes=shapes)
+        for each in (optimizer, plain):
+            advance(each, 0, STEPS)
+        optimizer.load_state_dict(optimizer.state_dict())
+        advance(optimizer, STEPS, STEPS + 1)
+        advance(plain, STEPS, STEPS + 1)
+        assert difference(params_of(optimizer), params_of(plain)) == 0
+        pairs = list(zip(optimizer.state.values(), plain.state.values(), strict=True))
+        for ours, theirs in pairs:
+            assert {n: v.dtype for n, v in ours.items()} == {n: v.dtype for n, v in theirs.items()}
+            assert all(torch.equal(whole(ours[name]), theirs[name]) for name in theirs)
+        for (ours, theirs), share in zip(pairs, (2, 1, 1), strict=False):
+            assert isinstance(ours["exp_avg_code"], DTensor)
+            size = ours["exp_avg_code"].to_local().numel()
+            assert size * share == theirs["exp_avg_code"].numel(), share
 
 
 def _check_gradients(mesh: Any, placements: Any) -> None:

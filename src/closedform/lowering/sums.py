@@ -13,7 +13,7 @@ import sympy as sp
 from closedform.errors import LoweringError
 from closedform.ir import naming
 from closedform.language.definitions import taken_by
-from closedform.language.model import GlobalSum, Shared
+from closedform.language.model import GlobalSum
 from closedform.language.settled import substitute
 from closedform.language.symbols import PARAM, local
 from closedform.language.update_rule import State, UpdateRule
@@ -136,7 +136,7 @@ def narrow_rule(
         states=states,
         definitions=used_definitions,
         hyperparameters={key: v for key, v in rule.hyperparameters.items() if key in names},
-        shared={key: Shared(sp.Integer(0), 0, s.is_counter) for key, s in rule.shared.items()},
+        shared={key: replace(s, next=sp.Integer(0)) for key, s in rule.shared.items()},
         advances=sp.true,
         evaluation=None,
     )

@@ -50,7 +50,7 @@ def local_part(full: Tensor, like: Tensor) -> Tensor:
     """Returns the local part of a full tensor, if it were distributed like another one."""
     if not is_dtensor(like):
         return full
-    replicated: Any = _replicate(full, like)
+    replicated: Any = _place(full, like)
     return local(replicated.redistribute(placements=_placements(like)))
 
 
@@ -220,18 +220,26 @@ def first_place(param: Tensor) -> int | None:
 
     It is None unless the local elements follow each other: a tensor sharded once, by rows.
     """
+    count = row_shards(param)
+    if count is None:
+        return None
+    (axis,) = shard_mesh(param).axes
+    # torch.chunk: equal parts but for the last ones.
+    rows = -(-param.shape[0] // count)
+    first_row = min(rows * _mesh(param).get_local_rank(axis), param.shape[0])
+    return int(first_row * math.prod(param.shape[1:]))
+
+
+def row_shards(param: Tensor) -> int | None:
+    """Returns into how many shards of rows a DTensor is cut; None if it is not cut so, or twice."""
     from torch.distributed.tensor import Shard
 
-    sharded_axes = shard_mesh(param).axes
-    if not sharded_axes:
-        return 0
-    placement, mesh = _placements(param)[sharded_axes[0]], _mesh(param)
-    if len(sharded_axes) > 1 or type(placement) is not Shard or placement.dim != 0:
+    axes = shard_mesh(param).axes
+    if len(axes) != 1:
         return None
-    # torch.chunk: equal parts but for the last ones.
-    rows = -(-param.shape[0] // mesh.size(sharded_axes[0]))
-    first_row = min(rows * mesh.get_local_rank(sharded_axes[0]), param.shape[0])
-    return int(first_row * math.prod(param.shape[1:]))
+    placement = _placements(param)[axes[0]]
+    is_by_rows = type(placement) is Shard and placement.dim == 0
+    return int(_mesh(param).size(axes[0])) if is_by_rows else None
 
 
 def steps_by_shards(rule: UpdateRule) -> bool:
@@ -239,27 +247,38 @@ def steps_by_shards(rule: UpdateRule) -> bool:
     return rule.is_elementwise and rule.is_for_all_shapes
 
 
-def full_states(rule: UpdateRule, param: Tensor, dtype: torch.dtype) -> Mapping[str, Tensor]:
+def other_states(
+    rule: UpdateRule, param: Tensor, dtype: torch.dtype, *, is_sharded_by_blocks: bool
+) -> Mapping[str, Tensor]:
     """Returns the states that do not have the parameter's shape, before the first step.
 
-    States of rank 0 are plain tensors; the others are replicated.
+    States of rank 0 are plain tensors; the others are replicated, or sharded with the parameter.
+
+    Args:
+        rule: The rule for the shape of the parameter, or of its local part if it is sharded.
+        param: The parameter.
+        dtype: The dtype of states that are not stored in another one.
+        is_sharded_by_blocks: Whether a shard has the states of its blocks.
     """
-    device, sizes = local(param.detach()).device, tuple(param.shape)
+    part = local(param.detach())
+    device, sizes = part.device, tuple(part.shape if is_sharded_by_blocks else param.shape)
+    placements = _placements(param) if is_sharded_by_blocks else None
     states = {}
     for name, spec in rule.states.items():
         if spec.shape != "param":
             shape = [int(size) for size in rule.state_shape(name, sizes)]
             storage_dtype = dtype if spec.stored is None else TORCH_DTYPES[DType(spec.stored)]
             full = torch.full(shape, float(spec.initial), dtype=storage_dtype, device=device)
-            states[name] = _replicate(full, param) if shape else full
+            states[name] = _place(full, param, placements) if shape else full
     return states
 
 
-def _replicate(full: Tensor, like: Tensor) -> Tensor:
+def _place(part: Tensor, like: Tensor, placements: Sequence[Any] | None = None) -> Tensor:
+    """A DTensor on the mesh of another one, replicated or in shards of equal size."""
     from torch.distributed.tensor import DTensor, Replicate
 
     mesh = _mesh(like)
-    return DTensor.from_local(full, mesh, [Replicate()] * mesh.ndim, run_check=False)
+    return DTensor.from_local(part, mesh, placements or [Replicate()] * mesh.ndim, run_check=False)
 
 
 def _mesh(value: Any) -> Any:

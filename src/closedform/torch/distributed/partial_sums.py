@@ -21,7 +21,8 @@ from closedform.language.groups import Assignment
 from closedform.language.model import GlobalSum
 from closedform.language.shapes import Shape
 from closedform.lowering.sums import SumTable
-from closedform.torch.shards import first_place, is_sharded
+from closedform.torch.blocks import block_rule
+from closedform.torch.shards import first_place, is_sharded, row_shards
 
 _OWN = "of_one_parameter"
 """The definition whose value is 1: a factor of each sum over one parameter."""
@@ -96,14 +97,23 @@ def shard_rules(
     """
     rules = []
     for param in params:
-        shape = tuple(param.shape)
-        place = first_place(param) if is_sharded(param) else None
-        key = ("rule", shape, is_sharded(param), place)
+        cut = (row_shards(param), first_place(param)) if is_sharded(param) else None
+        key = ("rule", tuple(param.shape), cut)
         if key not in cache:
-            gathered_rule = ShardRule(rule.for_shape(shape), shape, True)
-            cache[key] = shard_rule(rule, shape, place) if is_sharded(param) else gathered_rule
+            cache[key] = _rule_of(rule, param)
         rules.append(cache[key])
     return rules
+
+
+def _rule_of(rule: UpdateRule, param: Tensor) -> ShardRule:
+    """The rule of a parameter by the way in which it is sharded."""
+    shape = tuple(param.shape)
+    if not is_sharded(param):
+        return ShardRule(rule.for_shape(shape), shape, True)
+    part_rule = block_rule(rule, param)
+    if part_rule is not None:
+        return ShardRule(part_rule, shape, False)
+    return shard_rule(rule, shape, first_place(param))
 
 
 def distinct_rules(rules: Iterable[ShardRule], shapes: Mapping[str, Shape]) -> list[Assignment]:

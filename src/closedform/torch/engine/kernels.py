@@ -7,7 +7,7 @@ in place, and writes the results into the same tensors.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -21,15 +21,18 @@ from closedform.ir.graph import Graph, input_names
 from closedform.ir.naming import GRAD, NEXT, PARAM, SHARED, SIZE
 from closedform.ir.naming import size as size_name
 from closedform.ir.types import Shape
+from closedform.language import PARAM as PARAM_SYMBOL
 from closedform.language import UpdateRule
 from closedform.language.functions import WHOLE_TENSOR, MatMul, ReduceMean, ReduceSum
 from closedform.language.model import GlobalSum
 from closedform.language.shapes import RANK, SHAPE_SYMBOLS, Sizes
+from closedform.lowering.sums import narrow_rule
 from closedform.options import GraphOptions, ModelSpec
+from closedform.torch.blocks import block_rule
 from closedform.torch.engine.compiled import compiled_kernel
 from closedform.torch.engine.flat import FlatKernel, flat_kernel
 from closedform.torch.engine.programs import BoundProgram
-from closedform.torch.shards import dtensor_like, full_states, is_dtensor, local
+from closedform.torch.shards import dtensor_like, is_dtensor, local, other_states
 
 BACKENDS = ("eager", "compile")
 
@@ -172,7 +175,11 @@ def _initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
         for name, value in states.items()
         if name in shaped_rule.states and shaped_rule.states[name].shape == "param"
     }
-    return {**states, **part_states, **full_states(shaped_rule, param, dtype)}
+    part_rule = block_rule(rule, param)
+    others = other_states(
+        part_rule or shaped_rule, param, dtype, is_sharded_by_blocks=part_rule is not None
+    )
+    return {**states, **part_states, **others}
 
 
 @lru_cache(128)
@@ -180,11 +187,16 @@ def _initial_program(
     rule: UpdateRule, shape: tuple[int, ...], part: tuple[int, ...], dtype: torch.dtype
 ) -> tuple[UpdateRule, GraphProgram]:
     """The rule for a shape, and the first states of a part of a parameter of that shape."""
-    shaped_rule = rule.for_shape(shape)
-    graph = compile_init(
-        ModelSpec(shaped_rule, {LABEL: part}), GraphOptions(dtype=GRAPH_DTYPES[dtype])
-    )
-    return shaped_rule, to_module(graph)
+    shaped_rule = part_rule = rule.for_shape(shape)
+    if part != shape:  # a part has no states of other shapes, such as a number of whole blocks
+        states = {
+            name: replace(spec, next=sp.Integer(0))
+            for name, spec in shaped_rule.states.items()
+            if spec.shape in ("param", "scalar")
+        }
+        part_rule = narrow_rule(shaped_rule, PARAM_SYMBOL, states, {})
+    spec = ModelSpec(part_rule, {LABEL: part})
+    return shaped_rule, to_module(compile_init(spec, GraphOptions(dtype=GRAPH_DTYPES[dtype])))
 
 
 @lru_cache(128)

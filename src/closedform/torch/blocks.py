@@ -2,7 +2,7 @@
 
 A rule steps by blocks if the elements of a block, which follow each other in the parameter, need no
 element of another one. A shard of whole blocks is then stepped as if it were a parameter, and its
-codes and scales are those of the full tensor.
+codes and scales are parts of the full ones.
 
 Example:
     >>> from closedform import optimizers, transforms

@@ -16,6 +16,7 @@ from torch import nn
 import closedform as cf
 from closedform.language import UpdateRule
 from closedform.torch import Optimizer, ParamScheduler
+from tests.support.rules import accepts
 from tests.torch.engines import ESTIMATES, LIBRARY
 from tests.torch.processes import (
     ROUNDING,
@@ -41,6 +42,7 @@ MATRICES = tuple(shape for shape in SIZES if len(shape) > 1)
 # The rates of some grow from d0, from 1e-6 too slowly to be told apart; one waits for five steps.
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     **{name: {"d0": 0.01} for name in ESTIMATES},
+    "dog": {"first_value": 0.01},
     "schedule_free_radam": {"silent_sgd_phase": False},
 }
 RULES: Mapping[str, UpdateRule] = {
@@ -61,7 +63,8 @@ BOUND = 10 * STEPS * ROUNDING
 
 
 def shapes_of(name: str) -> tuple[tuple[int, ...], ...]:
-    return SIZES if RULES[name].requires == sp.true else MATRICES
+    shapes = SIZES if RULES[name].requires == sp.true else MATRICES
+    return tuple(shape for shape in shapes if accepts(RULES[name], shape))
 
 
 def sweep(rank: int, names: Sequence[str], layouts: Sequence[Layout], backend: str) -> None:
@@ -119,6 +122,7 @@ def load_all(rank: int, world: int, folder: str) -> None:
     mesh = mesh_of(world) if world > 1 else None
     for name in KINDS:
         optimizer = begin(RULES[name], mesh, placements_of("0"), shapes_of(name))
+        advance(optimizer, 0, 1)  # makes the states that are loaded
         content = saved(optimizer)
         load(content, checkpoint_id=f"{folder}/{name}", no_dist=world == 1)
         optimizer.load_state_dict(content["optimizer"])

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import spawn, start_processes
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.language import UpdateRule
 from closedform.torch import Optimizer
@@ -48,6 +50,28 @@ def _begin(
         work(rank, *args)
     dist.barrier()
     dist.destroy_process_group()
+
+
+class Collectives(TorchDispatchMode):
+    """Counts the collectives of this process by kind, and the bytes of their results."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.counts: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        from torch.distributed.tensor import DTensor
+
+        if any(issubclass(kind, DTensor) for kind in types):
+            return NotImplemented
+        result = func(*args, **(kwargs or {}))
+        for kind in ("allreduce", "all_gather"):
+            if func.namespace in ("c10d", "_c10d_functional") and kind in func.__name__:
+                value = args[0][0] if kind == "allreduce" else result
+                self.counts[kind] += 1
+                self.bytes[kind] += value.nbytes
+        return result
 
 
 def mesh_of(*sizes: int) -> Any:

@@ -1,6 +1,6 @@
 """Checkpoints of torch.distributed.checkpoint: each class from torch's to ours and back.
 
-Two processes are begun once for all classes: each imports torch anew.
+Processes are begun once for all classes: each imports torch anew.
 """
 
 from pathlib import Path
@@ -49,29 +49,32 @@ def load(folder: Path, model: nn.Module, optimizer: Any, **options: Any) -> None
     set_state_dict(model, optimizer, model_state_dict=parts, optim_state_dict=states)
 
 
-def work(_: int, folder: str) -> None:
+def work(_: int, before: str, after: str, first: int) -> None:
+    """Each class goes on from a folder of checkpoints to another one, from a step on."""
     for name in optim.OPTIMIZERS:
         model, optimizer = begun(optim, name, is_sharded=True)
-        load(Path(folder, "torch", name), model, optimizer)
-        advance(optimizer, STEPS, 2 * STEPS)
-        save(Path(folder, "ours", name), model, optimizer)
+        load(Path(before, name), model, optimizer)
+        advance(optimizer, first, first + STEPS)
+        save(Path(after, name), model, optimizer)
 
 
 # It says so of every checkpoint in one process.
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
-def test_every_class_goes_on_from_torch_in_two_processes_and_back(tmp_path: Path) -> None:
+def test_every_class_goes_on_from_torch_in_four_processes_two_and_back(tmp_path: Path) -> None:
+    folders = [str(tmp_path / name) for name in ("torch", "four", "two")]
     unbroken: dict[str, list[Tensor]] = {}
     for name in optim.OPTIMIZERS:
         model, theirs = begun(torch.optim, name)
         advance(theirs, 0, STEPS)
         save(tmp_path / "torch" / name, model, theirs, no_dist=True)
-        advance(theirs, STEPS, 3 * STEPS)
+        advance(theirs, STEPS, 4 * STEPS)
         unbroken[name] = params_of(theirs)
-    together(work, 2, str(tmp_path))
+    together(work, 4, *folders[:2], STEPS)
+    together(work, 2, *folders[1:], 2 * STEPS)
     for name, wanted in unbroken.items():
         model, theirs = begun(torch.optim, name)
-        load(tmp_path / "ours" / name, model, theirs, no_dist=True)
-        advance(theirs, 2 * STEPS, 3 * STEPS)
+        load(tmp_path / "two" / name, model, theirs, no_dist=True)
+        advance(theirs, 3 * STEPS, 4 * STEPS)
         assert difference(params_of(theirs), wanted) <= BOUNDS.get(name, 1e-12), name
 
 

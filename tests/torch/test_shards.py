@@ -5,6 +5,7 @@ Both processes are begun once for all checks: each imports torch anew.
 
 import functools
 import itertools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,12 @@ from closedform.torch import Optimizer, optim
 from closedform.torch.engine.flat import FlatStep
 from closedform.torch.engine.kernels import is_joint
 from closedform.torch.shards import steps_by_shards
+from tests.support.inputs import ROOT
 from tests.torch.engines import LIBRARY
 from tests.torch.processes import (
     ROUNDING,
     SIZES,
+    Collectives,
     advance,
     begin,
     check_alike,
@@ -60,6 +63,8 @@ COLLECTIVES: Mapping[str, tuple[UpdateRule, int]] = {
 }
 """Rules, and how many all_reduce a step takes, whatever the number of parameters."""
 
+MUON = cf.optimizers.muon(lr=0.1)
+PAGE = (ROOT / "docs" / "many_processes.md").read_text(encoding="utf-8")
 RESUMED = {"factored": FACTORED, "clipped": CLIPPED}
 
 
@@ -74,6 +79,7 @@ def work(rank: int, folder: str) -> None:
         check_alike(rule, begin(rule, *shards, MATRICES), STEPS, BOUND)
     _check_bits(*shards)
     _check_moved_parts(*shards)
+    _check_collectives(*shards)
     _check_draws(shards[0])
     _check_late_weights()
     _check_back_ends(*shards)
@@ -137,6 +143,27 @@ def _check_draws(mesh: Any) -> None:
         step = functools.partial(advance, optimizer, 0, STEPS)
         assert (_counted(step, DTensor, "full_tensor") > 0) == (axis == 1)
         assert difference(params_of(optimizer), params_of(plain)) == 0, axis
+
+
+def _check_collectives(mesh: Any, placements: Any) -> None:
+    """The collectives of a step of a matrix, and their bytes, are those of the page."""
+    adamw, lamb = cf.optimizers.adamw(lr=0.1), cf.optimizers.lamb(lr=0.1)
+    clip = cf.transforms.clip_by_global_norm
+    coded = cf.transforms.eight_bit_states(adamw, least_size=256)
+    rules = [adamw, lamb, clip(adamw, 1), clip(lamb, 1), cf.optimizers.adafactor(), MUON]
+    rows = re.findall(r"^\| .+? \| (\d) \| ([\d,]+) \| (\d) \| ([\d,]+) \|$", PAGE, re.MULTILINE)
+    assert len(rows) == len(rules)
+    for rule, row in zip([*rules, coded], [*rows, rows[0]], strict=True):
+        optimizer = begin(rule, mesh, placements, ((64, 64),))
+        advance(optimizer, 0, 1)
+        with Collectives() as collectives:
+            optimizer.step()
+        counted = [
+            number
+            for kind in ("allreduce", "all_gather")
+            for number in (collectives.counts[kind], collectives.bytes[kind])
+        ]
+        assert counted == [int(cell.replace(",", "")) for cell in row], (rule.name, counted)
 
 
 def _check_moved_parts(mesh: Any, placements: Any) -> None:

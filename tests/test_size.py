@@ -34,7 +34,7 @@ CAPS = {
     "runtime": 2429,
     "scaling": 555,
     "schedules": 1605,
-    "torch": 6363,
+    "torch": 6372,
     "training": 12925,
     "transforms": 1011,
     "verify": 18281,

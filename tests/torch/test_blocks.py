@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import closedform as cf
-from closedform.language import PARAM, SIZE, Sizes, State, UpdateRule, reduce_max, reshape
+from closedform.language import PARAM, SIZE, Sizes, State, UpdateRule, all_but, reduce_max, reshape
 from closedform.language.functions import positions
 from closedform.torch import Optimizer
 from closedform.torch.blocks import steps_by_blocks
@@ -71,7 +71,17 @@ def test_what_looks_beyond_a_block_does_not_step_by_blocks() -> None:
     across = reduce_max(blocks, (0,), True)
     row = reshape(reduce_max(PARAM, (1,), True), sizes)
     places = positions(blocks, 0)
-    for scale in (own * across, own + reduce_max(places, (1,), True), own * reduce_max(PARAM), row):
+    scales = [own * across, own + reduce_max(places, (1,), True), own * reduce_max(PARAM), row]
+    scales += [own * reduce_max(blocks, axes, True) for axes in ((-2,), (0, 1), all_but(1))]
+    for scale in scales:
         assert not steps_by_blocks(scaled_rule(scale, sizes), SHAPE), scale
+    assert steps_by_blocks(scaled_rule(reduce_max(blocks, (-1,), True), sizes), SHAPE)
+    # As many blocks as elements in one: without the axis, a maximum meets those of other blocks.
+    square = reshape(PARAM, (SIZE / 64, 64))
+    for keeps, is_within in ((True, True), (False, False)):
+        scale = reduce_max(square * reduce_max(square, (1,), keeps), (1,), True)
+        assert steps_by_blocks(scaled_rule(scale, (SIZE / 64, 1)), SHAPE) == is_within
+    evaluated = replace(scaled_rule(own, sizes), evaluation=PARAM * reduce_max(PARAM))
+    assert not steps_by_blocks(evaluated, SHAPE)
     for name in ("adafactor", "muon", "soap", "lamb", "adamw"):
         assert not steps_by_blocks(LIBRARY[name]().for_shape(SHAPE), SHAPE), name

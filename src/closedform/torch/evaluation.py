@@ -113,7 +113,7 @@ class TrainEvalOptimizer(torch.optim.Optimizer):
         work = []
         for param, shard_rule in zip(params, shard_rules(rule, params, cache), strict=True):
             shape = shard_rule.shape if shard_rule.is_gathered else tuple(local(param).shape)
-            key = ("evaluation", shard_rule.shape, shard_rule.is_gathered, shape, param.dtype)
+            key = ("evaluation", shard_rule, shape, param.dtype)
             if key not in cache:
                 dtype = GRAPH_DTYPES[COMPUTE_DTYPES[param.dtype]]
                 spec = ModelSpec(shard_rule.rule, {f"{LABEL}0": shape})

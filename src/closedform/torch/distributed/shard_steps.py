@@ -112,9 +112,10 @@ def graph_runners(backend: str) -> RunnerFactory:
 
     def in_torch(graph: Graph, place: int) -> GraphRunner:
         program = to_module(graph)
-        for node in program.graph.find_nodes(op="call_function", target=uniform):
-            node.update_kwarg("first", place)
-        program.recompile()
+        if place:
+            for node in program.graph.find_nodes(op="call_function", target=uniform):
+                node.update_kwarg("first", place)
+            program.recompile()
         if backend == "eager":
             return lambda arguments: run_programs([arguments.bind(program)])
         batch = compiling_batcher()

@@ -1,7 +1,7 @@
 """Curves of frameworks as schedules: plain functions of the count, read when a config is read.
 
-A curve is a function of this package, not of a user: no sandbox looks after it, and its comparisons
-are those of lines. One run of it says what it computes from a step to the first one at which a
+A curve is a function of this package, not of a user: no sandbox looks after it, and it compares
+lines in the step. One run of it says what it computes from a step to the first one at which a
 comparison changes; there the next run begins. The tests read the curves with ``from_python`` too.
 
 Example:

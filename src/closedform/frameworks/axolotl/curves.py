@@ -16,8 +16,8 @@ def rex(count: int, rate: float, warmup: int, total: int, low: float) -> float:
         return rate * count / warmup
     if count >= total:
         return rate * low
-    rest = (total - count) / (total - warmup)
-    return rate * along_line(low, 1, rest / (0.1 + 0.9 * rest))
+    share_left = (total - count) / (total - warmup)
+    return rate * along_line(low, 1, share_left / (0.1 + 0.9 * share_left))
 
 
 def cosine_quadratic_warmup(count: int, rate: float, warmup: int, total: int, low: float) -> float:

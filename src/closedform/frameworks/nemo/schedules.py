@@ -158,8 +158,8 @@ def _polynomial(policy: Policy, done: Any, length: Any) -> Any:
     else:
         done = min(done, length)
     power = policy.values.power
-    rest = max(0, length - done) ** power / length**power
-    return (policy.base - policy.low) * rest + policy.low
+    share_left = max(0, length - done) ** power / length**power
+    return (policy.base - policy.low) * share_left + policy.low
 
 
 def _polynomial_decay(policy: Policy, n: Any) -> Any:

@@ -88,13 +88,13 @@ def _after(warm: tuple[Curve, sp.Expr], curve: Curve) -> Curve:
     return lambda n: rise(n) if n <= warmup else curve(n)
 
 
-def _tail(rest: float, top: float, low: float, length: float) -> float:
+def _tail(count_left: float, top: float, low: float, length: float) -> float:
     """The line from a rate to the minimum at the horizon, and on past it."""
     # Likewise an assertion at the first update of the decay, such as of PowerLR where its curve
     # has fallen below decay_min_lr.
     if not 0 <= low < top:
         raise AssertionError("AssertionError: decay_min_lr must be in [0, rate where it begins)")
-    return along_line(low, top, rest / length)
+    return along_line(low, top, count_left / length)
 
 
 def _with_tail(curve: Curve, scheduler: _Decay, scope: Scope) -> Curve:

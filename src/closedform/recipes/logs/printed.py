@@ -69,7 +69,7 @@ class Series:
         return np.asarray(self.precisions + TOLERANCE * peak)
 
     def apart(self, expected: FloatArray) -> NDArray[np.bool_]:
-        """Returns which of the values are not those of a schedule, in each row that has both."""
+        """Returns which values a schedule does not have, in each row that has both."""
         # Not "> slack": a NaN of the schedule is apart.
         is_near = np.abs(self.numbers - expected) <= self.slack(expected)
         return np.asarray(~is_near & ~np.isnan(self.numbers))

@@ -80,28 +80,6 @@ def with_nodes(model: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
     return result
 
 
-def part_of(model: ModelProto, outputs: Sequence[str]) -> ModelProto:
-    """Returns the part of a model that computes some of its outputs."""
-    value_names = set(outputs)
-    nodes = []
-    # From the end: a node is needed if a later one, or an output, reads it.
-    for node in reversed(model.graph.node):
-        if not value_names.isdisjoint(node.output):
-            nodes.append(node)
-            value_names.update(node.input)
-    part = ModelProto()
-    part.CopyFrom(model)
-    for field, values in (
-        (part.graph.node, nodes[::-1]),
-        (part.graph.input, [v for v in model.graph.input if v.name in value_names]),
-        (part.graph.output, [v for v in model.graph.output if v.name in outputs]),
-        (part.graph.initializer, [v for v in model.graph.initializer if v.name in value_names]),
-    ):
-        del field[:]
-        field.extend(values)
-    return part
-
-
 def rename_values(model: ModelProto, names: Mapping[str, str]) -> ModelProto:
     """Returns a copy of a model with other names for some of its values, in branches, too."""
     copy = ModelProto()

@@ -7,11 +7,12 @@ may be lost. That of ``ScatterElements`` runs on one thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
+from closedform.exporters.onnx_scopes import scopes_of
 from closedform.ir.graph import Array
 
 
@@ -25,7 +26,7 @@ def node_with_shared_places(serialized: bytes) -> NodeProto | None:
     except Exception:  # protobuf's errors have no types; onnxruntime tells the reason
         return None
     for body in (model.graph, *model.functions):
-        for scope in _scopes(body):
+        for scope in scopes_of(body):
             producers = {name: node for node in scope.node for name in node.output}
             constants = _constants(scope)
             node: NodeProto
@@ -33,15 +34,6 @@ def node_with_shared_places(serialized: bytes) -> NodeProto | None:
                 if _reduces(node) and not _are_distinct(node.input[1], producers, constants):
                     return node
     return None
-
-
-def _scopes(body: GraphProto | FunctionProto) -> Iterator[GraphProto | FunctionProto]:
-    """A graph, and those that are attributes of its nodes."""
-    yield body
-    for node in body.node:
-        for attribute in node.attribute:
-            for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from _scopes(graph)
 
 
 def _reduces(node: NodeProto) -> bool:

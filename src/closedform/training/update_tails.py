@@ -23,7 +23,7 @@ import onnx
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from closedform.errors import SessionError
-from closedform.exporters.onnx_join import part_of
+from closedform.exporters.onnx_scopes import part_of
 from closedform.files import check_regular
 from closedform.ir import naming
 from closedform.runtime.onnx_session import OnnxSession, Port

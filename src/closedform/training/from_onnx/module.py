@@ -7,9 +7,7 @@ node is a row of a table of functions of torch.
 from __future__ import annotations
 
 import contextlib
-import keyword
 import math
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -24,9 +22,11 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from closedform.errors import ClosedFormError, TrainingExportError, nearest
+from closedform.exporters.onnx_scopes import all_nodes, names_read, needed_nodes, scopes_of
 from closedform.files import check_regular
 from closedform.importers.onnx_checks import CheckedModel, check_model, node_place
 from closedform.importers.onnx_structure import MOST_ENTRIES
+from closedform.training.file_names import python_name
 from closedform.training.from_onnx.control_flow import (
     BRANCH,
     LOOP,
@@ -41,7 +41,7 @@ from closedform.training.from_onnx.layers import LAYERS
 from closedform.training.from_onnx.movement import MOVEMENT
 from closedform.training.from_onnx.recurrent import RECURRENT
 from closedform.training.from_onnx.resizing import RESIZING
-from closedform.training.from_onnx.scopes import distinct_names, graphs_within
+from closedform.training.from_onnx.scopes import distinct_names
 from closedform.training.from_onnx.values import (
     ANOTHER_SOURCE,
     INVALID_FILE,
@@ -104,7 +104,7 @@ class OnnxModule(torch.nn.Module):
         weights = dict(_weights(graph, where))
         graph_inputs = [value for value in graph.input if value.name not in weights]
         self.file_inputs = tuple(value.name for value in graph_inputs)
-        self.input_names = tuple(map(_identifier, self.file_inputs))
+        self.input_names = tuple(map(python_name, self.file_inputs))
         if len(set(self.input_names)) < len(self.input_names):
             raise TrainingExportError(
                 f"inputs have one name: {list(self.input_names)}",
@@ -115,7 +115,7 @@ class OnnxModule(torch.nn.Module):
         self.input_shapes = InputShapes.read(
             dict(zip(self.input_names, graph_inputs, strict=True)), where
         )
-        nodes = _used_nodes(graph.node, self.output_names)
+        nodes = needed_nodes(graph.node, self.output_names)
         statistics = _statistics(nodes)
         # A weight from which a shape is computed has to be a number while torch traces.
         untrainable = statistics | _needed_names(nodes)
@@ -124,7 +124,7 @@ class OnnxModule(torch.nn.Module):
         _check_order(self._nodes, {"", *weights, *self.file_inputs}, self.output_names, where)
         self._known: dict[str, Known] = {}
         self._owners: dict[str, tuple[torch.nn.Module, str]] = {}
-        read = _names_read(nodes) | {*self.output_names}
+        read = names_read(nodes) | {*self.output_names}
         for name, array in weights.items():
             if name in read:
                 self._add(name, array, is_written=name in statistics)
@@ -350,7 +350,7 @@ class OnnxModule(torch.nn.Module):
 
     def _body(self, nodes: Sequence[NodeProto], outputs: Sequence[str]) -> tuple[_Node, ...]:
         """Nodes that have been checked, without constants."""
-        names_used = _names_read(nodes) | {*outputs}
+        names_used = names_read(nodes) | {*outputs}
         return tuple(
             self._node(node, names_used)
             for node in nodes
@@ -581,7 +581,7 @@ def _skeleton(model: ModelProto, graph: GraphProto, owned_names: Collection[str]
     copy.graph.initializer.extend(t for t in graph.initializer if t.name not in owned_names)
     copy.graph.node.extend(node for node in graph.node if not _is_owned(node, owned_names))
     # Constants within branches are weights, too.
-    for inner in graphs_within(copy.graph):
+    for inner in scopes_of(copy.graph):
         for parts in (inner.initializer, inner.node):
             for place in reversed(range(len(parts))):
                 if _is_owned(parts[place], owned_names):
@@ -628,7 +628,7 @@ def _load(path: Path, where: str) -> ModelProto:
 
 
 def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    for body in graphs_within(graph):
+    for body in scopes_of(graph):
         yield from body.initializer
         for node in body.node:
             for attribute in node.attribute:
@@ -656,7 +656,7 @@ def _check_bytes(tensors: Sequence[TensorProto], where: str) -> None:
 
 def _weights(graph: GraphProto, where: str) -> Iterator[tuple[str, Known]]:
     """The initializers, and the constants among the nodes, including branches."""
-    for body in graphs_within(graph):
+    for body in scopes_of(graph):
         yield from _weights_of(body, where)
 
 
@@ -664,7 +664,7 @@ def _weight_names(graph: GraphProto) -> set[str]:
     """The names of initializers and constants, including branches."""
     return {
         name
-        for body in graphs_within(graph)
+        for body in scopes_of(graph)
         for name in (
             *(tensor.name for tensor in body.initializer),
             *(node.output[0] for node in body.node if node.op_type == "Constant"),
@@ -715,41 +715,11 @@ def _tensor(array: Known) -> torch.Tensor:
     return torch.from_numpy(array.copy())
 
 
-def _all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    """Nodes, each after the nodes of its branches."""
-    for node in nodes:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _all_nodes(attribute.g.node)
-        yield node
-
-
-def _names_read(nodes: Iterable[NodeProto]) -> set[str]:
-    """The names that nodes and their branches read."""
-    names: set[str] = set()
-    for node in _all_nodes(nodes):
-        names.update(node.input)
-        for attribute in node.attribute:
-            names.update(value.name for value in attribute.g.output)
-    return names
-
-
-def _used_nodes(nodes: Sequence[NodeProto], outputs: Sequence[str]) -> list[NodeProto]:
-    """The nodes that the outputs depend on, in their order."""
-    read, needed_nodes = {*outputs}, []
-    for node in reversed(nodes):
-        if read.isdisjoint(node.output):
-            continue
-        read |= _names_read([node])
-        needed_nodes.append(node)
-    return needed_nodes[::-1]
-
-
 def _statistics(nodes: Iterable[NodeProto]) -> set[str]:
     """The running statistics."""
     kind = "BatchNormalization"
     # Operands 3 and 4 of BatchNormalization: mean and variance, which it moves by itself.
-    return {name for node in _all_nodes(nodes) if node.op_type == kind for name in node.input[3:5]}
+    return {name for node in all_nodes(nodes) if node.op_type == kind for name in node.input[3:5]}
 
 
 LAST_BY_RESULTS = 13
@@ -803,7 +773,7 @@ def _needed_names(nodes: Sequence[NodeProto]) -> set[str]:
     while len(names) > count:
         count = len(names)
         # Against the order of the nodes: a name is needed by the nodes after its producer.
-        for node in reversed(list(_all_nodes(nodes))):
+        for node in reversed(list(all_nodes(nodes))):
             _add_needed(node, names)
     return names
 
@@ -865,16 +835,6 @@ def _trainable_names(
         yield from matches
 
 
-def _identifier(name: str) -> str:
-    """A name as Python can have it for a parameter."""
-    # Arguments of forward are Python identifiers; \W keeps letters of any script, which Python
-    # allows.
-    plain = re.sub(r"\W", "_", name)
-    if keyword.iskeyword(plain):
-        return f"{plain}_"
-    return plain if plain.isidentifier() else f"input_{plain}"
-
-
 _KINDS: Mapping[str, str] = {
     "ai.onnx.ml": "it is a model of scikit-learn's kind (trees, or other classical models), which "
     "has no weights that gradients train",
@@ -900,9 +860,9 @@ _QUANTIZED = frozenset(
 def _check_operator(node: NodeProto) -> None:
     """Raises ExportError if an operator is not supported."""
     # Nodes within a branch or a loop are checked one by one; their own graphs are visited by
-    # _all_nodes.
+    # all_nodes.
     if node.op_type in (BRANCH, LOOP) and not node.domain:
-        for inner in _all_nodes([node]):
+        for inner in all_nodes([node]):
             if inner is not node and inner.op_type not in (BRANCH, LOOP):
                 _check_operator(inner)
         return

@@ -7,14 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from onnx import GraphProto, NodeProto
 
-
-def graphs_within(graph: GraphProto) -> Iterator[GraphProto]:
-    """Yields a graph, and the graphs within its nodes."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from graphs_within(attribute.g)
+from closedform.exporters.onnx_scopes import scopes_of
 
 
 def distinct_names(graph: GraphProto) -> GraphProto:
@@ -23,7 +16,7 @@ def distinct_names(graph: GraphProto) -> GraphProto:
     The first definition keeps its name; later ones begin with their node and branch, such as
     ``If_2/else_branch/scale``. A graph without such names is returned as it is.
     """
-    counts = Counter(name for body in graphs_within(graph) for name in _definitions(body))
+    counts = Counter(name for body in scopes_of(graph) for name in _definitions(body))
     if max(counts.values(), default=1) == 1:
         return graph
     copy = GraphProto()

@@ -14,7 +14,7 @@ import onnx
 import torch
 
 from closedform.errors import TrainingExportError
-from closedform.exporters.onnx_join import part_of
+from closedform.exporters.onnx_scopes import part_of
 from closedform.ir import naming
 from closedform.ir.graph import Array
 from closedform.runtime.onnx_session import OnnxSession, open_session, run_on

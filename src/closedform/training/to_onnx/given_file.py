@@ -5,11 +5,12 @@ A trained file is the given one with other weights: its names, order, types and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from onnx import GraphProto, ModelProto, NodeProto, helper
+from onnx import GraphProto, ModelProto, helper
 
 from closedform.exporters.onnx_join import rename_values
+from closedform.exporters.onnx_scopes import all_nodes
 from closedform.ir import naming
 from closedform.runtime.shared_places import node_with_shared_places
 from closedform.training.file_names import mark_names, output_names
@@ -72,18 +73,10 @@ def names_of_file(module: OnnxModule) -> dict[str, str]:
     return files | dict(zip(outputs, module.output_names, strict=True))
 
 
-def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _nodes(attribute.g)
-
-
 def _defined_names(graph: GraphProto) -> set[str]:
     """The names of all values of a graph."""
     names = {value.name for value in (*graph.input, *graph.initializer)}
-    return names.union(*(node.output for node in _nodes(graph)))
+    return names.union(*(node.output for node in all_nodes(graph.node)))
 
 
 def _free(name: str, taken_names: Iterable[str]) -> str:
@@ -95,7 +88,7 @@ def _free(name: str, taken_names: Iterable[str]) -> str:
 
 def _evaluate(graph: GraphProto, version: int) -> None:
     """Puts nodes of a training form in evaluation form, in place."""
-    for node in _nodes(graph):
+    for node in all_nodes(graph.node):
         if node.op_type == "Dropout" and len(node.input) > 2:
             # Without ratio and training_mode, a Dropout of opset 12 and later passes its input.
             del node.input[2:]

@@ -7,6 +7,7 @@ from onnx import GraphProto, ModelProto, TensorProto, helper
 
 from closedform.errors import TrainingExportError
 from closedform.exporters.onnx_metadata import set_metadata
+from closedform.exporters.onnx_scopes import part_of
 from closedform.training.dtypes import IN_FLOAT32
 from closedform.training.webgpu.kernels import check_kernels, element_types
 from closedform.training.webgpu.replacements import REPLACEMENTS
@@ -39,7 +40,7 @@ def webgpu_models(train: ModelProto, where: str) -> dict[str, ModelProto]:
     rest, scalars = split_scalars(graph)
     step = Translation(infer(_model(rest, train)), where).run(REPLACEMENTS)
     models = {
-        WEBGPU_FILE: _model(_without_unused(step), train),
+        WEBGPU_FILE: _without_unused(_model(step, train)),
         SCALARS_FILE: _model(scalars, train),
     }
     check_kernels(models[WEBGPU_FILE], where)
@@ -61,21 +62,12 @@ def _check_model_types(graph: GraphProto, where: str) -> None:
             )
 
 
-def _without_unused(graph: GraphProto) -> GraphProto:
-    """A graph without nodes, inputs and constants that no output follows from."""
-    names_used = {output.name for output in graph.output}
-    nodes = []
-    for node in reversed(graph.node):
-        if names_used & set(node.output):
-            nodes.append(node)
-            names_used.update(node.input)
-    return helper.make_graph(
-        nodes[::-1],
-        graph.name,
-        [value for value in graph.input if value.name in names_used],
-        graph.output,
-        [tensor for tensor in graph.initializer if tensor.name in names_used],
-    )
+def _without_unused(model: ModelProto) -> ModelProto:
+    """A model without nodes, inputs and constants that no output follows from."""
+    part = part_of(model, (value.name for value in model.graph.output))
+    # Types of values between were inferred for the translation.
+    del part.graph.value_info[:]
+    return part
 
 
 def _model(graph: GraphProto, like: ModelProto) -> ModelProto:

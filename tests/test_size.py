@@ -19,7 +19,7 @@ CAPS = {
     "analysis": 6853,
     "api": 756,
     "cli": 2957,
-    "exporters": 3715,
+    "exporters": 3745,
     "frameworks": 20281,
     "importers": 14914,
     "ir": 3968,
@@ -31,14 +31,14 @@ CAPS = {
     "plotting": 730,
     "recipes": 7097,
     "referee": 2659,
-    "runtime": 2429,
+    "runtime": 2426,
     "scaling": 555,
     "schedules": 1605,
     "torch": 6372,
-    "training": 12925,
+    "training": 12941,
     "transforms": 1011,
     "verify": 18281,
-    "web": 575,
+    "web": 612,
 }
 """The most code lines of each package; "modules" are the files in no package."""
 SLACK = 40

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from closedform import optimizers, transforms
 from closedform.errors import SessionError, StateError
+from closedform.language import UpdateRule
 from closedform.language.groups import Group
 from closedform.training import TrainSession, export
 
@@ -66,8 +67,10 @@ def _groups(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.AdamW(groups, lr=RATE, weight_decay=0.1)
 
 
-def _near(model: nn.Module, session: TrainSession) -> None:
-    for name, parameter in model.named_parameters():
+def _near(model: nn.Module, session: TrainSession, prefix: str = "") -> None:
+    named = {n: p for n, p in model.named_parameters() if n.startswith(prefix)}
+    assert named.keys() == session.params.keys()
+    for name, parameter in named.items():
         # float32 sums in another order, over some steps of Adam.
         close = pytest.approx(parameter.detach().numpy(), rel=1e-3, abs=1e-5)
         assert session.params[name] == close, name
@@ -154,11 +157,117 @@ def test_parameters_are_set_by_name(exported: tuple[Path, nn.Module]) -> None:
     assert session.params["3.bias"].tolist() == [1, 2, 3]
     assert all(np.array_equal(session.params[n], v) for n, v in before.items() if n != "3.bias")
     zeros = np.zeros(3, np.float32)
-    with pytest.raises(SessionError, match=r"no parameter '3.bais' .*: did you mean '3.bias'"):
+    with pytest.raises(SessionError, match=r"unknown parameter '3.bais' .*: did you mean '3.bias'"):
         session.set_params({"3.bias": zeros, "3.bais": zeros})
     with pytest.raises(SessionError, match=r"'0.weight' must be float32\[8,6\], got shape \[3\]"):
         session.set_params({"3.bias": zeros, "0.weight": zeros})
     assert session.params["3.bias"].tolist() == [1, 2, 3]
+
+
+def test_states_and_buffers_are_set_by_name(exported: tuple[Path, nn.Module]) -> None:
+    session = TrainSession(exported[0], threads=1)
+    mean, moment = np.arange(8, dtype=np.float32), np.ones(3, np.float32)
+    session.set_buffers({"1.running_mean": mean})
+    session.set_states({"3.bias.exp_avg": moment})
+    assert np.array_equal(session.buffers["1.running_mean"], mean)
+    assert np.array_equal(session.states["3.bias.exp_avg"], moment)
+    with pytest.raises(SessionError, match=r"unknown buffer '3\.bias'"):
+        session.set_buffers({"3.bias": moment})
+    with pytest.raises(SessionError, match="a mapping from name to buffer, got list"):
+        session.set_buffers([mean])  # type: ignore[arg-type]
+
+
+def _unfrozen(folder: Path, rule: UpdateRule) -> tuple[TrainSession, TrainSession, nn.Sequential]:
+    """Sessions that train the head of a model, and all of it, and the model."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+    example = _batches(1)[0]
+    model[0].requires_grad_(False)
+    export(model, functional.mse_loss, example, rule, folder / "head")
+    model.requires_grad_(True)
+    export(model, functional.mse_loss, example, rule, folder / "all")
+    return TrainSession(folder / "head"), TrainSession(folder / "all"), model
+
+
+def test_a_layer_is_unfrozen_on_the_device(tmp_path: Path) -> None:
+    head, everything, model = _unfrozen(tmp_path, optimizers.sgd(RATE, momentum=0.9))
+    optimizer = torch.optim.SGD(model.parameters(), RATE, momentum=0.9)
+    batches = _batches(8)
+    for place, batch in enumerate(batches):
+        session = head if place < 4 else everything
+        if place == 4:
+            head.save(tmp_path / "state")
+            with pytest.raises(StateError, match=r"'buffer.0.\w+' for 'param.0.\w+'.*strict=False"):
+                everything.load(tmp_path / "state")
+            assert everything.t == 0
+            with pytest.warns(UserWarning, match=r"no 'state.0.\w+.momentum_buffer' and 1 more"):
+                mismatch = everything.load(tmp_path / "state", strict=False)
+            names = {f"state.0.{name}.momentum_buffer" for name in ("weight", "bias")}
+            assert ({*mismatch.missing}, mismatch.unexpected, everything.t) == (names, (), 4)
+        session.step([tensor.numpy() for tensor in batch])
+        model[0].requires_grad_(place >= 4)
+        optimizer.zero_grad()
+        functional.mse_loss(model(batch[0]), batch[1]).backward()
+        optimizer.step()
+    _near(model, everything)
+    # And back: what is frozen again keeps its values.
+    everything.save(tmp_path / "state")
+    mismatch = head.load(tmp_path / "state", strict=False)
+    assert (mismatch.missing, {*mismatch.unexpected}, head.t) == ((), names, 8)
+    assert np.array_equal(head.buffers["0.weight"], everything.params["0.weight"])
+
+
+def test_two_models_train_in_turn(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    maker, judge = nn.Linear(2, 3), nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    rule = optimizers.adamw(RATE)
+
+    def hinge(real: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
+        return (1 - real).relu().mean() + (1 + made).relu().mean()
+
+    class Game(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.maker, self.judge = maker, judge
+
+    class Judged(Game):
+        def forward(self, noise: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
+            return hinge(self.judge(real), self.judge(self.maker(noise)))
+
+    class Made(Game):
+        def forward(self, noise: torch.Tensor) -> Any:
+            return -self.judge(self.maker(noise)).mean()
+
+    draws = torch.Generator().manual_seed(1)
+    noise, real = (torch.randn(6, 5, n, generator=draws) for n in (2, 3))
+    maker.requires_grad_(False)
+    export(Judged(), None, (noise[0], real[0]), rule, tmp_path / "judge")
+    maker.requires_grad_(True)
+    judge.requires_grad_(False)
+    export(Made(), None, (noise[0],), rule, tmp_path / "maker")
+    judge.requires_grad_(True)
+    judging, making = (TrainSession(tmp_path / name) for name in ("judge", "maker"))
+    optimizers_of_torch = [torch.optim.AdamW(m.parameters(), RATE) for m in (judge, maker)]
+    for z, x in zip(noise, real, strict=True):
+        judging.step((z.numpy(), x.numpy()))
+        making.set_buffers(judging.params)
+        making.step((z.numpy(),))
+        judging.set_buffers(making.params)
+        for optimizer, step in zip(optimizers_of_torch, (Judged, Made), strict=True):
+            maker.zero_grad()
+            judge.zero_grad()
+            step()(*((z, x) if step is Judged else (z,))).backward()
+            optimizer.step()
+    _near(Made(), making, "maker.")
+    _near(Judged(), judging, "judge.")
+
+
+def test_nothing_in_the_trained_model_is_unread(
+    exported: tuple[Path, nn.Module], tmp_path: Path
+) -> None:
+    model = TrainSession(exported[0], threads=1).to_onnx(tmp_path / "model.onnx")
+    read = {name for node in model.graph.node for name in node.input}
+    assert read.issuperset(tensor.name for tensor in model.graph.initializer)
 
 
 def test_the_trained_model_is_one_file(exported: tuple[Path, nn.Module], tmp_path: Path) -> None:

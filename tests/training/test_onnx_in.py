@@ -11,7 +11,7 @@ from onnx import ModelProto, helper, numpy_helper
 from torch.nn import functional
 
 from closedform import optimizers, transforms
-from closedform.errors import ExportError
+from closedform.errors import ExportError, SessionError
 from closedform.language.groups import Group
 from closedform.training import TrainSession, export
 
@@ -168,7 +168,9 @@ def test_a_trained_file_is_the_given_one_with_other_weights(
     for found, wanted in zip(session.predict(x), given, strict=True):
         assert np.array_equal(found, wanted)
 
-    session.step((example[0].numpy(), example[1].numpy()))
+    with pytest.raises(SessionError, match=r"unknown tensor 'in.putt:0'.*mean 'in_put_0'"):
+        session.step({"in.putt:0": example[0].numpy(), "target": example[1].numpy()})
+    session.step({"in.put:0": example[0].numpy(), "target": example[1].numpy()})
     after = session.to_onnx(tmp_path / "after.onnx")
     trained = onnxruntime.InferenceSession(tmp_path / "after.onnx")
     results = trained.run(["13", "second"], {"in.put:0": x})

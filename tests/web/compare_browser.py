@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
+from onnx import numpy_helper
 from safetensors.numpy import load, save_file
 
 from closedform import optimizers, schedules
@@ -73,11 +75,15 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
 
 
 def trained_here(name: str, folder: Path) -> tuple[list[float], Path]:
-    """Losses of onnxruntime in this process, and the same batches as one data file."""
+    """Losses of onnxruntime in this process, and the same batches as one data file.
+
+    The trained model is beside it, as ``trained.onnx``.
+    """
     case = CASES[name]
     session, _ = made(folder, case)
     rows = list(batches(case, STEPS, rows=ROWS))
     results = session.fit(rows, progress=False)
+    session.to_onnx(folder / "trained.onnx")
     names = list(TrainSession(folder)._batch)
     columns = [np.concatenate(column) for column in zip(*rows, strict=True)]
     data = folder / "data.safetensors"
@@ -91,6 +97,22 @@ def trained_here(name: str, folder: Path) -> tuple[list[float], Path]:
     return [result.loss for result in results], data
 
 
+def assert_same_model(path: Path, other: Path) -> None:
+    """Asserts that two files are one graph, with weights that differ by roundings of a training."""
+    models = [onnx.load(file) for file in (path, other)]
+    weights = [
+        {t.name: numpy_helper.to_array(t) for t in model.graph.initializer} for model in models
+    ]
+    assert weights[0].keys() == weights[1].keys()
+    for name, array in weights[0].items():
+        assert array.dtype == weights[1][name].dtype
+        assert np.allclose(array, weights[1][name], rtol=1e-2, atol=1e-3), name
+    for model in models:
+        onnx.checker.check_model(model, full_check=True)
+        del model.graph.initializer[:]
+    assert models[0] == models[1]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_node_and_chromium_train_as_here(name: str, sites: tuple[str, Path]) -> None:
     address, root = sites
@@ -99,6 +121,7 @@ def test_node_and_chromium_train_as_here(name: str, sites: tuple[str, Path]) -> 
     write_training_page(train, root / name, data=data, packages=PACKAGES)
     in_node = node("node_train.mjs", str(root / name), str(PACKAGES), str(STEPS), str(ROWS))
     assert in_node == pytest.approx(here, rel=TOLERANCE)
+    assert_same_model(root / name / "trained.onnx", train.with_name("trained.onnx"))
     shot = BUILD / f"train-{name}.png"
     words = (f"{address}/{name}/", str(STEPS), str(ROWS), str(shot), str(PACKAGES), str(CHROMIUM))
     in_chromium = node("chromium_train.mjs", *words)
@@ -208,13 +231,13 @@ def test_a_slider_moves_its_curve_and_the_page_is_complete(
     assert seen["longerSteps"] == 2 * example.steps  # steps of 200 in place of 100
     monkeypatch.chdir(tmp_path)
     shutil.copyfile(root / "gallery" / "graphs" / "cosine.onnx", "cosine.onnx")
-    for (python, onnx), values in (
+    for (python, graph), values in (
         (seen["initialCode"], seen["before"]),
         (seen["movedCode"], seen["after"]),
     ):
         names: dict[str, Any] = {}
         exec(python, names)
-        exec(onnx, names)
+        exec(graph, names)
         assert names["lr"](np.arange(example.steps + 1)) == pytest.approx(values, abs=1e-13)
         assert names["values"] == pytest.approx(values, abs=1e-15)
         assert ScheduleSession("lr.onnx")(7) == pytest.approx(values[7], abs=1e-13)

@@ -1,4 +1,4 @@
-// Trains in Node with the files of a page; prints the losses as JSON.
+// Trains in Node with the files of a page; prints the losses as JSON, and writes trained.onnx beside them.
 import fs from "node:fs/promises";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
@@ -29,4 +29,6 @@ for (let step = 0; step < Number(steps); step += 1) {
   const rows = Uint32Array.from({ length: Number(size) }, (_, i) => step * Number(size) + i);
   losses.push((await trainer.train(data, rows)).loss);
 }
+const model = await trainer.saveModel(await read("model.onnx"));
+await fs.writeFile(path.join(site, "trained.onnx"), new Uint8Array(await model.arrayBuffer()));
 console.log(JSON.stringify(losses));

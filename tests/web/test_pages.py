@@ -1,6 +1,7 @@
 """Folders of static pages: their contents, replacement and errors."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 from torch.nn.functional import cross_entropy
 
 from closedform import optimizers, schedules, transforms
@@ -65,7 +67,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_training_page_is_self_contained(trained: Path, packages: Path, tmp_path: Path) -> None:
     data = tmp_path / "rows"
-    data.write_bytes(b"rows")
+    save_file({"input": np.zeros((5, 64), np.float32), "target": np.zeros(5, np.int64)}, data)
     page = write_training_page(trained, tmp_path / "site", data=data, packages=packages)
     found = {
         str(path.relative_to(page.parent)) for path in page.parent.rglob("*") if path.is_file()
@@ -83,6 +85,7 @@ def test_the_training_page_is_self_contained(trained: Path, packages: Path, tmp_
         "manifest.json",
         "train.onnx",
         "init.onnx",
+        "model.onnx",
         "data.safetensors",
         "ort/ort.wasm.min.mjs",
         "ort/ort-wasm-simd-threaded.mjs",
@@ -294,6 +297,39 @@ def test_missing_files_are_reported(trained: Path, packages: Path, tmp_path: Pat
             trained, tmp_path / "site", data=tmp_path / "no-data", packages=packages
         )
     assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"input": None, "x": "input"},
+            r"no tensor 'input' float32\[n,64\].*it has .*'x'",
+        ),
+        ({"target": np.zeros(5, np.int32)}, r"'target' must be int64\[n\], got dtype int32"),
+        ({"input": np.zeros((5, 63), np.float32)}, r"must be float32\[n,64\], got shape \[5, 63\]"),
+        ({"target": np.zeros(4, np.int64)}, r"one number of rows, and some; got \[4, 5\]"),
+        (None, "cannot read the state"),
+    ],
+    ids=["name", "dtype", "shape", "rows", "text"],
+)
+def test_data_of_another_model_is_refused_before_a_page_is_written(
+    changes: dict[str, Any] | None, message: str, trained: Path, packages: Path, tmp_path: Path
+) -> None:
+    data: dict[str, Any] = {"input": np.zeros((5, 64), np.float32)}
+    data["target"] = np.zeros(5, np.int64)
+    path, site = tmp_path / "data", tmp_path / "site"
+    path.write_text("no tensors")
+    if changes is not None:
+        # A name stands for the tensor of that name.
+        data |= {name: data[value] for name, value in changes.items() if isinstance(value, str)}
+        data |= {name: value for name, value in changes.items() if not isinstance(value, str)}
+        save_file({name: value for name, value in data.items() if value is not None}, path)
+    words = ["web", str(trained), "-o", str(site), "--packages", str(packages)]
+    result = CliRunner().invoke([*words, "--data", str(path)])
+    assert result.exit_code == (4 if changes is None else 2)  # 4: a file that cannot be read
+    assert re.search(message, " ".join(result.stderr.split()))
+    assert not site.exists()
 
 
 def test_external_data_is_part_of_the_page(

@@ -25,8 +25,13 @@ def check_names(
     kind: str,
     where: str,
     error: type[ClosedFormError] = SessionError,
+    *,
+    is_complete: bool = True,
 ) -> None:
-    """Raises ``error`` if a name is unknown or missing; ``kind`` says what the names are of."""
+    """Raises ``error`` if a name is unknown, or missing from values that are to be complete.
+
+    ``kind`` says what the names are of.
+    """
     if not isinstance(values, Mapping):
         raise error(
             f"expected a mapping from name to {kind}, got {type(values).__name__}",
@@ -35,10 +40,10 @@ def check_names(
         )
     for name in values:
         if name not in expected:
-            hint = nearest(name, expected) if expected else "there are none"
+            hint = nearest(str(name), expected) if expected else "there are none"
             raise error(f"unknown {kind} {name!r}", where=where, hint=hint)
     missing = [name for name in expected if name not in values]
-    if missing:
+    if missing and is_complete:
         names = ", ".join(repr(name) for name in missing[:6])
         more = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
         raise error(f"{kind} {names}{more} missing", where=where, hint="give one for each name")

@@ -14,6 +14,7 @@ from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH, RANDOM
 from closedform.runtime.checks import check_array, check_names
 from closedform.runtime.onnx_session import Port
+from closedform.training.file_names import python_name
 
 BatchLike = Sequence[Any] | Mapping[str, Any]
 """Arrays, or nested containers of arrays, in the order of the export or by name."""
@@ -54,7 +55,10 @@ def _by_name(batch: BatchLike, names: Sequence[str], where: str) -> dict[str, An
             )
         batch = dict(zip(tops if len(batch) == len(tops) else names, batch, strict=True))
     arrays = {}
-    for name, value in batch.items():
+    for key, value in batch.items():
+        # An input of an ONNX file has its name in the file, too.
+        matches = (n for n in (key, python_name(str(key))) if n in names or n in tops)
+        name = next(matches, key)
         inner = [leaf for leaf in names if leaf.startswith(f"{name}.")]
         if not isinstance(value, Mapping | list | tuple) or not inner:
             arrays[name] = value

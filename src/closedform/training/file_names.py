@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import json
+import keyword
+import re
 from collections.abc import Mapping
 
 from onnx import ModelProto
 
 NAMES = "closedform.names"
 """The key of the metadata that has the names in the file by those in the forward."""
+
+
+def python_name(name: str) -> str:
+    """Returns the name of an input as an argument of a forward, which is a Python identifier.
+
+    Example:
+        >>> python_name("onnx::Flatten_0")
+        'onnx__Flatten_0'
+    """
+    # \W keeps letters of any script, which Python allows.
+    plain = re.sub(r"\W", "_", name)
+    if keyword.iskeyword(plain):
+        return f"{plain}_"
+    return plain if plain.isidentifier() else f"input_{plain}"
 
 
 def output_names(count: int) -> list[str]:

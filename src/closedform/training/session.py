@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence, Sized
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from closedform.errors import SessionError, StateError, nearest
+from closedform.errors import SessionError, StateError
 from closedform.exporters.onnx_metadata import check_schema
 from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH, BUFFER, PARAM, RANDOM, SHARED, STATE, STEP
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     import torch
     from onnx import ModelProto
 
-_CARRIED = (STEP, PARAM, STATE, SHARED, BUFFER)
+CARRIED = (STEP, PARAM, STATE, SHARED, BUFFER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,19 @@ class StepResult:
     loss: float
     learning_rate: float | None
     metrics: Mapping[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The names in which a file of ``save`` and a step differ.
+
+    Attributes:
+        missing: The arrays of the step that the file lacks, such as ``state.0.weight.exp_avg``.
+        unexpected: The arrays that only the file has.
+    """
+
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
 
 
 class TrainSession(Serialized):
@@ -121,7 +135,7 @@ class TrainSession(Serialized):
         self._check, self._ranges = check, index_ranges.read(self._session.metadata)
         outputs = self._session.outputs
         inputs = self._session.inputs if split is None else split.ports(self._session)
-        self._carried = {n: p for n, p in inputs.items() if n.startswith(_CARRIED)}
+        self._carried = {n: p for n, p in inputs.items() if n.startswith(CARRIED)}
         self._batch = {n: p for n, p in inputs.items() if n.startswith(BATCH)}
         self._random = {n: p for n, p in inputs.items() if n.startswith(RANDOM)}
         # Inputs without a prefix are hyperparameters of the rule.
@@ -383,17 +397,30 @@ class TrainSession(Serialized):
             SessionError: A name is unknown, or an array is not of that shape and dtype; nothing has
                 changed then.
         """
-        ports = {n.removeprefix(PARAM): p for n, p in self._carried.items() if n.startswith(PARAM)}
-        for name in values:
-            if name not in ports:
-                raise SessionError(
-                    f"the model has no parameter {name!r}",
-                    where=self._where,
-                    hint=nearest(str(name), list(ports)),
-                )
+        self._set(PARAM, "parameter", values)
+
+    @serialize_calls
+    def set_states(self, values: Mapping[str, Array]) -> None:
+        """Sets states of the rule by ``<parameter>.<state>``, as ``set_params``."""
+        self._set(STATE, "state", values)
+
+    @serialize_calls
+    def set_buffers(self, values: Mapping[str, Array]) -> None:
+        """Sets buffers by name, as ``set_params``; frozen parameters are buffers.
+
+        Two models that train in turn pass their weights on:
+        ``generator.set_buffers(discriminator.params)``.
+        """
+        self._set(BUFFER, "buffer", values)
+
+    def _set(self, prefix: str, kind: str, values: Mapping[str, Array]) -> None:
+        ports = {
+            n.removeprefix(prefix): p for n, p in self._carried.items() if n.startswith(prefix)
+        }
+        check_names(values, ports, kind, self._where, is_complete=False)
         self._buffer.write(
             {
-                f"{PARAM}{name}": check_array(array, ports[name], repr(name), self._where)
+                ports[name].name: check_array(array, ports[name], repr(name), self._where)
                 for name, array in values.items()
             }
         )
@@ -488,24 +515,43 @@ class TrainSession(Serialized):
         return self._writer.submit(write_state, path, copies)
 
     @serialize_calls
-    def load(self, path: str | os.PathLike[str]) -> None:
+    def load(self, path: str | os.PathLike[str], *, strict: bool = True) -> Mismatch:
         """Loads a file that ``save`` wrote; nothing changes unless all of it matches.
 
         The arrays are read straight into the memory of the session.
+
+        Args:
+            path: The file.
+            strict: Whether the file must have the arrays of this step, and no others. With False
+                the arrays that both have are loaded, and the others stay as they are: the state of
+                a step in which more, or fewer, parameters are frozen. A frozen parameter is a
+                buffer.
+
+        Returns:
+            The names of the arrays that the file lacks, and of those that only the file has.
 
         Raises:
             StateError: The file is not a state of this model, or cannot be read.
         """
         where = f"file {os.fspath(path)!r}"
         places = read_state(path)
-        check_names(places, self._carried, "array", where, StateError)
-        for name, port in self._carried.items():
-            check_stored(places[name], port, repr(name), where, StateError)
+        sources = {name: _place_of(name, places) for name in self._carried}
+        mismatch = Mismatch(
+            tuple(name for name, source in sources.items() if source is None),
+            tuple(name for name in places if name not in sources.values()),
+        )
+        if strict:
+            _check_kinds(sources, where)
+            check_names(places, self._carried, "array", where, StateError)
+        places = {name: places[source] for name, source in sources.items() if source is not None}
+        for name, place in places.items():
+            check_stored(place, self._carried[name], repr(name), where, StateError)
         # The step is read and checked first: a file of another clock changes nothing.
         step = np.zeros((), self._carried[STEP].dtype)
         try:
-            places[STEP].read_into(step)
-            checked_step(step[()], self._carried[STEP], where)
+            if STEP in places:
+                places[STEP].read_into(step)
+                checked_step(step[()], self._carried[STEP], where)
             self._buffer.fill(places, lambda array, place: place.read_into(array))
         except OSError as error:
             raise StateError(
@@ -513,3 +559,33 @@ class TrainSession(Serialized):
                 where=where,
                 hint="some arrays may come from the file: load another state",
             ) from error
+        fresh = [name for name in mismatch.missing if name.startswith(STATE)]
+        if fresh and self.t:
+            more = f" and {len(fresh) - 1} more" if len(fresh) > 1 else ""
+            warnings.warn(
+                f"{where} has no {fresh[0]!r}{more}: at step {self.t} a rule with a bias "
+                "correction takes larger steps until these states have settled; a schedule may "
+                "warm up again",
+                stacklevel=3,
+            )
+        return mismatch
+
+
+def _place_of(name: str, places: Collection[str]) -> str | None:
+    """The name in a file of an array of the step: a frozen parameter is a buffer."""
+    for prefix, other in ((PARAM, BUFFER), (BUFFER, PARAM)):
+        twin = f"{other}{name.removeprefix(prefix)}"
+        if name.startswith(prefix) and name not in places and twin in places:
+            return twin
+    return name if name in places else None
+
+
+def _check_kinds(sources: Mapping[str, str | None], where: str) -> None:
+    """Raises StateError if a parameter of the step is frozen in the file, or the reverse."""
+    for name, source in sources.items():
+        if source not in (None, name):
+            raise StateError(
+                f"the file has {source!r} for {name!r}: other parameters were trained",
+                where=where,
+                hint="load(path, strict=False) loads the arrays that both have",
+            )

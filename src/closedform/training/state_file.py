@@ -19,8 +19,9 @@ from closedform.ir.types import DType
 _DTYPES = {
     dtype.row.label: dtype.numpy
     for dtype in map(DType, ("f64", "f32", "f16", "bf16", "i64", "i32", "i8", "bool"))
-}
-"""The dtypes of a training state, by their names in safetensors, whose reader lacks bfloat16."""
+} | {"U8": np.dtype(np.uint8)}
+"""The dtypes of a training state and of a batch, by their names in safetensors, whose reader lacks
+bfloat16."""
 
 
 def write_state(path: str | os.PathLike[str], arrays: Mapping[str, Array]) -> None:

@@ -23,6 +23,7 @@ from closedform.web.training import (
     inputs_of,
     open_training,
     training_files,
+    write_model_of_page,
 )
 
 TEXT_FILE = "text.txt"
@@ -98,6 +99,7 @@ def write_text_page(
         write_loop_page(target, "text", device=where_to)
         for name, path in files.items():
             shutil.copyfile(path, target / name)
+        manifest.update(write_model_of_page(target, source, session))
         (target / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
     write_folder(Path(folder), fill)

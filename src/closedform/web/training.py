@@ -10,15 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from closedform.errors import ExportError
+from closedform.exporters.onnx_model import serialize
 from closedform.exporters.onnx_weights import external_locations
 from closedform.files import check_regular
+from closedform.ir.naming import BATCH
+from closedform.runtime.checks import check_stored
 from closedform.runtime.onnx_session import OnnxSession, open_session
 from closedform.training import index_ranges
-from closedform.training.session import INIT_FILE, LOSS, STEPS, TRAIN_FILE
+from closedform.training.inference import read_forward
+from closedform.training.session import CARRIED, EVAL_FILE, INIT_FILE, LOSS, STEPS, TRAIN_FILE
+from closedform.training.state_file import read_state
 from closedform.training.webgpu.step import SCALARS_FILE, WEBGPU_FILE
 from closedform.web.folder import Device, copy_runtime, write_folder, write_loop_page
 
-DATA_FILE = "data.safetensors"
+DATA_FILE, MODEL_FILE = "data.safetensors", "model.onnx"
 
 _MOST_BYTES = 2**31 - 1
 """Bytes of a model's external data. A module of WebAssembly with 32 bits addresses twice as much,
@@ -50,16 +55,17 @@ def write_training_page(
             ``target="webgpu"``.
 
     Raises:
-        ExportError: The model is not a training step, a file or npm package is missing,
-            onnxruntime-web does not support a dtype, the device is unknown, or the folder contains
-            other files.
+        ExportError: The model is not a training step, a file or npm package is missing, the data
+            have other names, dtypes or sizes than the batch, onnxruntime-web does not support a
+            dtype, the device is unknown, or the folder contains other files.
+        StateError: The data is not a safetensors file.
     """
     source, where_to = Path(train), checked_device(device)
     session = open_training(source)
     files = training_files(source, gpu_files(source, where_to))
     if data is not None:
         files[DATA_FILE] = Path(data)
-        check_file(Path(data))
+        _check_data(Path(data), session)
 
     def fill(target: Path) -> None:
         copy_runtime(target, None if packages is None else Path(packages), device=where_to)
@@ -68,6 +74,7 @@ def write_training_page(
             shutil.copyfile(path, target / name)
         manifest = _manifest(session, DATA_FILE if data is not None else None)
         manifest |= {"external": external_files(files), **gpu_manifest(source, where_to)}
+        manifest |= write_model_of_page(target, source, session)
         (target / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
     write_folder(Path(folder), fill)
@@ -141,6 +148,24 @@ def external_files(files: Mapping[str, Path]) -> dict[str, list[str]]:
     return names_by_model
 
 
+def write_model_of_page(folder: Path, train: Path, session: OnnxSession) -> dict[str, Any]:
+    """Writes the model without its weights, which a page appends, where there is an ``eval.onnx``.
+
+    Returns:
+        The entry of a manifest: the weights of the model by name, and the tensors of the step.
+    """
+    source = train.with_name(EVAL_FILE)
+    if not source.is_file():
+        return {}
+    carried = [name for name in session.inputs if name.startswith(CARRIED)]
+    model, weights = read_forward(source, carried, f"file {str(source)!r}")
+    inputs = [value for value in model.graph.input if value.name not in weights]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    (folder / MODEL_FILE).write_bytes(serialize(model))
+    return {"weights": weights}
+
+
 def checked_device(device: str) -> Device:
     """Returns a device by its name.
 
@@ -207,6 +232,27 @@ def check_file(path: Path) -> None:
     check_regular(path, ExportError)
     if not path.is_file():
         raise ExportError("the file does not exist", where=f"file {str(path)!r}")
+
+
+def _check_data(path: Path, session: OnnxSession) -> None:
+    """Raises an error where a file has no rows for a tensor of the batch, or others."""
+    check_file(path)
+    where, places = f"file {str(path)!r}", read_state(path)
+    ports = {n.removeprefix(BATCH): p for n, p in session.inputs.items() if n.startswith(BATCH)}
+    for name, port in ports.items():
+        if name not in places:
+            raise ExportError(
+                f"the data has no tensor {name!r} {port}",
+                where=where,
+                hint=f"it has {', '.join(map(repr, places)) or 'none'}: rename its tensors",
+            )
+        check_stored(places[name], port, repr(name), where, ExportError)
+    rows = sorted({places[name].shape[0] for name, port in ports.items() if port.shape})
+    if len(rows) > 1 or 0 in rows:
+        raise ExportError(
+            f"the tensors of the data must have one number of rows, and some; got {rows}",
+            where=where,
+        )
 
 
 def _check_dtypes(session: OnnxSession, where: str) -> None:

@@ -2,10 +2,12 @@
 
 import { follow, short } from "./chart.js";
 import { download, hyperValues, number, offerHypers } from "./fields.js";
-import { at, fail, loadJson, loadRuntime, openGraph } from "./page.js";
+import { at, fail, load, loadJson, loadRuntime, openGraph } from "./page.js";
 import { Trainer } from "./trainer.js";
 
 const SHORTEST_FRAME = 50; // milliseconds of training between two drawings of the page
+
+const BUTTONS = ["reset", "save", "model"]; // of what there is after a step
 
 export class Loop {
   // `batchAt(step)` returns {tensors, rows} of a step; `onPause` is called when the loop has stopped.
@@ -33,11 +35,20 @@ export class Loop {
         download(await this.trainer.save(), `step-${step}.safetensors`);
       }).catch(fail);
     });
+    at("model").addEventListener("click", () => {
+      this.attempt(async () => {
+        const { step } = this.trainer;
+        download(await this.trainer.saveModel(await load("model.onnx", this.remedy)), `step-${step}.onnx`);
+      }).catch(fail);
+    });
   }
 
   // Loads the manifest, onnxruntime and the graphs of the step; returns the manifest and onnxruntime.
   async begin(remedy) {
     const manifest = await loadJson("manifest.json", remedy);
+    this.remedy = remedy;
+    // A step may be exported to a folder whose eval.onnx is elsewhere.
+    at("model").hidden = !manifest.weights;
     const ort = await loadRuntime(remedy);
     const init = await openGraph(ort, "init.onnx", remedy, manifest.external);
     const plain = async (tensors = null) => {
@@ -82,7 +93,7 @@ export class Loop {
   async run() {
     this.isRunning = true;
     at("run").textContent = "Pause";
-    for (const id of ["reset", "save"]) at(id).disabled = true;
+    for (const id of BUTTONS) at(id).disabled = true;
     at("error").textContent = "";
     try {
       if (this.trainer.step >= number("steps", 1)) {
@@ -103,7 +114,7 @@ export class Loop {
     }
     this.isRunning = false;
     at("run").textContent = "Train";
-    for (const id of ["reset", "save"]) at(id).disabled = this.results.length === 0;
+    for (const id of BUTTONS) at(id).disabled = this.results.length === 0;
     this.show();
     this.onPause();
   }

@@ -1,15 +1,18 @@
 // One training step after the other with the graph of train.onnx, in any onnxruntime for JavaScript.
 
-// By the names of onnxruntime: what safetensors calls a dtype, and which array holds it.
+// By the names of onnxruntime: what safetensors calls a dtype, which array holds it, its number in ONNX.
 const KINDS = {
-  float32: ["F32", Float32Array],
-  float64: ["F64", Float64Array],
-  float16: ["F16", Uint16Array],
-  int32: ["I32", Int32Array],
-  int64: ["I64", BigInt64Array],
-  uint8: ["U8", Uint8Array],
-  bool: ["BOOL", Uint8Array],
+  float32: ["F32", Float32Array, 1],
+  float64: ["F64", Float64Array, 11],
+  float16: ["F16", Uint16Array, 10],
+  int32: ["I32", Int32Array, 6],
+  int64: ["I64", BigInt64Array, 7],
+  int8: ["I8", Int8Array, 3],
+  uint8: ["U8", Uint8Array, 2],
+  bool: ["BOOL", Uint8Array, 9],
 };
+
+const bytesOf = ({ data }) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 
 // A tensor of any dtype from plain numbers or a typed array.
 export function makeTensor(ort, dtype, values, dims) {
@@ -282,6 +285,13 @@ export class Trainer {
   async save() {
     return writeSafetensors(await this.host());
   }
+
+  // The model with its current weights as the bytes of an ONNX file, from one without them.
+  async saveModel(model) {
+    const tensors = await this.host();
+    const weights = Object.entries(this.manifest.weights).map(([name, source]) => [name, tensors[source]]);
+    return writeModel(model, Object.fromEntries(weights));
+  }
 }
 
 // Tensors of onnxruntime by name, as the bytes of a safetensors file.
@@ -290,7 +300,7 @@ export function writeSafetensors(tensors) {
   let offset = 0;
   const parts = [];
   for (const [name, tensor] of Object.entries(tensors)) {
-    const bytes = new Uint8Array(tensor.data.buffer, tensor.data.byteOffset, tensor.data.byteLength);
+    const bytes = bytesOf(tensor);
     header[name] = {
       dtype: KINDS[tensor.type][0],
       shape: [...tensor.dims],
@@ -308,6 +318,31 @@ export function writeSafetensors(tensors) {
   new DataView(head.buffer).setBigUint64(0, BigInt(encoded.length), true);
   head.set(encoded, 8);
   return new Blob([head, ...parts]);
+}
+
+// A number as the bytes of protobuf: seven bits each, from the lowest ones.
+function varint(number) {
+  const bytes = [];
+  for (; number >= 128; number = Math.floor(number / 128)) bytes.push((number % 128) + 128);
+  return [...bytes, number];
+}
+
+// A field of protobuf that holds bytes, which come in parts: tag, length, parts.
+function field(number, parts) {
+  const size = parts.reduce((sum, part) => sum + part.length, 0);
+  return [Uint8Array.from([...varint(number * 8 + 2), ...varint(size)]), ...parts];
+}
+
+// The bytes of an ONNX model with weights: tensors of onnxruntime by name. Protobuf joins the parts of a
+// message, so that a second graph (field 7 of onnx.proto) adds its initializers (5) to the first one.
+export function writeModel(model, weights) {
+  const initializers = Object.entries(weights).flatMap(([name, tensor]) => field(5, [
+    ...tensor.dims.map((size) => Uint8Array.from([8, ...varint(size)])),
+    Uint8Array.from([16, KINDS[tensor.type][2]]),
+    ...field(8, [new TextEncoder().encode(name)]),
+    ...field(9, [bytesOf(tensor)]),
+  ]));
+  return new Blob([model, ...field(7, initializers)]);
 }
 
 // The index that a uniform number selects, by softmax of logits at a temperature; 0 takes the largest.

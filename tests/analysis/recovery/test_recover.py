@@ -82,6 +82,20 @@ def test_fewer_digits_are_enough_and_are_given() -> None:
     assert recover(exact, digits=3).call == "linear(start=0.01, end=0.001, steps=333)"
 
 
+@pytest.mark.parametrize("warmup", [0, 2, 3])
+@pytest.mark.parametrize("milestones", [(4,), (5, 7)])
+def test_numbers_of_one_digit_are_not_values_rounded_to_one(
+    warmup: int, milestones: tuple[int, ...]
+) -> None:
+    steps = schedules.multi_step(0.1, gamma=0.1, milestones=milestones)
+    lr = schedules.linear(0, 0.1, warmup).then(steps) if warmup else steps
+    values = {step: round(float(lr(step)), 12) for step in range(16)}
+    short = {step: value for step, value in values.items() if len(f"{value:g}") < 7}
+    schedule = recover(short).schedule
+    assert schedule is not None
+    assert all(math.isclose(schedule(step), value) for step, value in short.items())
+
+
 def test_a_log_that_no_schedule_reproduces(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     values = {step: float(f"{value:.6g}") for step, value in enumerate(random.random(9))}

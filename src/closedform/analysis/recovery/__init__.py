@@ -321,7 +321,7 @@ def _log(log: LogSource, key: str, offset: int | None) -> Log:
         )
     cells: list[str | None] = [repr(_logged_float(value)) for value in log.values()]
     steps = np.array([_logged_step(step) - (offset or 0) for step in log], dtype=np.int64)
-    return Log(steps, {key: logged_values(cells)}, "<mapping>")
+    return Log(steps, {key: logged_values(cells, are_floats=True)}, "<mapping>")
 
 
 def _checked_offset(offset: Any) -> int:

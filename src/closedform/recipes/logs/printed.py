@@ -112,9 +112,11 @@ def logged_values(
         # A zero in a column of zeros: within half a unit of its last digit, where it has a point.
         return Series(numbers, np.where(exponents < -1, _half_units(exponents), 0.0))
     most, least = int(digits[is_nonzero].max()), int(exponents[is_nonzero].min())
-    # 0.1, 0.01, 0.001 in JSON are floats in full, not values rounded to one digit.
+    # 0.1, 0.01, 0.001 in JSON are floats in full, not values rounded to one digit: half a unit of
+    # 0.1 is half of it.
     levels = len(np.unique(nonzero))
-    if are_floats and levels * _VALUES_PER_LEVEL <= max(len(nonzero), _VALUES_PER_LEVEL):
+    is_in_steps = levels * _VALUES_PER_LEVEL <= max(len(nonzero), _VALUES_PER_LEVEL)
+    if are_floats and (is_in_steps or most == 1):
         most = max(most, _SHORT_DIGITS)
         least -= most
     # The unit of the last digit in a format with ``most`` digits, none below that of ``least``.

@@ -15,6 +15,8 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 
@@ -23,9 +25,15 @@ class OutOfEffort(Exception):  # noqa: N818 - a bound that is met, not a fault
 
 
 class Meter(threading.local):
-    """The work that a thread has done since it began; only differences count."""
+    """The work that a thread has done since it began; only differences count.
+
+    Attributes:
+        work: The units of work.
+        most: The reading beyond which ``spend`` and ``walk`` of terms raise OutOfEffort.
+    """
 
     work: int = 0
+    most: float = math.inf
 
 
 METER = Meter()
@@ -33,8 +41,10 @@ METER = Meter()
 
 
 def spend(units: int) -> None:
-    """Reports some work to the meter of this thread."""
+    """Reports some work to the meter of this thread; OutOfEffort where none is allowed."""
     METER.work += units
+    if METER.work > METER.most:
+        raise OutOfEffort
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,20 @@ class Effort:
         """Raises OutOfEffort if nothing is left."""
         if METER.work > self.end or self.is_late:
             raise OutOfEffort
+
+    @contextmanager
+    def enforced(self) -> Iterator[None]:
+        """Ends all work on terms in this context where this effort ends, by OutOfEffort.
+
+        A comparison of two terms of thousands of choices is one step of a search, which looks at
+        its effort between steps.
+        """
+        most = METER.most
+        METER.most = min(most, self.end)
+        try:
+            yield
+        finally:
+            METER.most = most
 
     def step(self, units: float) -> Effort:
         """Returns a portion for one step of a search.

@@ -7,6 +7,7 @@ import sympy as sp
 from flint import arb, fmpq
 
 from closedform import t
+from closedform.effort import METER, Effort, OutOfEffort
 from closedform.language import floor_div, floor_mod
 from closedform.verify.identity.equality import StepRange, are_equal, is_defined
 from closedform.verify.terms import build, sympy_io, tree
@@ -308,3 +309,25 @@ def test_generated_terms_are_shown_equal_only_where_they_are(seed: int) -> None:
                 if not any(isinstance(each, Undefined) for each in values):
                     assert arb(values[0]).overlaps(arb(values[1])), (seed, step, left, right)
     assert counts[True] > 15
+
+
+@pytest.mark.parametrize("depth", [30, 60, 120])
+def test_a_comparison_ends_with_its_effort(depth: int) -> None:
+    """Choices of choices: to compare each with all the others takes the cube of their number."""
+
+    def nested(first: tuple[Term, Term], is_turned: bool) -> Term:
+        x, y = first
+        for _ in range(depth):
+            sums = build.add(x, build.multiply(y, y)), build.add(y, build.multiply(x, x))
+            x, y = build.maximum(*sums[:: -1 if is_turned else 1]), build.minimum(*sums)
+        return x
+
+    tensors = build.symbol("x"), build.symbol("y")
+    left, right = nested(tensors, False), nested(tensors, True)
+    begin, allowed = METER.work, 100_000
+    with Effort.of(allowed).enforced(), pytest.raises(OutOfEffort):
+        are_equal(left, right, StepRange(CLOCK, 0, 100))
+    # Work is looked at when it is reported: of a polynomial when it is made.
+    assert METER.work - begin < 3 * allowed
+    with Effort.of(allowed).enforced():
+        assert are_equal(nested(tensors, False), left, StepRange(CLOCK, 0, 100)) == "structure"

@@ -335,3 +335,21 @@ def test_compiled_functions_leave_what_has_no_value_undecided(term: Term, step: 
     function = compile_steps(term, T)
     with contextlib.suppress(UndecidedError, ZeroDivisionError):
         assert not function(step).is_finite()
+
+
+@pytest.mark.parametrize("times", [5, 17, 60])
+def test_fractions_stay_short(times: int) -> None:
+    """A square of a square has four times the bits: 40 squares would be 2 TB."""
+    number, exact = symbol("x"), fmpq(2, 3)
+    for _ in range(times):
+        number = add(multiply(number, number), rational(1, 7))
+    begin = METER.work
+    result = evaluate.value(number, {"x": exact})
+    assert METER.work - begin < 1000
+    assert isinstance(result, fmpq) == (times == 5)
+    for _ in range(min(times, 17)):
+        exact = exact * exact + fmpq(1, 7)
+    # The numbers fall to the fixed point of x = x² + 1/7.
+    assert arb(result).overlaps(arb(exact)) or times == 60
+    fixed_point = (1 - (arb(3) / 7).sqrt()) / 2
+    assert times < 60 or abs(arb(result) - fixed_point) < 1e-6

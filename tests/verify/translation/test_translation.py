@@ -467,4 +467,4 @@ def test_the_effort_holds_before_the_first_question() -> None:
     # All of it is 940,000 units, and one check is passed with each constant: 1,000 units more.
     assert METER.work - begin < 210_000
     assert verdict.unknown
-    assert verdict.reason.endswith(translation.BEFORE_READ)
+    assert verdict.reason.endswith(translation.ONE_COMPARISON)

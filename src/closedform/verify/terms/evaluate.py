@@ -21,7 +21,7 @@ from typing import Any
 
 from flint import arb, ctx, fmpq, fmpz
 
-from closedform.effort import METER
+from closedform.effort import spend
 from closedform.errors import VerificationError
 from closedform.language.balls import ball_precision, whole_number
 from closedform.verify.terms import exact_zero
@@ -154,7 +154,7 @@ class Evaluator:
             else:
                 results[number] = result
                 pending.pop()
-        METER.work += _STEP * visits
+        spend(_STEP * visits)
         return results[0]
 
     def _number_operands(self, number: int) -> tuple[int, ...]:
@@ -180,7 +180,7 @@ def _apply(node: Term, args: Sequence[Result], point: Mapping[str, Any]) -> Resu
     if failures:
         # Undefined first: more digits do not change it.
         return next((arg for arg in failures if isinstance(arg, Undefined)), failures[0])
-    return _check_finite(_HANDLERS[node.op](node, args, point))
+    return _check_size(_HANDLERS[node.op](node, args, point))
 
 
 def apply_operation(node: Term, args: Sequence[Result]) -> Result:
@@ -217,7 +217,7 @@ def total_of(numbers: Sequence[Result]) -> Result:
     for number in numbers:
         if not is_decided(number):
             return number
-    return _check_finite(_add(_NO_TERM, list(numbers), {})) if numbers else fmpq(0)
+    return _check_size(_add(_NO_TERM, list(numbers), {})) if numbers else fmpq(0)
 
 
 def product_of(left: Result, right: Result) -> Result:
@@ -225,13 +225,19 @@ def product_of(left: Result, right: Result) -> Result:
     for number in (left, right):
         if not is_decided(number):
             return number
-    return _check_finite(_multiply(_NO_TERM, [left, right], {}))
+    return _check_size(_multiply(_NO_TERM, [left, right], {}))
 
 
 _NO_TERM = Term(Op.UNDEFINED)
 
 
-def _check_finite(result: Result) -> Result:
+def _check_size(result: Result) -> Result:
+    """A result, of which fractions are short and balls finite.
+
+    A square of a square has four times the bits: after 30 of them a fraction would fill the memory.
+    """
+    if isinstance(result, fmpq):
+        return arb(result) if result.height_bits() > LIMITS.number_bits else result
     return _UNDECIDED if isinstance(result, arb) and not result.is_finite() else result
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from flint import arb, fmpq
 
-from closedform.effort import METER
+from closedform.effort import METER, spend
 from closedform.language.balls import whole_number
 from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import holds, value
@@ -145,7 +145,7 @@ class _Search:
         return 1 if isinstance(low, bool) or isinstance(high, bool) else abs(int(high - low))
 
     def _trend(self, start: int, end: int) -> Trend | None:
-        METER.work += _RUN_WORK
+        spend(_RUN_WORK)
         self._undirected += 1
         if self._undirected > LIMITS.curved_runs:
             raise _UnknownError
@@ -164,7 +164,7 @@ class _Search:
         stored_value = self._values.get(step)
         if stored_value is not None:
             return stored_value
-        METER.work += _STEP_WORK
+        spend(_STEP_WORK)
         if METER.work > self._end:
             raise _UnknownError
         point = {self.clock.value.name: fmpq(step)}

@@ -112,7 +112,7 @@ class Limits:
     expression_nodes: int = 200_000  # nodes of an expression, each where it stands
     step_nodes: int = 20_000  # nodes of a step of a rule with its definitions in place
     nested_choices: int = 6  # choices in one condition of an expression
-    number_bits: int = 20_000  # bits of a rational power before it becomes a ball
+    number_bits: int = 20_000  # bits of a fraction before it becomes a ball
     separation_bits: int = 100_000  # bits of a ball that shows that a number is 0
     combined_constants: int = 40  # numbers of a source whose sums and products are tried
     constant_precision: int = 192  # bits of the interval arithmetic behind a constant

@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 
 from flint import fmpq
 
-from closedform.effort import METER
+from closedform.effort import spend
 from closedform.verify.terms import build
 from closedform.verify.terms.facts import is_integer
 from closedform.verify.terms.jumps import jumps_of
@@ -188,7 +188,7 @@ class _Partition(Generic[Place]):
             try:
                 request = next(task) if answer is None else task.send(answer)
             except StopIteration as finished:
-                METER.work += _SEGMENT_WORK * len(finished.value)
+                spend(_SEGMENT_WORK * len(finished.value))
                 self.check()
                 answer = self._known[key] = _join_segments(finished.value)
                 waiting.pop()

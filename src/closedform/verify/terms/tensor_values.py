@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from flint import arb, fmpq
 
-from closedform.effort import METER
+from closedform.effort import spend
 from closedform.errors import VerificationError
 from closedform.ir.graph import Array
 from closedform.language.balls import ball_precision
@@ -86,7 +86,7 @@ def _value(node: Term, args: list[Array], point: Mapping[str, Array]) -> Array:
     if not args:
         return tensor_of(apply_operation(node, ()))
     operands = [np.broadcast_to(arg, shape).ravel() for arg in args]
-    METER.work += _STEP * math.prod(shape)
+    spend(_STEP * math.prod(shape))
     results = [_shortened(apply_operation(node, items)) for items in zip(*operands, strict=True)]
     return tensor_of(results, shape)
 

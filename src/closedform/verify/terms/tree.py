@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from closedform.effort import METER
+from closedform.effort import METER, OutOfEffort
 from closedform.errors import VerificationError, shortened
 
 T = TypeVar("T")
@@ -156,6 +156,8 @@ def walk(*roots: Term, skip: Container[Term] = ()) -> Iterator[Term]:
     # which all is done.
     pending = [(root, False) for root in reversed(roots)]
     meter = METER
+    if meter.work > meter.most:
+        raise OutOfEffort
     while pending:
         meter.work += 2
         node, ready = pending.pop()

@@ -97,7 +97,7 @@ DECISION = (
     "PROVED over the real numbers, and open in floats: it has a {decision}, where rounding may "
     "choose the other side of a threshold"
 )
-BEFORE_READ = "before the terms of the graph were read"
+ONE_COMPARISON = "the terms of the graph are too large to be read or compared"
 BY_PARTS = "parts of a run"
 _SPLITTER = 4097.0
 
@@ -138,11 +138,12 @@ def time_verdict(decide: Callable[[], Verdict], effort: Effort) -> Verdict:
     """Returns a verdict with its time; UNKNOWN where the terms cannot be made or computed with."""
     watch = Watch()
     try:
-        verdict = decide()
+        with effort.enforced():
+            verdict = decide()
     except (ClosedFormError, ArithmeticError) as error:
         verdict = Verdict(Status.UNKNOWN, reason=str(error))
     except OutOfEffort:
-        verdict = Verdict(Status.UNKNOWN, reason=f"{effort.why()}, {BEFORE_READ}")
+        verdict = Verdict(Status.UNKNOWN, reason=f"{effort.why()}; {ONE_COMPARISON}")
     except RecursionError:
         verdict = Verdict(Status.UNKNOWN, reason="the terms are nested too deeply")
     return verdict.after(watch.seconds)

@@ -17,9 +17,9 @@ from closedform.errors import (
 )
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import CHECKED, Facts
-from closedform.recipes.document import Document, entries, join_path, read_document
+from closedform.recipes.document import Document, FileSource, entries, join_path, read_document
 from closedform.recipes.framework import Framework, Tier
-from closedform.recipes.inheritance import FileSource, merge_files
+from closedform.recipes.inheritance import merge_files
 from closedform.recipes.raw_section import RELATED, entry_name, key_name
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Recipe

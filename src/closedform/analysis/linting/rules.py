@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise
 
+from closedform.analysis.difference import diff
 from closedform.analysis.linting.alternatives import (
     MINIMUM,
     RATE,
@@ -422,6 +423,22 @@ def check_settings(subject: Subject) -> Iterator[Finding]:
         )
 
 
+def check_replaced(subject: Subject) -> Iterator[Finding]:
+    """``schedule-replaced``."""
+    group = subject.recipe.param_groups[0]
+    for key, own_schedule in subject.recipe.replaced_schedules.items():
+        rate = Rate(group, group.schedules[key])
+        (curve,) = diff(rate.schedule, own_schedule, until=subject.updates).curves
+        if curve.first_step is not None and curve.first is not None:
+            value, own_value = map(_decimal, curve.first)
+            yield rate.finding(
+                "schedule-replaced",
+                f"{key} is {value} at update {curve.first_step}; by the config without the other "
+                f"file it would be {own_value}",
+                curve.first_step,
+            )
+
+
 def check_defects(subject: Subject) -> Iterator[Finding]:
     """``defect``."""
     framework = FRAMEWORKS.get(subject.recipe.framework)
@@ -445,5 +462,6 @@ CHECKS: tuple[Check, ...] = (
     check_shape,
     check_groups,
     check_settings,
+    check_replaced,
     check_defects,
 )

@@ -7,7 +7,7 @@ epochs and the size of the data set, which are facts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import sympy as sp
@@ -43,14 +43,23 @@ def _micro_batches(section: kit.RawSection, key: str, default: int) -> int | Non
     return int(section.integer(key, default)) if is_determined else None
 
 
+def _deepspeed(section: kit.RawSection, key: str, default: None) -> kit.Document | None:
+    """The DeepSpeed config that an argument names or holds; None if it cannot be read."""
+    value = section.value(key, default)
+    if isinstance(value, Mapping):
+        return kit.Document({**value}, section.document.place(section.at(key)))
+    return kit.named_document(section.document, value) if isinstance(value, str) else None
+
+
 class Arguments(
     Scheduler,
     Optimizer,
     kit.OpenSection,
-    irrelevant="beta deepspeed optim_args optim_target_modules",
+    irrelevant="beta optim_args optim_target_modules",
 ):
     """The keys of TrainingArguments that decide the schedules, and others that are like them."""
 
+    deepspeed: kit.Document | None = kit.read_by(_deepspeed, None)
     gradient_accumulation_steps: kit.Accumulation | None = kit.read_by(_micro_batches, 1)
     max_grad_norm: kit.Norm = 1
     num_train_epochs: kit.WhereNeeded[kit.RealEpochs] = kit.number(3)
@@ -183,7 +192,7 @@ def read_arguments(reading: kit.Reading, program: TrainerProgram) -> kit.Recipe:
             group = kit.ParamGroup(values, plan, kit.Role.of(part), part)
             groups += [group, group.without_decay(NO_DECAY)]
     norm = arguments.max_grad_norm
-    return reading.recipe(
+    recipe = reading.recipe(
         groups,
         clock=CLOCK,
         horizon=total,
@@ -196,6 +205,13 @@ def read_arguments(reading: kit.Reading, program: TrainerProgram) -> kit.Recipe:
             "weight_decay": arguments.weight_decay,
         },
     )
+    if arguments.deepspeed is None:
+        return recipe
+    # Imported only here: most configs name no config of DeepSpeed.
+    from closedform.frameworks.transformers.deepspeed import in_place_of_trainer
+
+    names = {"optimizer": f"optim {plan.name}", "scheduler": f"lr_scheduler_type {name}"}
+    return in_place_of_trainer(reading, recipe, arguments.deepspeed, arguments, names)
 
 
 def base_rate(

@@ -350,8 +350,14 @@ DEFECTS: Mapping[str, kit.Defect[[Scheduler]]] = {
     ),
     "deepspeed-scheduler": kit.Defect(
         "a scheduler or optimizer in the DeepSpeed config takes the place of this one",
-        "src/transformers/trainer.py:1730",
+        "src/transformers/integrations/deepspeed.py:576",
         lambda arguments: "deepspeed" in arguments,
+        kind=kit.DefectKind.CONVENTION,
+        classes=(),
+    ),
+    "deepspeed-clipping": kit.Defect(
+        "without gradient_clipping in the DeepSpeed config, max_grad_norm has no effect",
+        "src/transformers/integrations/deepspeed.py:161",
         kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),

@@ -12,13 +12,15 @@ from closedform.analysis.difference import diff
 from closedform.analysis.linting.alternatives import (
     MINIMUM,
     RATE,
+    WARMUP_FRACTION,
     WEIGHT_DECAY,
     base_rates,
     settings,
+    with_double,
     without_effect,
 )
 from closedform.analysis.linting.findings import RULES, Finding, Severity
-from closedform.analysis.profile import Branch, Profile
+from closedform.analysis.profile import Branch, Profile, warmup_length
 from closedform.language import Schedule
 from closedform.language.exact import to_float
 from closedform.recipes import Recipe
@@ -33,6 +35,7 @@ _SAME = 1e-9
 # A length that a fact explains differs from it by the rounding of one update in a hundred.
 _EXPLAINED = 0.01
 _WRONG_LENGTH = 2
+_LARGEST_FRACTION = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +203,32 @@ def _data_length(subject: Subject) -> Iterator[Finding]:
             f"the run has {horizon} updates; {facts.epochs} epochs of {facts.dataset_size} samples "
             f"at {facts.global_batch_size} an update are {_decimal(length)}",
         )
+
+
+def check_fractions(subject: Subject) -> Iterator[Finding]:
+    """``warmup-fraction``."""
+    recipe, document, run_length = subject.recipe, subject.recipe.document, subject.updates
+    if document is None or not subject.has_horizon or recipe.schedule().open:
+        return
+    for setting in settings(document, WARMUP_FRACTION):
+        fraction = setting.number
+        if not 0 < fraction < _LARGEST_FRACTION:
+            continue
+        # A fraction is what a warmup is twice as long by, if it is twice as large.
+        alternative = with_double(recipe, document, setting)
+        if alternative is None:
+            continue
+        warmup, double = (warmup_length(r.schedule(), run_length) for r in (recipe, alternative))
+        if warmup is None or double is None or abs(double - 2 * warmup) > 1:
+            continue
+        if abs(warmup - fraction * run_length) > max(_WRONG_LENGTH, warmup):
+            yield Rate(recipe.param_groups[0], recipe.schedule()).finding(
+                "warmup-fraction",
+                f"{setting.text} = {_decimal(fraction)} ends the warmup at update {warmup}, a part "
+                f"of {_decimal(warmup / fraction)} updates; of the {run_length} of the run it "
+                f"would be {_decimal(fraction * run_length)}",
+                warmup,
+            )
 
 
 def _counts(recipe: Recipe) -> Mapping[str, float]:
@@ -457,6 +486,7 @@ def check_defects(subject: Subject) -> Iterator[Finding]:
 CHECKS: tuple[Check, ...] = (
     check_ends,
     check_lengths,
+    check_fractions,
     check_zeros,
     check_range,
     check_shape,

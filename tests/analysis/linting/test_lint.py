@@ -80,6 +80,17 @@ def with_deepspeed() -> Config:
     return {**WITH_RUN["transformers"](1000, 100, 1000), "deepspeed": {"scheduler": scheduler}}
 
 
+def with_decay_of_ten() -> Config:
+    """Megatron's fraction of the warmup, which is one of the decay."""
+    return {
+        "train_iters": 350,
+        "lr_decay_iters": 10,
+        "lr_warmup_fraction": 0.1,
+        "lr_decay_style": "cosine",
+        "lr": PEAK, "min_lr": PEAK / 10, "micro_batch_size": 1, "global_batch_size": 8,
+    }
+
+
 def planted() -> list[Planted]:
     """The faults: the same ones in each framework whose config can have them."""
     faults = [
@@ -121,6 +132,7 @@ def planted() -> list[Planted]:
         ),
         Planted("horizon-mismatch", "deepspeed", deepspeed(PEAK), {"total_updates": 300}),
         Planted("schedule-replaced", "transformers", with_deepspeed()),
+        Planted("warmup-fraction", "megatron", with_decay_of_ten()),
         Planted(
             "unit-mismatch",
             "deepspeed",

@@ -219,7 +219,7 @@ def check_fractions(subject: Subject) -> Iterator[Finding]:
         if alternative is None:
             continue
         warmup, double = (warmup_length(r.schedule(), run_length) for r in (recipe, alternative))
-        if warmup is None or double is None or abs(double - 2 * warmup) > 1:
+        if not warmup or not double or abs(double - 2 * warmup) > 1:
             continue
         if abs(warmup - fraction * run_length) > max(_WRONG_LENGTH, warmup):
             yield Rate(recipe.param_groups[0], recipe.schedule()).finding(

@@ -87,7 +87,10 @@ def with_decay_of_ten() -> Config:
         "lr_decay_iters": 10,
         "lr_warmup_fraction": 0.1,
         "lr_decay_style": "cosine",
-        "lr": PEAK, "min_lr": PEAK / 10, "micro_batch_size": 1, "global_batch_size": 8,
+        "lr": PEAK,
+        "min_lr": PEAK / 10,
+        "micro_batch_size": 1,
+        "global_batch_size": 8,
     }
 
 

@@ -227,7 +227,7 @@ class CosineWithMinLr(Cosine):
     min_lr_rate: kit.RateRatio | None = None
 
 
-_SHAPE = ("linear", "cosine", "1-sqrt")
+SHAPES = ("linear", "cosine", "1-sqrt")
 
 
 class CosineWithRestarts(kit.Section):
@@ -250,8 +250,8 @@ class CosineWarmupWithMinLr(CosineWithMinLr):
 class WarmupStableDecay(Cosine):
     num_decay_steps: kit.RealSteps
     num_stable_steps: kit.RealSteps | None = None
-    warmup_type: str = kit.choice(*_SHAPE, default="linear")
-    decay_type: str = kit.choice(*_SHAPE, default="cosine")
+    warmup_type: str = kit.choice(*SHAPES, default="linear")
+    decay_type: str = kit.choice(*SHAPES, default="cosine")
     min_lr_ratio: kit.RateRatio = 0
 
 

@@ -73,8 +73,8 @@ def test_the_file_that_wins_is_named(tmp_path: Path) -> None:
     both = {"optimizer": adam, "scheduler": WARMUP, "gradient_clipping": "auto"}
     notes = read(tmp_path, COSINE, both).notes
     assert notes["deepspeed-scheduler"] == (
-        "optimizer AdamW and scheduler WarmupLR of ds.json take the place of optim adamw_torch "
-        "and lr_scheduler_type cosine"
+        "optimizer AdamW of ds.json takes the place of optim adamw_torch; scheduler WarmupLR of "
+        "ds.json takes the place of lr_scheduler_type cosine"
     )
     assert {*notes} == {"one-update-late", "deepspeed-scheduler"}
     notes = read(tmp_path, COSINE, {"scheduler": WARMUP}).notes

@@ -211,11 +211,10 @@ def check_fractions(subject: Subject) -> Iterator[Finding]:
     if document is None or not subject.has_horizon or recipe.schedule().open:
         return
     for setting in settings(document, WARMUP_FRACTION):
-        fraction = setting.number
-        if not 0 < fraction < _LARGEST_FRACTION:
-            continue
-        # A fraction is what a warmup is twice as long by, if it is twice as large.
-        alternative = with_double(recipe, document, setting)
+        fraction, alternative = setting.number, None
+        if 0 < fraction < _LARGEST_FRACTION:
+            # A fraction is what a warmup is twice as long by, if it is twice as large.
+            alternative = with_double(recipe, document, setting)
         if alternative is None:
             continue
         warmup, double = (warmup_length(r.schedule(), run_length) for r in (recipe, alternative))

@@ -496,15 +496,19 @@ class _Search:
             if self.fits(warp(number, self.seen.updates))
         ]
 
+    def _unit_sizes(self) -> dict[int, str]:
+        """The numbers of a unit of updates, with their names."""
+        names_by_size = {
+            self.numbers.accumulation: "micro-batches of an update",
+            self.numbers.processes: "processes",
+            self.numbers.updates_per_epoch: "updates of an epoch",
+        }
+        return {size: name for size, name in names_by_size.items() if size is not None and size > 1}
+
     def _units(self, number: float) -> set[int]:
         """The number in other units: micro-batches, processes, epochs."""
-        unit_sizes = (
-            self.numbers.accumulation,
-            self.numbers.processes,
-            self.numbers.updates_per_epoch,
-        )
-        factors = [factor for factor in unit_sizes if factor is not None and factor > 1]
-        factors += [first * second for first in factors for second in factors if first != second]
+        sizes = [*self._unit_sizes()]
+        factors = sizes + [first * second for first in sizes for second in sizes if first != second]
         units = {round(number * factor) for factor in factors}
         return units | {round(number / factor) for factor in factors} | {0}
 
@@ -513,16 +517,9 @@ class _Search:
         return sorted(integers, key=lambda n: (n not in likely, digits_of(n), n))[:1]
 
     def _ratio(self, left: int, right: int) -> str:
-        names_by_factor = {
-            self.numbers.accumulation: "micro-batches of an update",
-            self.numbers.processes: "processes",
-            self.numbers.updates_per_epoch: "updates of an epoch",
-        }
-        for factor, name in names_by_factor.items():
-            if factor is None or factor < 2:
-                continue
-            if left == right * factor:
-                return f", {factor} times as many: the {name}"
-            if left * factor == right:
-                return f", one in {factor}: the {name}"
+        for size, name in self._unit_sizes().items():
+            if left == right * size:
+                return f", {size} times as many: the {name}"
+            if left * size == right:
+                return f", one in {size}: the {name}"
         return ""

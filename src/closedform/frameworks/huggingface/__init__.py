@@ -19,17 +19,9 @@ from closedform.optimizers import adafactor
 from closedform.recipes import kit
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
-N = CLOCK.count(kit.Facts()).n
-"""The count of the clock."""
 
 DEFECTS: Mapping[str, kit.Defect[...]] = {
-    name: TRAINER_DEFECTS[name]
-    for name in (
-        "cosine-1",
-        "cosine_with_min_lr-1",
-        "cosine_warmup_with_min_lr-1",
-        "cosine_warmup_with_min_lr-2",
-    )
+    name: defect for name, defect in TRAINER_DEFECTS.items() if name.startswith("cosine")
 }
 _LENGTHS = ("num_warmup_steps", "num_training_steps")
 """Arguments of ``get_scheduler`` itself; the others are those of a scheduler."""
@@ -143,18 +135,14 @@ def _adafactor(arguments: Mapping[str, Any]) -> UpdateRule:
         )
     if is_relative:
         # Adafactor._get_lr of 5.23.0: the step is min(1e-2 or 1e-6 n, 1 / sqrt(n)).
-        values["lr"] = _warmup() if is_warmed else sp.Rational(1, 100)
+        ceiling = Schedule((CLOCK.count(kit.Facts()).n + 1) / sp.Integer(10) ** 6)
+        values["lr"] = ceiling if is_warmed else sp.Rational(1, 100)
     # transformers gives the exponent with its sign, -0.8; the rule of the library takes 0.8.
     values["decay_rate"] = -kit.checks.number(values["decay_rate"], "decay_rate", _WHERE)
     # Without beta1 there is no first moment; with a decay rate of 0 the moment is the update
     # itself.
     values["beta1"] = 0 if values["beta1"] is None else values["beta1"]
     return adafactor(**values)
-
-
-def _warmup() -> Schedule:
-    """The ceiling of a relative step that begins at 1e-6 and grows by that at each step."""
-    return Schedule((N + 1) / sp.Integer(10) ** 6)
 
 
 _ADAFACTOR = (

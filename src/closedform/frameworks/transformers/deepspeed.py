@@ -59,17 +59,17 @@ def in_place_of_trainer(
         notes = dict(engine.notes)
     elif "optimizer" in sections:
         # LambdaLR of the Trainer is a factor of the rate of each group.
-        factors = [group.schedules["lr"].exact(0) / trainer.derived["lr"] for group in groups]
+        shape = rate / (trainer.derived["lr"] or 1)
         groups = tuple(
-            replace(group, schedules={**group.schedules, "lr": rate * factor})
-            for group, factor in zip(groups, factors, strict=True)
+            replace(group, schedules=group.schedules | {"lr": shape * group.schedules["lr"]})
+            for group in groups
         )
     notes.pop(NOTE, None)
     if sections:
-        winners = " and ".join(f"{name} {kind.get('type')}" for name, kind in sections.items())
-        losers = " and ".join(text for name, text in names.items() if name in sections)
-        verb = "takes" if len(sections) == 1 else "take"
-        notes[NOTE] = f"{winners} of {source} {verb} the place of {losers}"
+        notes[NOTE] = "; ".join(
+            f"{name} {kind.get('type')} of {source} takes the place of {names[name]}"
+            for name, kind in sections.items()
+        )
     if trainer.clipping is not None and engine.clipping is None:
         norm = kit.amount_text(trainer.clipping.threshold)
         notes["deepspeed-clipping"] = (
@@ -106,13 +106,5 @@ def _engine(
     # The Trainer's optimizer, whose rate and betas a scheduler of DeepSpeed changes.
     optimizer = {"type": trainer.param_groups[0].optimizer.name, "params": {"lr": "auto"}}
     content = {"optimizer": optimizer, **document.content}
-    return read_config(
-        replace(
-            reading,
-            document=replace(document, content=content),
-            framework="deepspeed",
-            version=HEAD,
-            defects=DEFECTS,
-        ),
-        arguments,
-    )
+    engine = replace(reading, framework="deepspeed", version=HEAD, defects=DEFECTS)
+    return read_config(replace(engine, document=replace(document, content=content)), arguments)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import sympy as sp
 
-from closedform.language import Schedule, exact_number, floor_mod
+from closedform.language import Schedule, floor_mod
 from closedform.recipes import kit
 from closedform.schedules.blends import along_inverse_root, along_line
 
@@ -410,19 +410,6 @@ def warmup(arguments: Scheduler, total: int, version: str) -> sp.Expr:
     return steps if version == V4 and steps > 0 else warmup_updates(steps, ratio, total)
 
 
-def _group_rate(context: kit.Context, default: sp.Expr) -> sp.Expr:
-    """The rate of the param group: its ``lr``, or else that of the optimizer."""
-    groups, index = context.facts.get("param_groups"), context.facts.get("group_index", 0)
-    if groups is None:
-        return default
-    kit.refuse_unless(
-        0 <= index < len(groups),
-        f"group_index must be in 0..{len(groups) - 1}, got {index}",
-        context.where,
-    )
-    return exact_number(groups[index].get("lr", default))
-
-
 def rate(context: kit.Context, arguments: Scheduler) -> Schedule:
     """Returns the rate of a param group.
 
@@ -438,7 +425,7 @@ def rate(context: kit.Context, arguments: Scheduler) -> Schedule:
         context.where,
     )
     run = ScheduleNumbers(
-        _group_rate(context, arguments.learning_rate),
+        kit.rate_of_group(context, arguments.learning_rate),
         arguments.learning_rate,
         warmup(arguments, total, context.version),
         sp.Integer(total),

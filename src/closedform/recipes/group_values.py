@@ -54,21 +54,6 @@ def number_of_group(arguments: Mapping[str, Any], name: str, context: Context) -
     return checks.number(of_group(arguments[name], name, context), name, context.where)
 
 
-def rate_of_group(context: Context, default: sp.Expr | None) -> Any:
-    """Returns the ``lr`` of a group of the fact ``param_groups``, or else that of the optimizer.
-
-    Raises:
-        DefinitionError: There is no such group.
-    """
-    groups, index = context.facts.get("param_groups"), context.facts.get("group_index", 0)
-    if groups is None:
-        return default
-    message = f"group_index must be in 0..{len(groups) - 1}, got {index}"
-    checks.refuse_unless(0 <= index < len(groups), message, context.where)
-    rate = groups[index].get("lr")
-    return default if rate is None else exact_number(rate)
-
-
 def of_base(make: Callable[..., Schedule], *names: str) -> ScheduleBuilder:
     """Returns the builder of a schedule of the library from the base value and arguments."""
     return lambda arguments, context: make(

@@ -75,7 +75,6 @@ from closedform.recipes.group_values import base_value as base_value
 from closedform.recipes.group_values import number_of_group as number_of_group
 from closedform.recipes.group_values import of_base as of_base
 from closedform.recipes.group_values import of_group as of_group
-from closedform.recipes.group_values import rate_of_group as rate_of_group
 from closedform.recipes.inheritance import named_document as named_document
 from closedform.recipes.intervals import LazyNumber as LazyNumber
 from closedform.recipes.intervals import Stage as Stage

@@ -125,10 +125,10 @@ def _group_value(context: kit.Context, params: Params, name: str) -> sp.Expr:
 
 def _rate(context: kit.Context, optimizer: Optimizer) -> sp.Expr:
     """The rate of the group: that of the optimizer unless the group has one."""
-    rate = kit.rate_of_group(context, optimizer.params.lr)
-    if rate is None:
+    groups, rate = context.facts.get("param_groups", ({},)), optimizer.params.lr
+    if rate is None and any("lr" not in group for group in groups):
         raise optimizer.params.error("lr is missing", "lr", "give optimizer.params.lr")
-    return rate
+    return context.of_group("lr", rate)
 
 
 MUON_GROUPS = {"muon": "muon_lr", "adam": "adam_lr"}

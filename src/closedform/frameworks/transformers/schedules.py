@@ -425,7 +425,7 @@ def rate(context: kit.Context, arguments: Scheduler) -> Schedule:
         context.where,
     )
     run = ScheduleNumbers(
-        kit.rate_of_group(context, arguments.learning_rate),
+        context.of_group("lr", arguments.learning_rate),
         arguments.learning_rate,
         warmup(arguments, total, context.version),
         sp.Integer(total),

@@ -161,3 +161,24 @@ def test_a_mapping_is_read_in_place() -> None:
         "Trainer has 0.0003; optimizer.params.betas is (0.8, 0.9), the Trainer has (0.9, 0.999) "
         "(<mapping>: deepspeed): write 'auto' into the DeepSpeed config"
     )
+
+
+def test_axolotl_hands_its_config_to_the_trainer(tmp_path: Path) -> None:
+    """axolotl PR 909: constant_with_warmup next to WarmupDecayLR is a decay."""
+    params = {"warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}
+    scheduler = {"type": "WarmupDecayLR", "params": {**params, "warmup_type": "linear"}}
+    (tmp_path / "zero2.json").write_text(json.dumps({"scheduler": scheduler}), encoding="utf-8")
+    config = tmp_path / "run.yaml"
+    config.write_text(
+        "base_model: m\nlearning_rate: 1.0e-3\nlr_scheduler: constant_with_warmup\n"
+        "warmup_steps: 10\nmax_steps: 110\nmicro_batch_size: 1\ndeepspeed: zero2.json\n",
+        encoding="utf-8",
+    )
+    recipe = load_recipe(config)
+    assert (recipe.framework, recipe.clipping) == ("axolotl", None)
+    assert recipe.notes["deepspeed-scheduler"] == (
+        "scheduler WarmupDecayLR of zero2.json takes the place of lr_scheduler constant_with_warmup"
+    )
+    # One update late: half of the decay of 100 updates is over at update 61.
+    assert recipe.schedule().exact(61) == recipe.derived["lr"] / 2
+    assert recipe.replaced_schedules["lr"].exact(61) == recipe.derived["lr"]

@@ -7,14 +7,14 @@ epochs and the size of the data set, which are facts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import sympy as sp
 
 from closedform.errors import MissingFactsError
 from closedform.frameworks.transformers import schedules
-from closedform.frameworks.transformers.optimizers import Optimizer, optimizer_plan
+from closedform.frameworks.transformers.optimizers import Adam, Optimizer, optimizer_plan
 from closedform.frameworks.transformers.schedules import CLOCK, DEFECTS, OF_LOSS, V4, Scheduler
 from closedform.frameworks.transformers.writer import WRITER
 from closedform.language import Schedule, exact_number
@@ -43,14 +43,6 @@ def _micro_batches(section: kit.RawSection, key: str, default: int) -> int | Non
     return int(section.integer(key, default)) if is_determined else None
 
 
-def _deepspeed(section: kit.RawSection, key: str, default: None) -> kit.Document | None:
-    """The DeepSpeed config that an argument names or holds; None if it cannot be read."""
-    value = section.value(key, default)
-    if isinstance(value, Mapping):
-        return kit.Document({**value}, section.document.place(section.at(key)))
-    return kit.named_document(section.document, value) if isinstance(value, str) else None
-
-
 class Arguments(
     Scheduler,
     Optimizer,
@@ -59,7 +51,6 @@ class Arguments(
 ):
     """The keys of TrainingArguments that decide the schedules, and others that are like them."""
 
-    deepspeed: kit.Document | None = kit.read_by(_deepspeed, None)
     gradient_accumulation_steps: kit.Accumulation | None = kit.read_by(_micro_batches, 1)
     max_grad_norm: kit.Norm = 1
     num_train_epochs: kit.WhereNeeded[kit.RealEpochs] = kit.number(3)
@@ -205,13 +196,31 @@ def read_arguments(reading: kit.Reading, program: TrainerProgram) -> kit.Recipe:
             "weight_decay": arguments.weight_decay,
         },
     )
+    return with_deepspeed(
+        reading, recipe, arguments, (f"optim {plan.name}", f"lr_scheduler_type {name}")
+    )
+
+
+def with_deepspeed(
+    reading: kit.Reading, trainer: kit.Recipe, arguments: Adam, names: tuple[str, str]
+) -> kit.Recipe:
+    """Returns the recipe of a Trainer with the config of DeepSpeed, if its arguments name one.
+
+    Args:
+        reading: The reading of the arguments.
+        trainer: The recipe without that config.
+        arguments: The arguments.
+        names: Their optimizer and scheduler, in words.
+
+    Raises:
+        ConfigError: A value of the config is not that of the Trainer, or not valid.
+    """
     if arguments.deepspeed is None:
-        return recipe
+        return trainer
     # Imported only here: most configs name no config of DeepSpeed.
     from closedform.frameworks.transformers.deepspeed import in_place_of_trainer
 
-    names = {"optimizer": f"optim {plan.name}", "scheduler": f"lr_scheduler_type {name}"}
-    return in_place_of_trainer(reading, recipe, arguments.deepspeed, arguments, names)
+    return in_place_of_trainer(reading, trainer, arguments.deepspeed, arguments, names)
 
 
 def base_rate(

@@ -8,7 +8,6 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from closedform.frameworks.deepspeed.reader import SECTIONS, read_config
@@ -25,7 +24,7 @@ def in_place_of_trainer(
     trainer: kit.Recipe,
     document: kit.Document,
     adam: Adam,
-    names: Mapping[str, str],
+    names: tuple[str, str],
 ) -> kit.Recipe:
     """Returns the recipe of a run whose Trainer hands a config to DeepSpeed.
 
@@ -39,36 +38,32 @@ def in_place_of_trainer(
         trainer: The recipe of the Trainer without DeepSpeed.
         document: The config of DeepSpeed.
         adam: The arguments with the betas and epsilon.
-        names: The optimizer and the scheduler of the arguments, by the sections in their place.
+        names: The optimizer and the scheduler of the arguments, in the order of ``SECTIONS``.
 
     Raises:
         ConfigError: A value of the config is not that of the Trainer, or not valid.
     """
     sections = {name: kind for name in SECTIONS if (kind := document.content.get(name)) is not None}
     engine = _engine(reading, trainer, document, adam)
-    rate, groups, source = trainer.schedule(), trainer.param_groups, document.source
-    if "optimizer" in sections:
-        groups = engine.param_groups
-    notes = dict(trainer.notes)
-    if "scheduler" in sections:
-        curves = {key: curve for key, curve in engine.schedules.items() if key != "weight_decay"}
-        if "optimizer" not in sections:
-            groups = tuple(
-                replace(group, schedules={**group.schedules, **curves}) for group in groups
-            )
-        notes = dict(engine.notes)
-    elif "optimizer" in sections:
+    rate, source = trainer.schedule(), document.source
+    groups = engine.param_groups if "optimizer" in sections else trainer.param_groups
+    notes = dict(engine.notes if "scheduler" in sections else trainer.notes)
+    if [*sections] == ["optimizer"]:
         # LambdaLR of the Trainer is a factor of the rate of each group.
         shape = rate / (trainer.derived["lr"] or 1)
         groups = tuple(
-            replace(group, schedules=group.schedules | {"lr": shape * group.schedules["lr"]})
+            replace(group, schedules={**group.schedules, "lr": shape * group.schedules["lr"]})
             for group in groups
         )
+    elif [*sections] == ["scheduler"]:
+        curves = {key: curve for key, curve in engine.schedules.items() if key != "weight_decay"}
+        groups = tuple(replace(group, schedules={**group.schedules, **curves}) for group in groups)
     notes.pop(NOTE, None)
     if sections:
         notes[NOTE] = "; ".join(
-            f"{name} {kind.get('type')} of {source} takes the place of {names[name]}"
-            for name, kind in sections.items()
+            f"{name} {sections[name].get('type')} of {source} takes the place of {own_name}"
+            for name, own_name in zip(SECTIONS, names, strict=True)
+            if name in sections
         )
     if trainer.clipping is not None and engine.clipping is None:
         norm = kit.amount_text(trainer.clipping.threshold)

@@ -50,7 +50,8 @@ def _entry(name: str, *parameters: kit.Parameter) -> kit.ScheduleEntry:
 
 def _length(warmup: int, arguments: kit.Arguments) -> int | None:
     """The updates of the run; None for a scheduler that has no end."""
-    total, decay = arguments.get("num_training_steps"), arguments.get("num_decay_steps")
+    total: int | None = arguments.get("num_training_steps")
+    decay = arguments.get("num_decay_steps")
     if decay is None:
         # Upstream's max(1, …) hides a run that is all warmup: it is refused here.
         if total is not None and total <= warmup:

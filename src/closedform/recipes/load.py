@@ -64,8 +64,9 @@ def load_recipe(
         as_implemented: True for what the framework computes, defects included and named in
             ``recipe.notes``; False for its documented formula. A config that departs from a
             documentation without a formula is refused then.
-        files: The files that the config inherits from or includes: a directory, or texts by their
-            paths. See :func:`~closedform.recipes.inheritance.merge_files`.
+        files: The files that the config inherits from, includes or names: a directory, or texts by
+            their paths. See :func:`~closedform.recipes.inheritance.merge_files`. Without it, a
+            DeepSpeed config that TrainingArguments name is looked for in the config's folder.
         paths: For ``"generic"``, the path in the config, or the value, of concepts whose keys have
             other names, or several of which have one: ``{"lr": "train.optim.lr"}``.
 

@@ -16,6 +16,7 @@ import closedform as cf
 from closedform.analysis.linting import lint
 from closedform.errors import ConfigError
 from closedform.recipes import Recipe, load_recipe
+from tests.support.commands import CliRunner
 
 RECORDS = Path(__file__).with_name("deepspeed.jsonl").read_text(encoding="utf-8")
 PAIRS: list[dict[str, Any]] = [json.loads(line) for line in RECORDS.splitlines()]
@@ -95,10 +96,17 @@ def test_lint_has_the_first_update_that_another_file_decides(tmp_path: Path) -> 
     assert "schedule-replaced" not in {one.rule for one in lint(equal)}
 
 
-def test_diff_finds_the_replaced_schedule(tmp_path: Path) -> None:
+def test_show_diff_and_lint_say_which_file_wins(tmp_path: Path) -> None:
     recipe = read(tmp_path, COSINE, {"scheduler": WARMUP, "gradient_clipping": 1.0})
     difference = cf.diff(recipe, load_recipe(COSINE, framework="transformers"))
     assert difference.curves[0].first_step == 1
+    config, alone = tmp_path / "run.json", tmp_path / "alone.json"
+    alone.write_text(json.dumps(COSINE), encoding="utf-8")
+    for words in (["show", config], ["lint", config], ["diff", config, alone]):
+        output = CliRunner().invoke([*map(str, words)], {"COLUMNS": "200"}).output
+        # show folds its notes.
+        text = " ".join(output.split())
+        assert "scheduler WarmupLR of ds.json takes the place of lr_scheduler_type cosine" in text
 
 
 PLACES = {

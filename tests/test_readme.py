@@ -24,9 +24,10 @@ from tests.support import programs
 from tests.support.extras import missing_extra
 
 ROOT = Path(__file__).parents[1]
-# Its files import each other; tests/test_how_to_add_a_framework.py follows it in a copy.
-FOLLOWED = ROOT / "docs" / "how_to_add_a_framework.md"
-PAGES = [ROOT / "README.md", *sorted({*(ROOT / "docs").glob("**/*.md")} - {FOLLOWED})]
+# The files of the first import each other; tests/test_how_to_add_a_framework.py follows it in a
+# copy. Commands of the second exit with 1; tests/symptoms/test_symptoms.py runs them.
+FOLLOWED = {ROOT / "docs" / name for name in ("how_to_add_a_framework.md", "symptoms.md")}
+PAGES = [ROOT / "README.md", *sorted({*(ROOT / "docs").glob("**/*.md")} - FOLLOWED)]
 FENCE = re.compile(r"^( *)```(\w*)(?: needs=(\w+))?[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 # Other names of the two languages: a block that bears one would never be run.
 REFUSED = {"py": "python", "pycon": "python", "python3": "python"} | dict.fromkeys(

@@ -9,7 +9,14 @@ import pytest
 import yaml
 
 import closedform as cf
-from tools import build_checker, build_environments, build_rocq, build_trust, redirects
+from tools import (
+    build_checker,
+    build_environments,
+    build_rocq,
+    build_track_3,
+    build_trust,
+    redirects,
+)
 from tools.sections import GeneratedSection
 
 ROOT = Path(__file__).parents[1]
@@ -88,6 +95,7 @@ def test_figures_of_the_page_on_trust_are_not_above_those_of_today() -> None:
         (build_rocq.SECTION, "make rocq"),
         (build_checker.SECTION, "make checker"),
         (build_environments.SECTION, "make environments"),
+        *((section, "python -m tools track_3") for section in build_track_3.SECTIONS),
     ],
 )
 def test_a_table_has_the_stored_figures(section: GeneratedSection, command: str) -> None:

@@ -16,20 +16,20 @@ from tools.__main__ import MODULES
 
 SOURCE = ROOT / "src" / "closedform"
 CAPS = {
-    "analysis": 6853,
+    "analysis": 6924,
     "api": 756,
     "cli": 2957,
     "exporters": 3745,
-    "frameworks": 20281,
+    "frameworks": 20291,
     "importers": 14914,
     "ir": 3968,
     "language": 3832,
     "laws": 1436,
     "lowering": 4316,
-    "modules": 1231,
+    "modules": 1244,
     "optimizers": 3575,
     "plotting": 730,
-    "recipes": 7097,
+    "recipes": 7114,
     "referee": 2659,
     "runtime": 2426,
     "scaling": 555,
@@ -37,7 +37,7 @@ CAPS = {
     "torch": 6372,
     "training": 12941,
     "transforms": 1011,
-    "verify": 18281,
+    "verify": 18286,
     "web": 612,
 }
 """The most code lines of each package; "modules" are the files in no package."""

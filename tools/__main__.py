@@ -23,6 +23,7 @@ MODULES = {
     "scaling": "build_scaling",
     "stubs": "build_stubs",
     "theorems": "theorems",
+    "track_3": "build_track_3",
     "trust": "build_trust",
 }
 """The module of this folder that writes each page, or files of the package."""

@@ -61,13 +61,13 @@ BAD: dict[str, tuple[str, str, dict[str, Any], str]] = {
         "huggingface",
         "polynomial",
         {"num_warmup_steps": 3, "num_training_steps": 8, "lr_end": 2},
-        "lr_end must be below the base value 1, got 2 (huggingface > polynomial)",
+        "lr_end must be below the rate 1, got 2 (huggingface > polynomial)",
     ),
     "no minimum": (
         "huggingface",
         "cosine_with_min_lr",
         {"num_warmup_steps": 3, "num_training_steps": 8},
-        "one of min_lr and min_lr_rate must be given, got none (huggingface > cosine_with_min_lr)",
+        "exactly one of min_lr and min_lr_rate must be given (huggingface > cosine_with_min_lr)",
     ),
     "no length": (
         "huggingface",

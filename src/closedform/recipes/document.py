@@ -28,6 +28,9 @@ from closedform.recipes.documents.python_text import PythonText, parsed_python
 from closedform.recipes.documents.values import ConfigCall, Unresolved
 from closedform.recipes.documents.yaml_text import parsed_yaml
 
+FileSource = str | PathLike[str] | Mapping[str, str]
+"""A directory, or the texts of files by their paths."""
+
 
 class Syntax(StrEnum):
     """The syntax of a config."""
@@ -76,6 +79,7 @@ class Document:
         syntax: The syntax of the file.
         python: The syntax tree and the expressions of a Python file.
         program: The name of the Python script that a command line runs, without its ending.
+        files: The files that it may name; None for those next to it.
         keys_read: The entries that a reader has read so far, with their values.
     """
 
@@ -84,6 +88,7 @@ class Document:
     syntax: Syntax = Syntax.MAPPING
     python: PythonText | None = None
     program: str = ""
+    files: FileSource | None = None
     keys_read: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def place(self, path: str) -> str:

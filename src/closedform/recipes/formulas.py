@@ -9,6 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+
+def _trainers(name: str) -> dict[str, tuple[str, ...]]:
+    """The scheduler of the Trainer, and of ``get_scheduler`` by the same name."""
+    return {"huggingface": (name,), "transformers": (name,)}
+
+
 FORMULAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "log_warmup": {"deepspeed": ("WarmupLR",)},
     "linear": {
@@ -16,23 +22,23 @@ FORMULAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "megatron": ("linear",),
         "olmo": ("linear_with_warmup",),
         "olmo_core": ("LinearWithWarmup",),
-        "transformers": ("linear",),
+        **_trainers("linear"),
     },
     "quadratic_warmup": {"axolotl": ("cosine_quadratic_warmup",)},
-    "polynomial": {"fairseq": ("polynomial_decay",), "transformers": ("polynomial",)},
+    "polynomial": {"fairseq": ("polynomial_decay",), **_trainers("polynomial")},
     "cosine": {
         "deepspeed": ("WarmupCosineLR",),
         "megatron": ("cosine",),
         "olmo": ("cosine_with_warmup",),
         "olmo_core": ("CosWithWarmup",),
-        "transformers": ("cosine",),
+        **_trainers("cosine"),
     },
     "half_cosine": {"olmo_core": ("HalfCosWithWarmup",)},
     "cosine_linear_envelope": {"olmo": ("cosine_linear_envelope",)},
     "cosine_linear_tail": {"olmo_core": ("CosWithWarmupAndLinearDecay",)},
     "cosine_constant_tail": {"axolotl": ("cosine_constant_lr",)},
-    "cosine_with_min": {"transformers": ("cosine_with_min_lr",)},
-    "cosine_hard_restarts": {"transformers": ("cosine_with_restarts",)},
+    "cosine_with_min": {**_trainers("cosine_with_min_lr")},
+    "cosine_hard_restarts": {**_trainers("cosine_with_restarts")},
     "jagged_restarts": {"axolotl": ("jagged_restart",)},
     "geometric": {"olmo_core": ("ExponentialScheduler",)},
     "range_test": {"deepspeed": ("LRRangeTest",)},
@@ -43,7 +49,7 @@ FORMULAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "megatron": ("inverse-square-root",),
         "olmo": ("inverse_sqrt_with_warmup",),
         "olmo_core": ("InvSqrtWithWarmup",),
-        "transformers": ("inverse_sqrt",),
+        **_trainers("inverse_sqrt"),
     },
     "inverse_square_root_cooldown": {"big_vision": ("rsqrt",)},
     "noam": {"nemo": ("NoamAnnealing",), "paddle": ("NoamDecay",)},
@@ -55,7 +61,7 @@ FORMULAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "maxtext": ("wsd-cosine", "wsd-linear"),
         "megatron": ("WSD",),
         "olmo_core": ("WSD",),
-        "transformers": ("warmup_stable_decay",),
+        **_trainers("warmup_stable_decay"),
     },
     "wsd_checkpoints": {"olmo_core": ("WSDS",)},
     "stages": {"olmo_core": ("ComposableScheduler",)},

@@ -1,4 +1,6 @@
-"""Configs that inherit from other files, which the user names: no other file is read.
+"""Configs that inherit from other files, or name them: no file is read but those given.
+
+Without given files, a file that a config names is one in its folder, such as that of DeepSpeed.
 
 MMEngine's ``_base_`` and Detectron2's ``_BASE_``, Hydra's ``defaults``, and gin's ``include``. A
 path names an entry of a mapping of texts, or a file below a directory, after symbolic links are
@@ -11,12 +13,11 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from closedform.errors import ConfigError, nearest
-from closedform.recipes.document import Document, Syntax, document_of, text_of
+from closedform.recipes.document import Document, FileSource, Syntax, document_of, text_of
 from closedform.recipes.documents.limits import MAX_BYTES, checked_keys, checked_path
 
 MAX_FILES = 200
@@ -30,9 +31,6 @@ _PACKAGE_KEY = "@package"
 """The entry of a file's content that holds the package of its header."""
 _GIN_INCLUDE = re.compile(r"^\s*include\s+['\"]([^'\"]+)['\"]\s*$", re.MULTILINE)
 _NOT_FILES = re.compile(r"\$\{|://")
-
-FileSource = str | PathLike[str] | Mapping[str, str]
-"""A directory, or the texts of files by their paths."""
 
 
 @dataclass(slots=True)
@@ -115,21 +113,49 @@ def merge_files(document: Document, source: FileSource) -> Document:
         >>> merge_files(config, {"a.yaml": "train: {lr: 2, steps: 3}"}).content
         {'train': {'lr': 1, 'steps': 3}}
     """
-    if isinstance(source, Mapping):
-        files = Files(source, document.source)
-        place = ""
-    else:
-        folder = Path(checked_path(str(source), document.source)).resolve()
-        if not folder.is_dir():
-            raise ConfigError(f"{str(source)!r} is not a directory", where=document.source)
-        files = Files(folder, document.source)
-        path = Path(document.source).resolve()
-        is_inside = document.syntax is not Syntax.MAPPING and path.is_relative_to(folder)
-        place = path.relative_to(folder).parent.as_posix() if is_inside else ""
+    files, place = _given_files(document, source)
     if document.syntax is Syntax.GIN:
         text = text_of(Path(document.source))
         return document_of(_inline_includes(text, place, files), ".gin", document.source)
-    return replace(document, content=_resolve(document.content, place, files))
+    return replace(document, content=_resolve(document.content, place, files), files=source)
+
+
+def named_document(document: Document, path: str) -> Document | None:
+    """Returns the JSON file that a config names; None where there is none that may be read.
+
+    A run resolves the path from the folder that it is started in, which a config does not say: it
+    is tried below the given files, then below the folder of the config.
+
+    Args:
+        document: The config.
+        path: The path, as the config has it.
+
+    Raises:
+        ConfigError: The file is not JSON, is too large, or a link out of the folder.
+    """
+    source = document.files
+    if source is None:
+        if document.syntax is Syntax.MAPPING or not Path(document.source).is_file():
+            return None
+        source = Path(document.source).parent
+    files, place = _given_files(document, source)
+    for candidate in (posixpath.normpath(path), _join(place, path)):
+        if files.has(candidate):
+            return document_of(files.text(candidate), ".json", path)
+    return None
+
+
+def _given_files(document: Document, source: FileSource) -> tuple[Files, str]:
+    """The files of a source, and the place of the config among them."""
+    if isinstance(source, Mapping):
+        return Files(source, document.source), ""
+    folder = Path(checked_path(str(source), document.source)).resolve()
+    if not folder.is_dir():
+        raise ConfigError(f"{str(source)!r} is not a directory", where=document.source)
+    path = Path(document.source).resolve()
+    is_inside = document.syntax is not Syntax.MAPPING and path.is_relative_to(folder)
+    place = path.relative_to(folder).parent.as_posix() if is_inside else ""
+    return Files(folder, document.source), place
 
 
 def _join(place: str, path: str) -> str:

@@ -75,6 +75,7 @@ from closedform.recipes.group_values import base_value as base_value
 from closedform.recipes.group_values import number_of_group as number_of_group
 from closedform.recipes.group_values import of_base as of_base
 from closedform.recipes.group_values import of_group as of_group
+from closedform.recipes.inheritance import named_document as named_document
 from closedform.recipes.intervals import LazyNumber as LazyNumber
 from closedform.recipes.intervals import Stage as Stage
 from closedform.recipes.intervals import UndefinedError as UndefinedError
@@ -148,6 +149,7 @@ from closedform.recipes.section import numbers as numbers
 from closedform.recipes.section import read_by as read_by
 from closedform.recipes.section import section_entries as section_entries
 from closedform.recipes.section import variants as variants
+from closedform.recipes.summary import amount_text as amount_text
 from closedform.recipes.tags import Tags as Tags
 from closedform.recipes.tags import build_member as build_member
 from closedform.recipes.tags import read_tags as read_tags

@@ -17,9 +17,9 @@ from closedform.errors import (
 )
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import CHECKED, Facts
-from closedform.recipes.document import Document, entries, join_path, read_document
+from closedform.recipes.document import Document, FileSource, entries, join_path, read_document
 from closedform.recipes.framework import Framework, Tier
-from closedform.recipes.inheritance import FileSource, merge_files
+from closedform.recipes.inheritance import merge_files
 from closedform.recipes.raw_section import RELATED, entry_name, key_name
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Recipe
@@ -64,8 +64,9 @@ def load_recipe(
         as_implemented: True for what the framework computes, defects included and named in
             ``recipe.notes``; False for its documented formula. A config that departs from a
             documentation without a formula is refused then.
-        files: The files that the config inherits from or includes: a directory, or texts by their
-            paths. See :func:`~closedform.recipes.inheritance.merge_files`.
+        files: The files that the config inherits from, includes or names: a directory, or texts by
+            their paths. See :func:`~closedform.recipes.inheritance.merge_files`. Without it, a
+            DeepSpeed config that TrainingArguments name is looked for in the config's folder.
         paths: For ``"generic"``, the path in the config, or the value, of concepts whose keys have
             other names, or several of which have one: ``{"lr": "train.optim.lr"}``.
 

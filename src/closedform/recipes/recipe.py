@@ -187,6 +187,8 @@ class Recipe:
         derived: The facts of ``clock.CHECKED`` that the config determines.
         grouping: The framework's grouping of a model's parameters, with the options of the config;
             None where it is not modelled.
+        replaced_schedules: The schedules that the config has itself, by key, where those of another
+            file take their place.
         document: The config as plain data; None for a recipe without one.
         guessed_by: The keys of the config that its framework was found by; empty if it was named.
     """
@@ -204,6 +206,7 @@ class Recipe:
     notes: Mapping[str, str] = field(default_factory=dict)
     derived: Mapping[str, Any] = field(default_factory=dict)
     grouping: Grouping | None = None
+    replaced_schedules: Mapping[str, Schedule] = field(default_factory=dict)
     document: Document | None = field(default=None, repr=False, compare=False)
     guessed_by: tuple[str, ...] = field(default=(), repr=False, compare=False)
 

@@ -130,7 +130,7 @@ def summarize(recipe: Recipe) -> Summary:
     first = recipe.param_groups[0]
     plan = first.optimizer
     arguments = ", ".join(
-        f"{key}={_amount(value)}"
+        f"{key}={amount_text(value)}"
         for key, value in plan.arguments.items()
         if key not in first.schedules
     )
@@ -184,15 +184,15 @@ def _clipping(clipping: Clipping | None) -> str:
     amount = (
         summarize_schedule(threshold, None)
         if isinstance(threshold, Schedule)
-        else _amount(threshold)
+        else amount_text(threshold)
     )
     return f"{clipping.kind.replace('_', ' ')} {amount}"
 
 
-def _amount(value: object) -> str:
-    """A value of a config, exact numbers as decimals."""
+def amount_text(value: object) -> str:
+    """Returns a value of a config, exact numbers as decimals."""
     if isinstance(value, tuple | list):
-        return f"({', '.join(map(_amount, value))})"
+        return f"({', '.join(map(amount_text, value))})"
     return f"{float(value):g}" if isinstance(value, sp.Number) else str(value)
 
 

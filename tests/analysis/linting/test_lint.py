@@ -73,6 +73,27 @@ def deepspeed(own_rate: float) -> Config:
     }
 
 
+def with_deepspeed() -> Config:
+    """Arguments of the Trainer, and a config of DeepSpeed with another schedule."""
+    params = {"warmup_max_lr": "auto", "warmup_num_steps": "auto", "warmup_min_lr": PEAK / 100}
+    scheduler = {"type": "WarmupLR", "params": {**params, "warmup_type": "linear"}}
+    return {**WITH_RUN["transformers"](1000, 100, 1000), "deepspeed": {"scheduler": scheduler}}
+
+
+def with_decay_of_ten() -> Config:
+    """Megatron's fraction of the warmup, which is one of the decay."""
+    return {
+        "train_iters": 350,
+        "lr_decay_iters": 10,
+        "lr_warmup_fraction": 0.1,
+        "lr_decay_style": "cosine",
+        "lr": PEAK,
+        "min_lr": PEAK / 10,
+        "micro_batch_size": 1,
+        "global_batch_size": 8,
+    }
+
+
 def planted() -> list[Planted]:
     """The faults: the same ones in each framework whose config can have them."""
     faults = [
@@ -113,6 +134,8 @@ def planted() -> list[Planted]:
             "weight-decay-not-applied", "mlx-lm", {**mlx_lm(1000, 100, 1000), "weight_decay": 0.3}
         ),
         Planted("horizon-mismatch", "deepspeed", deepspeed(PEAK), {"total_updates": 300}),
+        Planted("schedule-replaced", "transformers", with_deepspeed()),
+        Planted("warmup-fraction", "megatron", with_decay_of_ten()),
         Planted(
             "unit-mismatch",
             "deepspeed",

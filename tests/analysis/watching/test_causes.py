@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import closedform as cf
 from closedform.analysis.watching import CauseKind, RunNumbers
+from closedform.analysis.watching.causes import Seen, likely_causes
 from closedform.errors import DepartureError
 from closedform.recipes import Recipe
 from closedform.torch.watching import Watcher
@@ -114,3 +115,47 @@ def test_the_cause_is_named(run: Planted, evidence: int) -> None:
     assert departure.update == run.numbers.start + first
     assert departure.cause is not None
     assert departure.cause.kind is run.cause, departure
+
+
+def causes(kind: str, values: Values, numbers: RunNumbers | None = None) -> list[str]:
+    """The likely causes of the values of a log, in words."""
+    updates = np.arange(len(values), dtype=np.float64)
+    errors = np.full(len(values), 1e-12 * PEAK)
+    found = likely_causes(
+        recipe(kind).schedule(),
+        Seen(updates, values, errors),
+        numbers or RunNumbers(horizon=TOTAL),
+    )
+    return [str(cause) for cause in found]
+
+
+def test_a_scheduler_that_was_built_after_the_optimizer_was_loaded() -> None:
+    values = values_at("cosine", np.arange(200.0))
+    values[[120, 160]] = values[0]
+    (cause,) = causes("cosine", values)
+    assert cause == (
+        "resumed with the first rate: update 120 has the value of update 0, and the next one is "
+        "right, as where the scheduler was built after the optimizer's state was loaded"
+    )
+    # Two updates in a row are a state that was lost, a last one may be.
+    values[121] = values[0]
+    assert not any("the next one is right" in cause for cause in causes("cosine", values))
+    assert not any("next one is right" in cause for cause in causes("cosine", values[:121]))
+
+
+def test_a_decay_that_is_held_at_its_end() -> None:
+    """transformers' cosine rises again after the run; that of the log does not."""
+    times = np.arange(TOTAL, dtype=np.float64)
+    values = values_at("cosine", np.minimum(times, 120), total=120)
+    assert causes("cosine", values) == [
+        f"horizon of another run: the decay ends after 120 updates instead of {TOTAL}"
+    ]
+
+
+def test_other_ends_of_the_same_curve() -> None:
+    curve = values_at("cosine", np.arange(TOTAL, dtype=np.float64))
+    assert causes("cosine", curve / 2 + 1e-5) == [
+        "other rates: the same curve between 0.00016 and 1e-05 instead of 0.0003 and 0"
+    ]
+    # A part of the warmup is a line, and any line has the ends of another one.
+    assert not any("other rates" in cause for cause in causes("cosine", (curve / 2 + 1e-5)[:20]))

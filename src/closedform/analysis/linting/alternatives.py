@@ -18,6 +18,7 @@ from closedform.recipes.document import Document, Syntax
 
 RATE = re.compile(r"(^|.*[_-])(lr|learning[_-]?rate)$")
 WEIGHT_DECAY = re.compile(r"(^|.*[_-])(weight[_-]?decay|wd)$")
+WARMUP_FRACTION = re.compile(r".*warm[_-]?up[_-]?(ratio|frac|fraction|proportion|steps)$")
 MINIMUM = re.compile(r"(min[_-]?lr|lr[_-]?min|eta_min|min[_-]learning[_-]rate)$")
 
 # Readers take values of Python and gin files from their syntax trees, too.
@@ -74,14 +75,19 @@ def without_effect(recipe: Recipe, pattern: re.Pattern[str]) -> list[Setting]:
     for setting in settings(document, pattern):
         if setting.number <= 0 or _NOT_A_BASE.search(setting.name):
             continue
-        edited_document = replace(document, content=_edit(document.content, setting))
-        try:
-            alternative = _read(edited_document, recipe)
-        except ClosedFormError:
-            continue  # its value is checked, and so it is read
-        if content(alternative) == reference:
+        alternative = with_double(recipe, document, setting)
+        # A number that is refused is checked, and so it is read.
+        if alternative is not None and content(alternative) == reference:
             idle.append(setting)
     return idle
+
+
+def with_double(recipe: Recipe, document: Document, setting: Setting) -> Recipe | None:
+    """Returns the recipe with twice a number of its document; None where that is refused."""
+    try:
+        return _read(replace(document, content=_edit(document.content, setting)), recipe)
+    except ClosedFormError:
+        return None
 
 
 def _read(document: Document, recipe: Recipe) -> Recipe:

@@ -37,6 +37,8 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     "group-rates-overwritten": (Severity.WARNING, "the rate of a group has no effect"),
     "horizon-mismatch": (Severity.ERROR, "the length of the schedule is not that of the run"),
     "unit-mismatch": (Severity.ERROR, "the length of the schedule is counted in another unit"),
+    "schedule-replaced": (Severity.WARNING, "another file's schedule takes the config's place"),
+    "warmup-fraction": (Severity.WARNING, "a fraction of the warmup is not one of the run"),
     "weight-decay-not-applied": (Severity.WARNING, "a weight decay of the config has no effect"),
     "defect": (Severity.WARNING, "the framework departs from its documentation"),
 }

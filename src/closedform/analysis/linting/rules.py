@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise
 
+from closedform.analysis.difference import diff
 from closedform.analysis.linting.alternatives import (
     MINIMUM,
     RATE,
+    WARMUP_FRACTION,
     WEIGHT_DECAY,
     base_rates,
     settings,
+    with_double,
     without_effect,
 )
 from closedform.analysis.linting.findings import RULES, Finding, Severity
-from closedform.analysis.profile import Branch, Profile
+from closedform.analysis.profile import Branch, Profile, warmup_length
 from closedform.language import Schedule
 from closedform.language.exact import to_float
 from closedform.recipes import Recipe
@@ -32,6 +35,7 @@ _SAME = 1e-9
 # A length that a fact explains differs from it by the rounding of one update in a hundred.
 _EXPLAINED = 0.01
 _WRONG_LENGTH = 2
+_LARGEST_FRACTION = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +203,31 @@ def _data_length(subject: Subject) -> Iterator[Finding]:
             f"the run has {horizon} updates; {facts.epochs} epochs of {facts.dataset_size} samples "
             f"at {facts.global_batch_size} an update are {_decimal(length)}",
         )
+
+
+def check_fractions(subject: Subject) -> Iterator[Finding]:
+    """``warmup-fraction``."""
+    recipe, document, run_length = subject.recipe, subject.recipe.document, subject.updates
+    if document is None or not subject.has_horizon or recipe.schedule().open:
+        return
+    for setting in settings(document, WARMUP_FRACTION):
+        fraction, alternative = setting.number, None
+        if 0 < fraction < _LARGEST_FRACTION:
+            # A fraction is what a warmup is twice as long by, if it is twice as large.
+            alternative = with_double(recipe, document, setting)
+        if alternative is None:
+            continue
+        warmup, double = (warmup_length(r.schedule(), run_length) for r in (recipe, alternative))
+        if not warmup or not double or abs(double - 2 * warmup) > 1:
+            continue
+        if abs(warmup - fraction * run_length) > max(_WRONG_LENGTH, warmup):
+            yield Rate(recipe.param_groups[0], recipe.schedule()).finding(
+                "warmup-fraction",
+                f"{setting.text} = {_decimal(fraction)} ends the warmup at update {warmup}, a part "
+                f"of {_decimal(warmup / fraction)} updates; of the {run_length} of the run it "
+                f"would be {_decimal(fraction * run_length)}",
+                warmup,
+            )
 
 
 def _counts(recipe: Recipe) -> Mapping[str, float]:
@@ -422,6 +451,22 @@ def check_settings(subject: Subject) -> Iterator[Finding]:
         )
 
 
+def check_replaced(subject: Subject) -> Iterator[Finding]:
+    """``schedule-replaced``."""
+    group = subject.recipe.param_groups[0]
+    for key, own_schedule in subject.recipe.replaced_schedules.items():
+        rate = Rate(group, group.schedules[key])
+        (curve,) = diff(rate.schedule, own_schedule, until=subject.updates).curves
+        if curve.first_step is not None and curve.first is not None:
+            value, own_value = map(_decimal, curve.first)
+            yield rate.finding(
+                "schedule-replaced",
+                f"{key} is {value} at update {curve.first_step}; by the config without the other "
+                f"file it would be {own_value}",
+                curve.first_step,
+            )
+
+
 def check_defects(subject: Subject) -> Iterator[Finding]:
     """``defect``."""
     framework = FRAMEWORKS.get(subject.recipe.framework)
@@ -440,10 +485,12 @@ def check_defects(subject: Subject) -> Iterator[Finding]:
 CHECKS: tuple[Check, ...] = (
     check_ends,
     check_lengths,
+    check_fractions,
     check_zeros,
     check_range,
     check_shape,
     check_groups,
     check_settings,
+    check_replaced,
     check_defects,
 )

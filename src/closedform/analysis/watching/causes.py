@@ -34,6 +34,9 @@ MOST_STEPS = 64
 MOST_CHECKED = 200
 """Values of a cause that are compared with every update."""
 
+_BEND = 1e-3
+"""The part of its range by which a curve must depart from a line, to be told from another line."""
+
 
 Times = FloatArray | float
 Warp = Callable[[Times, Times], Times]
@@ -210,6 +213,7 @@ class _Search:
         if is_resumed:
             yield from self._resumptions()
         yield from self._not_scheduled()
+        yield from self._rebuilt()
         yield from self._offset()
         several = list(self._several())
         are_expected = [cause for cause in several if cause.kind is not CauseKind.SEVERAL]
@@ -323,6 +327,19 @@ class _Search:
                 f"{remark}",
             )
 
+    def _rebuilt(self) -> Iterator[Cause]:
+        """A scheduler that is built at a resumption sets the first rate, until its next step."""
+        places, count = self.departing, len(self.seen.values)
+        if self.first == 0 or places[-1] == count - 1 or np.any(np.diff(places) == 1):
+            return
+        if np.all(np.abs(self.seen.values - self.curve[0])[places] <= self.seen.errors[places]):
+            yield Cause(
+                CauseKind.RESUMED,
+                f"resumed with the first rate: update {self.first:,} has the value of update 0, "
+                "and the next one is right, as where the scheduler was built after the "
+                "optimizer's state was loaded",
+            )
+
     def _warmup(self) -> Iterator[Cause]:
         """Another length of the warmup; the decay goes on to the same end."""
         w, end = float(self.warmup), float(self.horizon)
@@ -393,7 +410,12 @@ class _Search:
         def after_departure(warp: Warp) -> Warp:
             return lambda length, times: np.where(times >= begin, warp(length, times), times)
 
+        def held_at_end(warp: Warp) -> Warp:
+            return lambda length, times: np.minimum(warp(length, times), end)
+
         warps: list[Warp] = [decay, whole, *([after_flat] if flat > w + 1 else [])]
+        # A rate that is held at the end of its decay, where that of the recipe may rise again.
+        warps += [held_at_end(decay), held_at_end(whole)]
         later = [after_departure(warp) for warp in warps if len(self.departing) > 2 and begin > 0]
         for warp in (*warps, *later):
             matches = self._matching(lengths, warp)
@@ -432,6 +454,24 @@ class _Search:
                 CauseKind.RATE,
                 f"another base value: each value is {ratio:.6g} times that of the recipe",
             )
+            return
+        yield from self._range(expected)
+
+    def _range(self, expected: FloatArray) -> Iterator[Cause]:
+        """Another peak and another end of the same curve; any line has those of another one."""
+        line = np.polynomial.Polynomial.fit(self.seen.updates, expected, 1)(self.seen.updates)
+        span = np.ptp(expected)
+        if len(expected) < 4 or np.max(np.abs(expected - line)) <= _BEND * span:
+            return
+        low, high = int(np.argmin(expected)), int(np.argmax(expected))
+        slope = (self.seen.values[high] - self.seen.values[low]) / span
+        offset = self.seen.values[low] - slope * expected[low]
+        if self.has(slope * expected + offset):
+            ends = np.array([np.max(self.curve), np.min(self.curve)])
+            numbers = " instead of ".join(
+                " and ".join(f"{end:.6g}" for end in pair) for pair in (slope * ends + offset, ends)
+            )
+            yield Cause(CauseKind.RATE, f"other rates: the same curve between {numbers}")
 
     # --- numbers ----------------------------------------------------------------------------------
 
@@ -456,15 +496,19 @@ class _Search:
             if self.fits(warp(number, self.seen.updates))
         ]
 
+    def _unit_sizes(self) -> dict[int, str]:
+        """The numbers of a unit of updates, with their names."""
+        names_by_size = {
+            self.numbers.accumulation: "micro-batches of an update",
+            self.numbers.processes: "processes",
+            self.numbers.updates_per_epoch: "updates of an epoch",
+        }
+        return {size: name for size, name in names_by_size.items() if size is not None and size > 1}
+
     def _units(self, number: float) -> set[int]:
         """The number in other units: micro-batches, processes, epochs."""
-        unit_sizes = (
-            self.numbers.accumulation,
-            self.numbers.processes,
-            self.numbers.updates_per_epoch,
-        )
-        factors = [factor for factor in unit_sizes if factor is not None and factor > 1]
-        factors += [first * second for first in factors for second in factors if first != second]
+        sizes = [*self._unit_sizes()]
+        factors = sizes + [first * second for first in sizes for second in sizes if first != second]
         units = {round(number * factor) for factor in factors}
         return units | {round(number / factor) for factor in factors} | {0}
 
@@ -473,16 +517,9 @@ class _Search:
         return sorted(integers, key=lambda n: (n not in likely, digits_of(n), n))[:1]
 
     def _ratio(self, left: int, right: int) -> str:
-        names_by_factor = {
-            self.numbers.accumulation: "micro-batches of an update",
-            self.numbers.processes: "processes",
-            self.numbers.updates_per_epoch: "updates of an epoch",
-        }
-        for factor, name in names_by_factor.items():
-            if factor is None or factor < 2:
-                continue
-            if left == right * factor:
-                return f", {factor} times as many: the {name}"
-            if left * factor == right:
-                return f", one in {factor}: the {name}"
+        for size, name in self._unit_sizes().items():
+            if left == right * size:
+                return f", {size} times as many: the {name}"
+            if left * size == right:
+                return f", one in {size}: the {name}"
         return ""

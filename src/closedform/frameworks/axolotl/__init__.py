@@ -11,7 +11,12 @@ import sympy as sp
 
 from closedform.frameworks import torch
 from closedform.frameworks.axolotl import curves
-from closedform.frameworks.transformers.arguments import NO_DECAY, base_rate, horizon
+from closedform.frameworks.transformers.arguments import (
+    NO_DECAY,
+    base_rate,
+    horizon,
+    with_deepspeed,
+)
 from closedform.frameworks.transformers.optimizers import Adam, optimizer_plan
 from closedform.frameworks.transformers.schedules import (
     CURVES,
@@ -333,7 +338,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         groups.append(kit.ParamGroup(schedules, plan, kit.Role.of(name), name, patterns))
     # max_grad_norm 0 of transformers' Trainer switches clipping off.
     norm = config.max_grad_norm
-    return reading.recipe(
+    recipe = reading.recipe(
         [*groups, groups[0].without_decay(NO_DECAY)],
         clock=AHEAD if _kind(config) in ("rex", "jagged_restart") else CLOCK,
         horizon=total,
@@ -346,6 +351,8 @@ def _read(reading: kit.Reading) -> kit.Recipe:
             "weight_decay": config.weight_decay,
         },
     )
+    names = f"optimizer {config.optimizer}", f"lr_scheduler {config.lr_scheduler}"
+    return with_deepspeed(reading, recipe, config, names)
 
 
 def _accumulation(config: Config) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
+from closedform.errors import ConfigError, MissingFactsError
 from closedform.frameworks.deepspeed.schedules import (
     CLOCK,
     MUON_GROUPS,
@@ -56,6 +56,9 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 """Parameter -> what the Trainer inserts for "auto" if nothing else is configured."""
 
+SECTIONS = ("optimizer", "scheduler")
+"""The sections of the config that decide the optimization."""
+
 _RULES: Mapping[str, str] = {"adam": "adamw", "adamw": "adamw", "lion": "lion", "sgd": "sgd"}
 _OF_OTHERS = ("train_iters", "train-iters", "lr_decay_style", "lr-decay-style", "trainer")
 """Keys of frameworks whose configs hold that of DeepSpeed among their own keys."""
@@ -73,8 +76,19 @@ def _matches(document: kit.Document) -> bool:
     return any(key in content for key in known) or not content.keys() - set(Config.keys)
 
 
-def _read(reading: kit.Reading) -> kit.Recipe:
-    config = Config.read_whole(_filled(reading.document, reading.facts))
+def read_config(reading: kit.Reading, arguments: Mapping[str, Any] | None = None) -> kit.Recipe:
+    """Returns the recipe of a config.
+
+    Args:
+        reading: The config and its facts.
+        arguments: The values of the Trainer by key, which take the place of "auto", and which other
+            values must equal; facts and defaults take that place if not given.
+
+    Raises:
+        ConfigError: A value is not valid, or is not that of the Trainer.
+        MissingFactsError: The learning rate or what "auto" stands for is not known.
+    """
+    config = Config.read_whole(_insert(reading.document, reading.facts, arguments))
     optimizer, scheduler, facts = config.optimizer, config.scheduler, reading.facts
     params = optimizer.params
     if params.lr is None:
@@ -137,24 +151,34 @@ def _of_muon(
     return groups
 
 
-def _filled(document: kit.Document, facts: kit.Facts) -> kit.Document:
-    """The config with facts for "auto"; all missing ones in one error."""
+def _insert(
+    document: kit.Document, facts: kit.Facts, arguments: Mapping[str, Any] | None
+) -> kit.Document:
+    """The config with values for "auto"; all missing ones in one error, as all that differ."""
+    facts_by_key = {key: getattr(facts, fact) for key, fact in _FACT_OF.items()}
+    insertions = {**_DEFAULTS, **facts_by_key, **(arguments or {})}
     missing: list[str] = []
+    mismatches: list[str] = []
 
-    def value(place: kit.RawSection, key: str) -> Any:
-        written = place.content[key]
-        if written != AUTO or key in _DEFAULTS:
-            return _DEFAULTS[key] if written == AUTO else written
-        if key not in _FACT_OF:
-            raise place.error(f"{key} cannot be {AUTO!r}", key)
-        fact = getattr(facts, _FACT_OF[key])
-        if fact is None and key in place.content and key != "gradient_accumulation_steps":
+    def value(section: kit.RawSection, key: str) -> Any:
+        content = section.content[key]
+        if content != AUTO:
+            argument = (arguments or {}).get(key)
+            if argument is not None and not _are_equal(content, argument):
+                place, amount = section.at(key), kit.amount_text(argument)
+                mismatches.append(
+                    f"{place} is {kit.amount_text(content)}, the Trainer has {amount}"
+                )
+            return content
+        if key not in insertions:
+            raise section.error(f"{key} cannot be {AUTO!r}", key)
+        if insertions[key] is None and key in _FACT_OF and key != "gradient_accumulation_steps":
             missing.append(_FACT_OF[key])
-        return fact
+        return insertions[key]
 
     top = kit.document_section(document)
     content = dict(document.content)
-    for name in ("optimizer", "scheduler"):
+    for name in SECTIONS:
         outer = top.section(name)
         inner = outer.section("params")
         if inner.content:
@@ -163,6 +187,12 @@ def _filled(document: kit.Document, facts: kit.Facts) -> kit.Document:
     for name in ("gradient_clipping", "gradient_accumulation_steps"):
         if name in content:
             content[name] = value(top, name)
+    if mismatches:
+        raise ConfigError(
+            f"the Trainer refuses values that are not its own: {'; '.join(mismatches)}",
+            where=document.source,
+            hint=f"write {AUTO!r} into the DeepSpeed config",
+        )
     if missing:
         raise MissingFactsError(
             f"missing facts: {', '.join(dict.fromkeys(missing))}",
@@ -170,6 +200,13 @@ def _filled(document: kit.Document, facts: kit.Facts) -> kit.Document:
             hint='"auto" is what the Trainer inserts; give facts={…}',
         )
     return replace(document, content=content)
+
+
+def _are_equal(value: Any, argument: Any) -> bool:
+    """Whether a value of the config is that of the Trainer."""
+    if isinstance(value, list):
+        return isinstance(argument, tuple) and [*map(exact_number, value)] == [*argument]
+    return bool(exact_number(value) == argument)
 
 
 def _has_rates(params: kit.Section) -> bool:
@@ -198,4 +235,4 @@ def _plan(optimizer: Optimizer) -> kit.OptimizerPlan:
     return kit.OptimizerPlan(name, plan.arguments, plan.build)
 
 
-READER = kit.Reader(_read, _matches)
+READER = kit.Reader(read_config, _matches)

@@ -12,9 +12,9 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import ArgumentError, DefinitionError
+from closedform.errors import ArgumentError
 from closedform.frameworks.curves import along_cosine, along_line
-from closedform.language import Schedule, exact_number
+from closedform.language import Schedule
 from closedform.recipes import kit
 from closedform.schedules import constant
 from closedform.schedules.sweeps import range_test
@@ -125,16 +125,10 @@ def _group_value(context: kit.Context, params: Params, name: str) -> sp.Expr:
 
 def _rate(context: kit.Context, optimizer: Optimizer) -> sp.Expr:
     """The rate of the group: that of the optimizer unless the group has one."""
-    groups, index = context.facts.get("param_groups"), context.facts.get("group_index", 0)
-    if groups is not None:
-        if not 0 <= index < len(groups):
-            message = f"group_index must be in 0..{len(groups) - 1}, got {index}"
-            raise DefinitionError(message, where=context.where)
-        if "lr" in groups[index]:
-            return exact_number(groups[index]["lr"])
-    if optimizer.params.lr is None:
+    groups, rate = context.facts.get("param_groups", ({},)), optimizer.params.lr
+    if rate is None and any("lr" not in group for group in groups):
         raise optimizer.params.error("lr is missing", "lr", "give optimizer.params.lr")
-    return optimizer.params.lr
+    return context.of_group("lr", rate)
 
 
 MUON_GROUPS = {"muon": "muon_lr", "adam": "adam_lr"}

@@ -14,7 +14,7 @@ import sympy as sp
 
 from closedform.errors import MissingFactsError
 from closedform.frameworks.transformers import schedules
-from closedform.frameworks.transformers.optimizers import Optimizer, optimizer_plan
+from closedform.frameworks.transformers.optimizers import Adam, Optimizer, optimizer_plan
 from closedform.frameworks.transformers.schedules import CLOCK, DEFECTS, OF_LOSS, V4, Scheduler
 from closedform.frameworks.transformers.writer import WRITER
 from closedform.language import Schedule, exact_number
@@ -47,7 +47,7 @@ class Arguments(
     Scheduler,
     Optimizer,
     kit.OpenSection,
-    irrelevant="beta deepspeed optim_args optim_target_modules",
+    irrelevant="beta optim_args optim_target_modules",
 ):
     """The keys of TrainingArguments that decide the schedules, and others that are like them."""
 
@@ -183,7 +183,7 @@ def read_arguments(reading: kit.Reading, program: TrainerProgram) -> kit.Recipe:
             group = kit.ParamGroup(values, plan, kit.Role.of(part), part)
             groups += [group, group.without_decay(NO_DECAY)]
     norm = arguments.max_grad_norm
-    return reading.recipe(
+    recipe = reading.recipe(
         groups,
         clock=CLOCK,
         horizon=total,
@@ -196,6 +196,31 @@ def read_arguments(reading: kit.Reading, program: TrainerProgram) -> kit.Recipe:
             "weight_decay": arguments.weight_decay,
         },
     )
+    return with_deepspeed(
+        reading, recipe, arguments, (f"optim {plan.name}", f"lr_scheduler_type {name}")
+    )
+
+
+def with_deepspeed(
+    reading: kit.Reading, trainer: kit.Recipe, arguments: Adam, names: tuple[str, str]
+) -> kit.Recipe:
+    """Returns the recipe of a Trainer with the config of DeepSpeed, if its arguments name one.
+
+    Args:
+        reading: The reading of the arguments.
+        trainer: The recipe without that config.
+        arguments: The arguments.
+        names: Their optimizer and scheduler, in words.
+
+    Raises:
+        ConfigError: A value of the config is not that of the Trainer, or not valid.
+    """
+    if arguments.deepspeed is None:
+        return trainer
+    # Imported only here: most configs name no config of DeepSpeed.
+    from closedform.frameworks.transformers.deepspeed import in_place_of_trainer
+
+    return in_place_of_trainer(reading, trainer, arguments.deepspeed, arguments, names)
 
 
 def base_rate(

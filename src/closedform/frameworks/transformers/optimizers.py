@@ -33,6 +33,14 @@ RULES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """``optim`` -> the rule of the library, and the arguments that it takes."""
 
 
+def _deepspeed(section: kit.RawSection, key: str, default: None) -> kit.Document | None:
+    """The DeepSpeed config that an argument names or holds; None if it cannot be read."""
+    value = section.value(key, default)
+    if isinstance(value, Mapping):
+        return kit.Document({**value}, section.document.place(section.at(key)))
+    return kit.named_document(section.document, value) if isinstance(value, str) else None
+
+
 class Adam(kit.Section):
     """The keys of TrainingArguments that decide the optimizer, but for its name."""
 
@@ -40,6 +48,7 @@ class Adam(kit.Section):
     adam_beta1: kit.Momentum = 0.9
     adam_beta2: kit.Momentum = 0.999
     adam_epsilon: kit.Epsilon = 1e-8
+    deepspeed: kit.Document | None = kit.read_by(_deepspeed, None)
     weight_decay: kit.WeightDecay = 0
 
 

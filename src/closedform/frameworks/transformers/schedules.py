@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import sympy as sp
 
-from closedform.language import Schedule, exact_number, floor_mod
+from closedform.language import Schedule, floor_mod
 from closedform.recipes import kit
 from closedform.schedules.blends import along_inverse_root, along_line
 
@@ -227,7 +227,7 @@ class CosineWithMinLr(Cosine):
     min_lr_rate: kit.RateRatio | None = None
 
 
-_SHAPE = ("linear", "cosine", "1-sqrt")
+SHAPES = ("linear", "cosine", "1-sqrt")
 
 
 class CosineWithRestarts(kit.Section):
@@ -250,8 +250,8 @@ class CosineWarmupWithMinLr(CosineWithMinLr):
 class WarmupStableDecay(Cosine):
     num_decay_steps: kit.RealSteps
     num_stable_steps: kit.RealSteps | None = None
-    warmup_type: str = kit.choice(*_SHAPE, default="linear")
-    decay_type: str = kit.choice(*_SHAPE, default="cosine")
+    warmup_type: str = kit.choice(*SHAPES, default="linear")
+    decay_type: str = kit.choice(*SHAPES, default="cosine")
     min_lr_ratio: kit.RateRatio = 0
 
 
@@ -350,8 +350,14 @@ DEFECTS: Mapping[str, kit.Defect[[Scheduler]]] = {
     ),
     "deepspeed-scheduler": kit.Defect(
         "a scheduler or optimizer in the DeepSpeed config takes the place of this one",
-        "src/transformers/trainer.py:1730",
+        "src/transformers/integrations/deepspeed.py:576",
         lambda arguments: "deepspeed" in arguments,
+        kind=kit.DefectKind.CONVENTION,
+        classes=(),
+    ),
+    "deepspeed-clipping": kit.Defect(
+        "without gradient_clipping in the DeepSpeed config, max_grad_norm has no effect",
+        "src/transformers/integrations/deepspeed.py:161",
         kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
@@ -404,19 +410,6 @@ def warmup(arguments: Scheduler, total: int, version: str) -> sp.Expr:
     return steps if version == V4 and steps > 0 else warmup_updates(steps, ratio, total)
 
 
-def _group_rate(context: kit.Context, default: sp.Expr) -> sp.Expr:
-    """The rate of the param group: its ``lr``, or else that of the optimizer."""
-    groups, index = context.facts.get("param_groups"), context.facts.get("group_index", 0)
-    if groups is None:
-        return default
-    kit.refuse_unless(
-        0 <= index < len(groups),
-        f"group_index must be in 0..{len(groups) - 1}, got {index}",
-        context.where,
-    )
-    return exact_number(groups[index].get("lr", default))
-
-
 def rate(context: kit.Context, arguments: Scheduler) -> Schedule:
     """Returns the rate of a param group.
 
@@ -432,7 +425,7 @@ def rate(context: kit.Context, arguments: Scheduler) -> Schedule:
         context.where,
     )
     run = ScheduleNumbers(
-        _group_rate(context, arguments.learning_rate),
+        context.of_group("lr", arguments.learning_rate),
         arguments.learning_rate,
         warmup(arguments, total, context.version),
         sp.Integer(total),

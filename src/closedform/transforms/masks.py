@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import sympy as sp
 
-from closedform.errors import DefinitionError, nearest
+from closedform.errors import DefinitionError
 from closedform.language import (
     GRAD,
     PARAM,
@@ -25,6 +25,7 @@ from closedform.language.arguments import number_or_schedule
 from closedform.language.lengths import with_checked_keywords
 from closedform.transforms.substitution import (
     check_rule,
+    check_states,
     substitute_symbols,
     unused_name,
     with_gradient,
@@ -103,13 +104,7 @@ def sparsify(rule: UpdateRule, states: Sequence[str] | None = None) -> UpdateRul
     """
     check_rule(rule, "sparsify")
     names = states_to_sparsify(rule) if states is None else tuple(states)
-    for name in names:
-        if name not in rule.states:
-            raise DefinitionError(
-                f"rule {rule.name!r} has no state {name!r}",
-                where="sparsify",
-                hint=nearest(name, rule.states) if rule.states else "it has none",
-            )
+    check_states(rule, names, "sparsify")
     is_there = state("mask") > 0
 
     def masked_out(value: sp.Expr) -> sp.Expr:

@@ -27,6 +27,7 @@ from closedform.language.lengths import with_checked_keywords
 from closedform.transforms.code_books import CodeBook, dynamic_book, linear_book
 from closedform.transforms.substitution import (
     check_rule,
+    check_unstored,
     substitute_symbols,
     unused_name,
     with_states,
@@ -286,6 +287,7 @@ def _code_state(
             f"a coded state has the parameter's shape and begins at 0, which {name!r} does not",
             where=where,
         )
+    check_unstored(rule, [name], where)
     shapes = {
         "code": Sizes(coding.shape_of_bytes),
         "scale": Sizes((coding.block_count, sp.Integer(1))),

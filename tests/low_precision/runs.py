@@ -39,8 +39,17 @@ CHOICES: Mapping[str, Wrapper] = {
     "stochastic_rounding": lambda rule, seed: transforms.stochastic_rounding(rule, seed=seed),
     "kahan": lambda rule, seed: transforms.kahan(rule),
     "master_weights": lambda rule, seed: transforms.master_weights(rule),
+    "states, nearest": lambda rule, seed: transforms.sixteen_bit_states(rule),
+    "states, stochastic": lambda rule, seed: transforms.sixteen_bit_states(
+        rule, rounding="stochastic", seed=seed
+    ),
+    "all, stochastic": lambda rule, seed: transforms.stochastic_rounding(
+        transforms.sixteen_bit_states(rule, rounding="stochastic", seed=seed), seed=seed
+    ),
 }
-"""Ways to store the parameters, as transforms of a rule and a seed."""
+"""Ways to store parameters and states, as transforms of a rule and a seed."""
+FLOAT32 = ("float32", "states, nearest", "states, stochastic")
+"""Those whose parameters are float32."""
 
 
 def rule_of(choice: str, schedule: Schedule, seed: int = 0) -> UpdateRule:
@@ -50,7 +59,7 @@ def rule_of(choice: str, schedule: Schedule, seed: int = 0) -> UpdateRule:
 
 def stored(arrays: Arrays, choice: str) -> dict[str, Any]:
     """Copies in the dtype of the parameters."""
-    dtype = np.float32 if choice == "float32" else BF16
+    dtype = np.float32 if choice in FLOAT32 else BF16
     return {name: array.astype(dtype) for name, array in arrays.items()}
 
 

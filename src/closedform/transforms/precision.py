@@ -199,7 +199,7 @@ def sixteen_bit_states(
     .. math:: s' = \operatorname{round}(S(s, g))
 
     for the next state S of the rule, which the step itself takes without rounding. With u = 2**-8
-    in bf16 and 2**-11 in f16, and apart from underflow,
+    in bf16 and 2**-11 in f16, for finite s' and :math:`|S| \ge 2^{-118}` in bf16, 2**-14 in f16,
 
     .. math::
         |s' - S| \le u |S| \text{ (nearest)}, \qquad

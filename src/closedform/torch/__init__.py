@@ -17,6 +17,12 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from None
 
+from closedform.torch.checkpoints import (
+    load_megatron_states,
+    megatron_states,
+    read_universal_checkpoint,
+    write_universal_checkpoint,
+)
 from closedform.torch.optimizer import Optimizer
 from closedform.torch.scheduler import ParamScheduler
 from closedform.torch.watching import Watcher, lightning_callback, trainer_callback, watch
@@ -26,8 +32,12 @@ __all__ = [
     "ParamScheduler",
     "Watcher",
     "lightning_callback",
+    "load_megatron_states",
+    "megatron_states",
+    "read_universal_checkpoint",
     "trainer_callback",
     "watch",
+    "write_universal_checkpoint",
 ]
 
 

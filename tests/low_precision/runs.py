@@ -23,7 +23,7 @@ from tests.low_precision.engines import (
     states_in_torch,
 )
 from tests.low_precision.problems import Problem
-from tools.build_low_precision import EIGHT_BITS, FOUR_BITS
+from tools.build_low_precision import EIGHT_BITS, FOUR_BITS, TOLERATED, TOLERATED_STATES
 
 WEIGHT_DECAY = 0.01
 ENDING = 10
@@ -263,6 +263,19 @@ def mean_loss(engine: Engine, problem: Problem, choice: str, steps: int) -> floa
         if step >= ending and (step + 1) % interval == 0:
             losses.append(problem.loss(engine.params()))
     return float(np.mean(losses))
+
+
+def check_losses(losses: Mapping[str, float]) -> None:
+    """Asserts that the mean losses of a problem are within the bars of the page."""
+    limit = losses["float32"]
+    for choice in {"stochastic_rounding", "kahan", "master_weights"} & set(losses):
+        assert losses[choice] <= TOLERATED * limit, choice
+    for choice in {"states, stochastic", "all, stochastic"} & set(losses):
+        assert losses[choice] <= TOLERATED_STATES * limit, choice
+    if "nearest" in losses:
+        assert losses["nearest"] > losses["stochastic_rounding"]
+        for choice in ("stochastic_rounding", "kahan"):
+            assert losses[choice] <= losses["torchao, stochastic rounding"], choice
 
 
 def first_difference(engines: Sequence[Engine], problem: Problem, choice: str, steps: int) -> Any:

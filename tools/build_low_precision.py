@@ -84,7 +84,8 @@ def lines(
         equal = [titles[choice] for choice in titles if differences.get(choice, 0) is None]
         yield (
             f"On the {name.split(',')[0]}, parameters after each of {compared['steps']:,} steps "
-            f"and states after the last have the same bits in {engines}: {', '.join(equal) or 'none'}."
+            f"and states after the last have the same bits in {engines}: "
+            f"{', '.join(equal) or 'none'}."
         )
 
 

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from closedform import optimizers
-from closedform.torch import Optimizer, write_universal_checkpoint
+from closedform.torch import Optimizer
+from closedform.torch.checkpoints import write_universal
 
 FILE = Path(__file__).parent / "universal_checkpoint.zip"
 SHAPES = {"proj.weight": (4, 6), "proj.bias": (4,), "norm.weight": (6,)}
@@ -114,7 +115,7 @@ def check_our_files(loader: Any, folder: Path) -> None:
         optimizer = Optimizer([param], rule)
         param.grad = torch.randn(4, 6)
         optimizer.step()
-        write_universal_checkpoint(folder / rule.name, optimizer, [("w", param)])
+        write_universal(folder / rule.name, optimizer, [("w", param)])
         value = torch.zeros(24)
         address = types.SimpleNamespace(start=0, numel=24)
         param._hp_mapping = types.SimpleNamespace(

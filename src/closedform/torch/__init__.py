@@ -1,7 +1,7 @@
 """Drop-ins for torch: schedules as ``LRScheduler``, rules as ``torch.optim.Optimizer``.
 
 ``closedform.torch.cerebras``, ``.lr_scheduler``, ``.optim`` and ``.pytorch_accelerated`` hold the
-classes of other systems under their names there.
+classes of other systems under their names there, ``.checkpoints`` the states of others.
 """
 
 import importlib
@@ -17,12 +17,6 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from None
 
-from closedform.torch.checkpoints import (
-    load_megatron_states,
-    megatron_states,
-    read_universal_checkpoint,
-    write_universal_checkpoint,
-)
 from closedform.torch.optimizer import Optimizer
 from closedform.torch.scheduler import ParamScheduler
 from closedform.torch.watching import Watcher, lightning_callback, trainer_callback, watch
@@ -32,20 +26,17 @@ __all__ = [
     "ParamScheduler",
     "Watcher",
     "lightning_callback",
-    "load_megatron_states",
-    "megatron_states",
-    "read_universal_checkpoint",
     "trainer_callback",
     "watch",
-    "write_universal_checkpoint",
 ]
 
 
-_NAMESPACES = ("cerebras", "lr_scheduler", "optim", "pytorch_accelerated", "timm")
+_NAMESPACES = ("cerebras", "checkpoints", "lr_scheduler", "optim", "pytorch_accelerated", "timm")
 
 
 if TYPE_CHECKING:
     from closedform.torch import cerebras as cerebras
+    from closedform.torch import checkpoints as checkpoints
     from closedform.torch import lr_scheduler as lr_scheduler
     from closedform.torch import optim as optim
     from closedform.torch import pytorch_accelerated as pytorch_accelerated

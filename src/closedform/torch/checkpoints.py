@@ -20,7 +20,7 @@ Example:
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ from torch import Tensor
 
 from closedform.errors import StateError, nearest
 from closedform.runtime.state_layouts import MASTER
-from closedform.torch.engine.kernels import state_names
 from closedform.torch.optimizer import Optimizer
 from closedform.torch.shards import is_dtensor
 from closedform.torch.states import STEP
@@ -41,12 +40,13 @@ VALUE = "fp32"
 """DeepSpeed's name of the value of a parameter."""
 MEGATRON_VALUE = "fp32_param"
 """Megatron's."""
+_VALUES = {MEGATRON_VALUE: VALUE, "param": VALUE}
 _PREFIX = "optimizer.state."
 _VERSION = "0.19.6"
 """The version of DeepSpeed whose format this is; its loader asks for one."""
 
 
-def write_universal_checkpoint(
+def write_universal(
     folder: Path | str, optimizer: torch.optim.Optimizer, named_parameters: NamedParameters
 ) -> None:
     """Writes the states of an optimizer as a universal checkpoint of DeepSpeed.
@@ -74,11 +74,13 @@ def write_universal_checkpoint(
     for name, states in states_by_name.items():
         (zero / name).mkdir(parents=True, exist_ok=True)
         for key, value in states.items():
-            # Concatenated along axis 0 where the loader has several tensor-parallel ranks.
-            stored = value if key == STEP else {"param": value, "cat_dim": 0}
+            # A copy: a part of a vector would be saved with all of it. The loader cuts a parameter
+            # along the axis "cat_dim" for its tensor-parallel ranks.
+            stored = value.clone() if key == STEP else {"param": value.clone(), "cat_dim": 0}
             torch.save(stored, zero / name / f"{key}.pt")
+    # Not the parameters, tensors and schedules of a group, which its optimizer has.
     groups = [
-        {key: value for key, value in group.items() if key != "params" and _is_plain(value)}
+        {key: value for key, value in group.items() if isinstance(value, int | float | str | tuple)}
         for group in optimizer.param_groups
     ]
     steps = [{STEP: states[STEP]} for states in states_by_name.values() if STEP in states]
@@ -88,7 +90,7 @@ def write_universal_checkpoint(
     torch.save(content, zero / "optimizer_state.pt")
 
 
-def read_universal_checkpoint(
+def read_universal(
     folder: Path | str, optimizer: torch.optim.Optimizer, named_parameters: NamedParameters
 ) -> None:
     """Loads a universal checkpoint of DeepSpeed into an optimizer and its parameters.
@@ -101,15 +103,15 @@ def read_universal_checkpoint(
         named_parameters: The parameters by name.
 
     Raises:
-        StateError: A parameter or state is missing or of another shape, or a file holds objects.
+        StateError: A parameter, its value or a state that the rule declares is missing or of
+            another shape, or a file holds objects. (torch's optimizers declare no states.)
     """
     zero = Path(folder) / "zero"
-    files = sorted(zero.glob("**/*.pt")) if zero.is_dir() else []
     states_by_name: StatesByName = {}
-    for file in files:
+    # A name with a slash is a folder in a folder.
+    for file in zero.glob("*/**/*.pt"):
         name = file.parent.relative_to(zero).as_posix()
-        if name != ".":
-            states_by_name.setdefault(name, {})[file.stem] = _read(file)
+        states_by_name.setdefault(name, {})[file.stem] = _read(file)
     if not states_by_name:
         raise StateError(
             f"there is no zero/NAME/{VALUE}.pt in {str(folder)!r}",
@@ -132,7 +134,7 @@ def megatron_states(
         named_parameters: The parameters by the names that Megatron has for them.
 
     Raises:
-        StateError: As by :func:`write_universal_checkpoint`.
+        StateError: As by :func:`write_universal`.
 
     Source: ``sharded_param_state_fs_model_space`` of megatron/core/optimizer/distrib_optimizer.py
     and ``sharded_state_dict`` of optimizer.py (d98e8a64).
@@ -145,7 +147,7 @@ def megatron_states(
     }
 
 
-def load_megatron_states(
+def load_megatron(
     optimizer: torch.optim.Optimizer,
     named_parameters: NamedParameters,
     states: Mapping[str, Tensor],
@@ -167,9 +169,8 @@ def load_megatron_states(
     for key, value in states.items():
         state_name, _, name = key.removeprefix(_PREFIX).partition(".")
         if key.startswith(_PREFIX) and name:
-            is_value = state_name in (MEGATRON_VALUE, "param")
             entry = states_by_name.setdefault(name, {STEP: torch.tensor(float(step))})
-            entry[VALUE if is_value else state_name] = value
+            entry[_VALUES.get(state_name, state_name)] = value
     _load(optimizer, named_parameters, states_by_name)
 
 
@@ -203,23 +204,21 @@ def _load(
     """Loads values, steps and states by name; nothing is changed unless all are there."""
     values: list[tuple[Tensor, Tensor]] = []
     states_by_index = {}
-    for index, (name, param, names) in enumerate(_parameters(optimizer, named_parameters)):
+    for index, (name, param, has_master) in enumerate(_parameters(optimizer, named_parameters)):
         if name not in states_by_name:
             raise StateError(
                 f"there are no states of parameter {name!r}", hint=nearest(name, states_by_name)
             )
         states = dict(states_by_name[name])
-        for key in (VALUE, *names):
-            if key not in states and key != MASTER:
-                raise StateError(
-                    f"state {key!r} of parameter {name!r} is missing", hint=nearest(key, states)
-                )
+        # The optimizer looks for the states that its rule declares.
+        if VALUE not in states:
+            raise StateError(f"the value {VALUE!r} of parameter {name!r} is missing")
         for key, state in states.items():
             if key != STEP:
                 states[key] = _shaped_like(state, param, f"state {key!r} of parameter {name!r}")
         value = states.pop(VALUE)
         values.append((param, value))
-        states_by_index[index] = {**states, **({MASTER: value} if MASTER in names else {})}
+        states_by_index[index] = {**states, **({MASTER: value} if has_master else {})}
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": states_by_index, "param_groups": groups})
     with torch.no_grad():
@@ -229,35 +228,27 @@ def _load(
 
 def _parameters(
     optimizer: torch.optim.Optimizer, named_parameters: NamedParameters
-) -> list[tuple[str, Tensor, tuple[str, ...]]]:
-    """The name and states of each parameter in the order of the optimizer."""
+) -> Iterator[tuple[str, Tensor, bool]]:
+    """The name of each parameter in the order of the optimizer, and whether it has a master."""
     names = {id(param): name for name, param in named_parameters}
-    parameters = []
     for index, group in enumerate(optimizer.param_groups):
-        names_of = (
-            state_names(optimizer._rule_of(index)) if isinstance(optimizer, Optimizer) else None
-        )
+        has_master = isinstance(optimizer, Optimizer) and MASTER in optimizer._rule_of(index).states
         for number, param in enumerate(group["params"]):
             if id(param) not in names:
                 raise StateError(
                     f"parameter {number} of param group {index} has no name",
                     hint="give all of model.named_parameters()",
                 )
-            # An optimizer of torch declares no states: those that it has are known.
-            states = (
-                optimizer.state.get(param, {}) if names_of is None else names_of(tuple(param.shape))
-            )
-            parameters.append((names[id(param)], param, tuple(states)))
-    return parameters
+            yield names[id(param)], param, has_master
 
 
 def _shaped_like(state: Any, param: Tensor, subject: str) -> Tensor:
     """A state with the shape of its parameter; ZeRO stage 3 stores it flat."""
-    is_flat = isinstance(state, Tensor) and state.shape == (param.numel(),)
-    if not is_flat and (not isinstance(state, Tensor) or state.shape != param.shape):
-        got = list(state.shape) if isinstance(state, Tensor) else type(state).__name__
+    shape = getattr(state, "shape", None)
+    if shape not in (param.shape, (param.numel(),)):
+        got = type(state).__name__ if shape is None else list(shape)
         raise StateError(f"{subject} must have shape {list(param.shape)}, got {got}")
-    return state.reshape(param.shape)
+    return torch.reshape(state, param.shape)
 
 
 def _read(file: Path) -> Any:
@@ -270,10 +261,3 @@ def _read(file: Path) -> Any:
             hint="merge its sub-parameters before, or convert it without tensor parallelism",
         ) from error
     return content["param"] if isinstance(content, Mapping) and "param" in content else content
-
-
-def _is_plain(value: object) -> bool:
-    """Whether a value of a group is of numbers and strings."""
-    if isinstance(value, tuple | list):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, bool | int | float | str)

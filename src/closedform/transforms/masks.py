@@ -27,7 +27,7 @@ from closedform.transforms.substitution import (
     check_rule,
     check_states,
     substitute_symbols,
-    unused_name,
+    with_definition,
     with_gradient,
     with_states,
 )
@@ -158,15 +158,10 @@ def cautious(
     data = {GRAD, *map(state, rule.states), *map(local, rule.definitions)}
     # Terms without gradient or state are the decoupled weight decay.
     moving = [term for term in terms if term.free_symbols & data]
-    step_name, mask_name = unused_name(rule, "step"), unused_name(rule, "mask")
-    step, mask = local(step_name), local(mask_name)
+    rule, step = with_definition(rule, "step", -sp.Add(*moving))
     agreement = -step * GRAD if maximize else step * GRAD
-    definitions = {
-        **rule.definitions,
-        step_name: -sp.Add(*moving),
-        mask_name: sp.Piecewise((1, agreement > 0), (0, True)),
-    }
+    rule, mask = with_definition(rule, "mask", sp.Piecewise((1, agreement > 0), (0, True)))
     # Algorithm 1 divides by the mean of the mask, so that the step keeps its mean size.
     masked_step = step * mask / sp.Max(reduce_mean(mask), floor)
     param = sp.Add(*(term for term in terms if term not in moving)) - masked_step
-    return replace(rule, param=param, definitions=definitions)
+    return replace(rule, param=param)

@@ -33,6 +33,7 @@ from closedform.language import (
 )
 from closedform.language.aliases import Number
 from closedform.language.arguments import bounded_number, choice, number_or_schedule, step_count
+from closedform.language.functions import STORED
 from closedform.language.lengths import with_checked_keywords
 from closedform.transforms.substitution import (
     check_rule,
@@ -47,8 +48,6 @@ from closedform.transforms.substitution import (
     with_shared,
     with_states,
 )
-
-STORED = ("bf16", "f16")
 
 
 @with_checked_keywords
@@ -182,9 +181,6 @@ def stochastic_rounding(rule: UpdateRule, *, stored: str = "bf16", seed: int = 0
     return replace(rounded_rule, param=param)
 
 
-ROUNDINGS = ("nearest", "stochastic")
-
-
 @with_checked_keywords
 def sixteen_bit_states(
     rule: UpdateRule,
@@ -236,20 +232,18 @@ def sixteen_bit_states(
     where = "sixteen_bit_states"
     check_rule(rule, where)
     choice(dtype, "dtype", where, STORED)
-    choice(rounding, "rounding", where, ROUNDINGS)
+    choice(rounding, "rounding", where, ("nearest", "stochastic"))
     uniform(PARAM, seed)  # checks the seed
-    names = _moments(rule) if states is None else tuple(states)
+    moments = (
+        name
+        for name, spec in rule.states.items()
+        if spec.initial != PARAM and spec.shape != "scalar" and spec.stored is None
+    )
+    names = tuple(moments if states is None else states)
     if not names:
         raise DefinitionError(f"rule {rule.name!r} has no state to store in 16 bits", where=where)
     check_states(rule, names, where)
     check_unstored(rule, names, where)
-    for name in names:
-        if rule.states[name].shape == "scalar":
-            raise DefinitionError(
-                f"state {name!r} of rule {rule.name!r} is one number",
-                where=where,
-                hint="leave it out",
-            )
     stored_rule = rule
     for index, name in enumerate(rule.states):
         if name not in names:
@@ -262,15 +256,6 @@ def sixteen_bit_states(
         spec = replace(rule.states[name], next=following, stored=dtype)
         stored_rule = replace(stored_rule, states={**stored_rule.states, name: spec})
     return stored_rule
-
-
-def _moments(rule: UpdateRule) -> tuple[str, ...]:
-    """The states that are tensors, begin at a number and have the dtype that is computed in."""
-    return tuple(
-        name
-        for name, spec in rule.states.items()
-        if spec.initial != PARAM and spec.shape != "scalar" and spec.stored is None
-    )
 
 
 def _round_at_random(

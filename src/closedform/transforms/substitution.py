@@ -164,15 +164,12 @@ def check_states(rule: UpdateRule, names: Iterable[str], where: str) -> None:
 
 
 def check_unstored(rule: UpdateRule, names: Iterable[str], where: str) -> None:
-    """Raises DefinitionError if one of these states is stored in few bits already."""
+    """Raises DefinitionError if one of these states is a number, or stored in few bits already."""
     for name in names:
-        stored = rule.states[name].stored
-        if stored is not None:
-            raise DefinitionError(
-                f"state {name!r} of rule {rule.name!r} is stored in {stored} already",
-                where=where,
-                hint="a state is stored in one way",
-            )
+        spec = rule.states[name]
+        if spec.stored is not None or spec.shape == "scalar":
+            kind = "one number" if spec.stored is None else f"stored in {spec.stored} already"
+            raise DefinitionError(f"state {name!r} of rule {rule.name!r} is {kind}", where=where)
 
 
 def _check_names(rule: UpdateRule, names: Iterable[str], where: str) -> None:

@@ -34,9 +34,9 @@ CAPS = {
     "runtime": 2429,
     "scaling": 555,
     "schedules": 1605,
-    "torch": 6372,
+    "torch": 6521,
     "training": 12925,
-    "transforms": 1011,
+    "transforms": 1062,
     "verify": 18281,
     "web": 575,
 }

@@ -40,7 +40,7 @@ TITLES_OF_MOMENTS = {
     "float32": "float32",
     "states, nearest": "`sixteen_bit_states`, to nearest",
     "states, stochastic": '`sixteen_bit_states`, `rounding="stochastic"`',
-    "all, stochastic": "the same, and `stochastic_rounding` of the parameters",
+    "all, stochastic": "all in bfloat16, both rounded at random",
 }
 TITLES_OF_STATES = {
     EIGHT_BITS: {"eight_bit_states": "`eight_bit_states`", "torchao": "torchao's `AdamW8bit`"},

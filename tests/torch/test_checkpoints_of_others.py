@@ -241,7 +241,7 @@ def test_faults_of_a_folder_are_named_and_change_nothing(fault: str, tmp_path: P
 
 
 class Sub:
-    """What a file of sub-parameters holds next to the tensor."""
+    """An object that a file of sub-parameters holds next to the tensor."""
 
 
 def test_objects_in_files_are_not_made(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_objects_in_files_are_not_made(tmp_path: Path) -> None:
     write_universal(tmp_path, optimizer, params.items())
     file = tmp_path / "zero" / "up.weight" / "exp_avg.pt"
     torch.save({"param": torch.ones(4, 6), "sub_param_shape": Sub()}, file)
-    with pytest.raises(StateError, match="holds more than tensors and numbers"):
+    with pytest.raises(StateError, match="holds other than tensors and numbers"):
         read_universal(tmp_path, optimizer, params.items())
 
 

@@ -19,7 +19,6 @@ Example:
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -52,11 +51,11 @@ def write_universal(
     """Writes the states of an optimizer as a universal checkpoint of DeepSpeed.
 
     The folder gets ``zero/NAME/STATE.pt`` for each parameter and state, ``fp32.pt`` and ``step.pt``
-    next to them, and ``zero/optimizer_state.pt`` with the groups. What else such a checkpoint has,
-    the files ``mp_rank_…_model_states.pt``, is of the model and the engine.
+    next to them, and ``zero/optimizer_state.pt`` with the groups. What else such a checkpoint has
+    is of the model and the engine.
 
     Args:
-        folder: The folder of the checkpoint, of any step: ``global_step100``, for one.
+        folder: The folder of the checkpoint; it is made.
         optimizer: The optimizer, of closedform or torch.
         named_parameters: The parameters by name, such as ``model.named_parameters()``.
 
@@ -126,8 +125,8 @@ def megatron_states(
     """Returns the states by the keys that Megatron's checkpoints have, of the model's shapes.
 
     A key is ``optimizer.state.STATE.NAME``, with ``fp32_param`` for the value. They are those of
-    ``torch_dist`` files, which ``torch.distributed.checkpoint`` writes and reads. The step is not
-    among them: Megatron keeps it in the groups.
+    its files in the format of ``torch.distributed.checkpoint``, which writes and reads them. The
+    step is not among them: Megatron keeps it in the groups.
 
     Args:
         optimizer: The optimizer, of closedform or torch.
@@ -136,8 +135,7 @@ def megatron_states(
     Raises:
         StateError: As by :func:`write_universal`.
 
-    Source: ``sharded_param_state_fs_model_space`` of megatron/core/optimizer/distrib_optimizer.py
-    and ``sharded_state_dict`` of optimizer.py (d98e8a64).
+    Source: megatron/core/optimizer/distrib_optimizer.py:2044 and optimizer.py:1199 (d98e8a64).
     """
     return {
         f"{_PREFIX}{MEGATRON_VALUE if key == VALUE else key}.{name}": value
@@ -255,9 +253,9 @@ def _read(file: Path) -> Any:
     """The tensor or number in a file."""
     try:
         content = torch.load(file, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
+    except Exception as error:  # a damaged archive, or what its unpickler refuses to make
         raise StateError(
-            f"{str(file)!r} holds more than tensors and numbers",
+            f"{str(file)!r} holds other than tensors and numbers",
             hint="merge its sub-parameters before, or convert it without tensor parallelism",
         ) from error
     return content["param"] if isinstance(content, Mapping) and "param" in content else content

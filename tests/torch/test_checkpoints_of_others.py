@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 import closedform as cf
 from closedform import optimizers, transforms
@@ -73,9 +74,9 @@ def over_deepspeed(first: Any, second: Any, params: Params, others: Params, fold
 def over_megatron(first: Any, second: Any, params: Params, others: Params, folder: Path) -> None:
     """Through files of torch.distributed.checkpoint, Megatron's format ``torch_dist``."""
     states = megatron_states(first, params.items())
-    dcp.save(states, checkpoint_id=str(folder), no_dist=True)
+    save(states, checkpoint_id=str(folder), no_dist=True)
     read = {key: torch.zeros_like(value) for key, value in states.items()}
-    dcp.load(read, checkpoint_id=str(folder), no_dist=True)
+    load(read, checkpoint_id=str(folder), no_dist=True)
     load_megatron(second, others.items(), read, step=3)
 
 
@@ -187,26 +188,22 @@ def test_states_of_other_shapes_are_refused(
     assert not list(tmp_path.iterdir())
 
 
-def remove(path: Path) -> None:
-    path.unlink()
-
-
-FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
+FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "state": (
-        lambda zero: remove(zero / "up.weight" / "exp_avg_sq.pt"),
+        lambda zero: Path.unlink(zero / "up.weight" / "exp_avg_sq.pt"),
         "state 'exp_avg_sq' is missing (Optimizer, param group 0, parameter 0 of shape [4, 6])",
     ),
     "value": (
-        lambda zero: remove(zero / "up.weight" / "fp32.pt"),
+        lambda zero: Path.unlink(zero / "up.weight" / "fp32.pt"),
         "the value 'fp32' of parameter 'up.weight' is missing",
     ),
     "step": (
-        lambda zero: remove(zero / "down.weight" / "step.pt"),
+        lambda zero: Path.unlink(zero / "down.weight" / "step.pt"),
         "state 'step' is missing (Optimizer, param group 0, parameter 1 of shape [6, 4]): this "
         "rule depends on the number of steps",
     ),
     "parameter": (
-        lambda zero: (zero / "up.weight").rename(zero / "module.up.weight") and None,
+        lambda zero: (zero / "up.weight").rename(zero / "module.up.weight"),
         "there are no states of parameter 'up.weight': did you mean 'module.up.weight'?",
     ),
     "shape": (

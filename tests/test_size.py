@@ -34,9 +34,9 @@ CAPS = {
     "runtime": 2426,
     "scaling": 555,
     "schedules": 1605,
-    "torch": 6372,
+    "torch": 6520,
     "training": 12941,
-    "transforms": 1011,
+    "transforms": 1062,
     "verify": 18286,
     "web": 612,
 }

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -15,11 +15,15 @@ from tools.sections import DOCS, RESULTS_FOLDER, replace_section
 RESULTS = RESULTS_FOLDER / "low_precision.json"
 PAGE = DOCS / "low_precision.md"
 BEGIN, END = "<!-- results -->\n", "<!-- end -->\n"
+BEGIN_STATES, END_STATES = "<!-- states -->\n", "<!-- end of states -->\n"
 BEGIN_CODES, END_CODES = "<!-- few bits -->\n", "<!-- end of few bits -->\n"
 QUADRATIC, LANGUAGE = "quadratic", "language model"
+STATES = "language model, states"
 EIGHT_BITS, FOUR_BITS, RANDOM = "8-bit states", "4-bit states", "random tensors"
 TOLERATED = 1.05
 """The largest ratio to the loss of float32."""
+TOLERATED_STATES = 1.01
+"""The same of states of 16 bits that are rounded at random."""
 LEAST = {QUADRATIC: 0.5}
 """The least loss, where it is known."""
 ENGINES = {"onnxruntime": "onnxruntime", "torch": "torch", "jax": "JAX", "c": "C"}
@@ -31,6 +35,12 @@ TITLES = {
     "master_weights": "`master_weights`",
     "torch, AdamW": "`torch.optim.AdamW` on bfloat16",
     "torchao, stochastic rounding": "torchao's AdamW, `bf16_stochastic_round=True`",
+}
+TITLES_OF_MOMENTS = {
+    "float32": "float32",
+    "states, nearest": "`sixteen_bit_states`, to nearest",
+    "states, stochastic": '`sixteen_bit_states`, `rounding="stochastic"`',
+    "all, stochastic": "all in bfloat16, both rounded at random",
 }
 TITLES_OF_STATES = {
     EIGHT_BITS: {"eight_bit_states": "`eight_bit_states`", "torchao": "torchao's `AdamW8bit`"},
@@ -44,13 +54,21 @@ TRANSFORMS_OF_STATES = ("eight_bit_states", "four_bit_states")
 """The rows that a class of torchao computes, too."""
 
 
-def lines(results: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the lines of the table, and of the steps whose bits were compared."""
-    problems = [name for name in (QUADRATIC, LANGUAGE) if name in results]
-    heads = [f"{name}, {results[name]['steps']:,} steps" for name in problems]
-    yield f"| parameters | bytes per parameter | {' | '.join(heads)} |"
+def lines(
+    results: Mapping[str, Any], subject: str, titles: Mapping[str, str], problems: Sequence[str]
+) -> Iterator[str]:
+    """Yields the lines of the table, and of the steps whose bits were compared.
+
+    Args:
+        results: The stored results.
+        subject: What a row stores, for the head of the table.
+        titles: The rows.
+        problems: The columns.
+    """
+    heads = [f"{name.split(',')[0]}, {results[name]['steps']:,} steps" for name in problems]
+    yield f"| {subject} | bytes per parameter | {' | '.join(heads)} |"
     yield f"| --- | --- |{' --- |' * len(heads)}"
-    for choice, title in TITLES.items():
+    for choice, title in titles.items():
         cells = []
         for name in problems:
             losses = results[name]["losses"]
@@ -63,10 +81,11 @@ def lines(results: Mapping[str, Any]) -> Iterator[str]:
         compared = results[f"{name}, bits"]
         differences = compared["differences"]
         engines = ", ".join(ENGINES[engine] for engine in compared["engines"])
-        equal = [TITLES[choice] for choice in TITLES if differences.get(choice, 0) is None]
+        equal = [titles[choice] for choice in titles if differences.get(choice, 0) is None]
         yield (
-            f"On the {name}, parameters after each of {compared['steps']:,} steps and states after "
-            f"the last have the same bits in {engines}: {', '.join(equal) or 'none'}."
+            f"On the {name.split(',')[0]}, parameters after each of {compared['steps']:,} steps "
+            f"and states after the last have the same bits in {engines}: "
+            f"{', '.join(equal) or 'none'}."
         )
 
 
@@ -112,8 +131,10 @@ def lines_of_codes(everything: Mapping[str, Any]) -> Iterator[str]:
 
 def page(text: str, results: Mapping[str, Any]) -> str:
     """Returns the page with the table of the results."""
-    tables = "\n".join(lines(results))
+    tables = "\n".join(lines(results, "parameters", TITLES, (QUADRATIC, LANGUAGE)))
     text = replace_section(text, BEGIN, END, f"\n{tables}\n\n")
+    tables = "\n".join(lines(results, "AdamW", TITLES_OF_MOMENTS, (STATES,)))
+    text = replace_section(text, BEGIN_STATES, END_STATES, f"\n{tables}\n\n")
     table = "\n".join(lines_of_codes(results))
     return replace_section(text, BEGIN_CODES, END_CODES, f"\n{table}\n\n")
 

@@ -1,4 +1,4 @@
-"""AdamW with parameters in bfloat16: losses beside float32 and torchao, and the bits of engines.
+"""AdamW with parameters or states in few bits: losses beside float32 and torchao, and the bits.
 
 `make precision` runs it, some two hours on a core, and stores the results in
 tools/results/low_precision.json. An interrupted run goes on where it stopped.
@@ -23,6 +23,7 @@ from tests.low_precision.runs import (
     PEERS,
     build,
     bytes_per_parameter,
+    check_losses,
     first_difference,
     mean_loss,
     rule_of,
@@ -37,19 +38,33 @@ from tools.build_low_precision import (
     QUADRATIC,
     RANDOM,
     RESULTS,
-    TOLERATED,
+    STATES,
+    TITLES,
+    TITLES_OF_MOMENTS,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torchao and torch's compiler
 
-STEPS = {QUADRATIC: 100_000, LANGUAGE: 100_000, EIGHT_BITS: 1_000, FOUR_BITS: 1_000}
+STEPS = {
+    QUADRATIC: 100_000,
+    LANGUAGE: 100_000,
+    STATES: 20_000,
+    EIGHT_BITS: 1_000,
+    FOUR_BITS: 1_000,
+}
 EARLY = 100
 """The steps after which the codes of two implementations are compared."""
-SEEDS = {QUADRATIC: range(3), LANGUAGE: range(2)}
-COMPARED = {QUADRATIC: 100_000, LANGUAGE: 1_000}
+SEEDS = {QUADRATIC: range(3), LANGUAGE: range(2), STATES: range(2)}
+COMPARED = {QUADRATIC: 100_000, LANGUAGE: 1_000, STATES: 1_000}
 """The steps after each of which the bits of the engines are compared."""
-PROBLEMS: Mapping[str, Callable[[int, int], Problem]] = {QUADRATIC: Quadratic, LANGUAGE: Language}
-LOW = [choice for choice in CHOICES if choice != "float32"]
+PROBLEMS: Mapping[str, Callable[[int, int], Problem]] = {
+    QUADRATIC: Quadratic,
+    LANGUAGE: Language,
+    STATES: Language,
+}
+ROWS = {QUADRATIC: TITLES, LANGUAGE: TITLES, STATES: TITLES_OF_MOMENTS}
+ENGINES_OF = {name: [key for key in ENGINES if key != "jax" or name != STATES] for name in PROBLEMS}
+"""optax adds the difference of a float32 parameter, which rounds once more where it is large."""
 SOURCES = ["src/closedform/transforms", "src/closedform/optimizers", "tests/low_precision/runs.py"]
 PACKAGES = ["onnxruntime", "torch", "torchao"]
 MEASURED = 2**14
@@ -63,13 +78,13 @@ def store(name: str, results: Any) -> None:
     RESULTS.write_text(json.dumps(everything, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-@pytest.fixture(scope="module", params=[QUADRATIC, LANGUAGE])
+@pytest.fixture(scope="module", params=PROBLEMS)
 def losses(request: pytest.FixtureRequest) -> Mapping[str, Sequence[float]]:
     torch.set_num_threads(1)
     name: str = request.param
     steps = STEPS[name]
     runs = StoredResults(f"low_precision_{name.replace(' ', '_')}", SOURCES, PACKAGES)
-    measured: dict[str, list[float]] = {choice: [] for choice in [*CHOICES, *PEERS]}
+    measured: dict[str, list[float]] = {choice: [] for choice in ROWS[name]}
     for seed in SEEDS[name]:
         problem = PROBLEMS[name](steps, seed)
         for choice, values in measured.items():
@@ -81,19 +96,8 @@ def losses(request: pytest.FixtureRequest) -> Mapping[str, Sequence[float]]:
     return measured
 
 
-@pytest.mark.parametrize("choice", ["stochastic_rounding", "kahan", "master_weights"])
-def test_the_loss_is_that_of_float32(choice: str, losses: Mapping[str, Sequence[float]]) -> None:
-    assert np.mean(losses[choice]) <= TOLERATED * np.mean(losses["float32"])
-
-
-def test_rounding_to_nearest_is_worse(losses: Mapping[str, Sequence[float]]) -> None:
-    assert np.mean(losses["nearest"]) > np.mean(losses["stochastic_rounding"])
-
-
-def test_the_loss_is_not_above_that_of_torchao(losses: Mapping[str, Sequence[float]]) -> None:
-    limit = np.mean(losses["torchao, stochastic rounding"])
-    for choice in ("stochastic_rounding", "kahan"):
-        assert np.mean(losses[choice]) <= limit, choice
+def test_the_losses_are_within_the_bars(losses: Mapping[str, Sequence[float]]) -> None:
+    check_losses({choice: float(np.mean(values)) for choice, values in losses.items()})
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -101,13 +105,13 @@ def test_engines_have_the_same_bits(name: str) -> None:
     torch.set_num_threads(1)
     problem = PROBLEMS[name](STEPS[name], 0)
     differences = {}
-    for choice in LOW:
+    for choice in set(ROWS[name]) - {"float32", *PEERS}:
         params = stored(problem.start, choice)
         rule = rule_of(choice, problem.schedule)
-        engines = [engine(rule, params) for engine in ENGINES.values()]
+        engines = [ENGINES[key](rule, params) for key in ENGINES_OF[name]]
         differences[choice] = first_difference(engines, problem, choice, COMPARED[name])
         print(name, choice, differences[choice], flush=True)
-    results = {"engines": list(ENGINES), "steps": COMPARED[name], "differences": differences}
+    results = {"engines": ENGINES_OF[name], "steps": COMPARED[name], "differences": differences}
     store(f"{name}, bits", results)
     assert set(differences.values()) == {None}, differences
 
@@ -211,6 +215,9 @@ def test_memory() -> None:
         "stochastic_rounding": 10,
         "kahan": 12,
         "master_weights": 14,
+        "states, nearest": 8,
+        "states, stochastic": 8,
+        "all, stochastic": 6,
         "torch, AdamW": 6,
         "torchao, stochastic rounding": 6,
     }

@@ -23,7 +23,7 @@ from tests.low_precision.engines import (
     states_in_torch,
 )
 from tests.low_precision.problems import Problem
-from tools.build_low_precision import EIGHT_BITS, FOUR_BITS
+from tools.build_low_precision import EIGHT_BITS, FOUR_BITS, TOLERATED, TOLERATED_STATES
 
 WEIGHT_DECAY = 0.01
 ENDING = 10
@@ -39,8 +39,17 @@ CHOICES: Mapping[str, Wrapper] = {
     "stochastic_rounding": lambda rule, seed: transforms.stochastic_rounding(rule, seed=seed),
     "kahan": lambda rule, seed: transforms.kahan(rule),
     "master_weights": lambda rule, seed: transforms.master_weights(rule),
+    "states, nearest": lambda rule, seed: transforms.sixteen_bit_states(rule),
+    "states, stochastic": lambda rule, seed: transforms.sixteen_bit_states(
+        rule, rounding="stochastic", seed=seed
+    ),
+    "all, stochastic": lambda rule, seed: transforms.stochastic_rounding(
+        transforms.sixteen_bit_states(rule, rounding="stochastic", seed=seed), seed=seed
+    ),
 }
-"""Ways to store the parameters, as transforms of a rule and a seed."""
+"""Ways to store parameters and states, as transforms of a rule and a seed."""
+FLOAT32 = ("float32", "states, nearest", "states, stochastic")
+"""Those whose parameters are float32."""
 
 
 def rule_of(choice: str, schedule: Schedule, seed: int = 0) -> UpdateRule:
@@ -50,7 +59,7 @@ def rule_of(choice: str, schedule: Schedule, seed: int = 0) -> UpdateRule:
 
 def stored(arrays: Arrays, choice: str) -> dict[str, Any]:
     """Copies in the dtype of the parameters."""
-    dtype = np.float32 if choice == "float32" else BF16
+    dtype = np.float32 if choice in FLOAT32 else BF16
     return {name: array.astype(dtype) for name, array in arrays.items()}
 
 
@@ -254,6 +263,19 @@ def mean_loss(engine: Engine, problem: Problem, choice: str, steps: int) -> floa
         if step >= ending and (step + 1) % interval == 0:
             losses.append(problem.loss(engine.params()))
     return float(np.mean(losses))
+
+
+def check_losses(losses: Mapping[str, float]) -> None:
+    """Asserts that the mean losses of a problem are within the bars of the page."""
+    limit = losses["float32"]
+    for choice in {"stochastic_rounding", "kahan", "master_weights"} & set(losses):
+        assert losses[choice] <= TOLERATED * limit, choice
+    for choice in {"states, stochastic", "all, stochastic"} & set(losses):
+        assert losses[choice] <= TOLERATED_STATES * limit, choice
+    if "nearest" in losses:
+        assert losses["nearest"] > losses["stochastic_rounding"]
+        for choice in ("stochastic_rounding", "kahan"):
+            assert losses[choice] <= losses["torchao, stochastic rounding"], choice
 
 
 def first_difference(engines: Sequence[Engine], problem: Problem, choice: str, steps: int) -> Any:

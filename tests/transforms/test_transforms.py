@@ -321,6 +321,7 @@ RULES: dict[str, Callable[[], UpdateRule]] = {
     "mask_weight_decay": lambda: transforms.mask_weight_decay(ADAM),
     "master_weights": lambda: transforms.master_weights(ADAM, "f16"),
     "sam": lambda: transforms.sam(ADAM),
+    "sixteen_bit_states": lambda: transforms.sixteen_bit_states(ADAM, "f16", rounding="stochastic"),
     "skip_nonfinite": lambda: transforms.skip_nonfinite(ADAM),
     "sparsify": lambda: transforms.sparsify(ADAM),
     "stochastic_rounding": lambda: transforms.stochastic_rounding(ADAM, stored="f16"),

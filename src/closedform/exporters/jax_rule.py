@@ -137,7 +137,7 @@ def jax_rule(
         feeds = _step_feeds(
             rule, compiled_program, leaves, structure, dtype, (arrays, updates, state, values)
         )
-        results = _run(compiled_program, feeds, keeps_roundings=rule.stored is not None)
+        results = _run(compiled_program, feeds, keeps_roundings=not rule.is_in_one_dtype)
         differences = []
         for leaf, array in zip(leaves, arrays, strict=True):
             after = results[naming.following(naming.param(leaf.name))].reshape(jnp.shape(array))

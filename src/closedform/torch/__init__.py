@@ -1,7 +1,7 @@
 """Drop-ins for torch: schedules as ``LRScheduler``, rules as ``torch.optim.Optimizer``.
 
 ``closedform.torch.cerebras``, ``.lr_scheduler``, ``.optim`` and ``.pytorch_accelerated`` hold the
-classes of other systems under their names there.
+classes of other systems under their names there, ``.checkpoints`` the states of others.
 """
 
 import importlib
@@ -31,11 +31,12 @@ __all__ = [
 ]
 
 
-_NAMESPACES = ("cerebras", "lr_scheduler", "optim", "pytorch_accelerated", "timm")
+_NAMESPACES = ("cerebras", "checkpoints", "lr_scheduler", "optim", "pytorch_accelerated", "timm")
 
 
 if TYPE_CHECKING:
     from closedform.torch import cerebras as cerebras
+    from closedform.torch import checkpoints as checkpoints
     from closedform.torch import lr_scheduler as lr_scheduler
     from closedform.torch import optim as optim
     from closedform.torch import pytorch_accelerated as pytorch_accelerated

@@ -21,6 +21,7 @@ from closedform.transforms.precision import (
     kahan,
     loss_scaling,
     master_weights,
+    sixteen_bit_states,
     skip_nonfinite,
     stochastic_rounding,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "mask_weight_decay",
     "master_weights",
     "sam",
+    "sixteen_bit_states",
     "skip_nonfinite",
     "sparsify",
     "states_to_sparsify",

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import sympy as sp
 
-from closedform.errors import DefinitionError, nearest
+from closedform.errors import DefinitionError
 from closedform.language import (
     GRAD,
     PARAM,
@@ -25,8 +25,9 @@ from closedform.language.arguments import number_or_schedule
 from closedform.language.lengths import with_checked_keywords
 from closedform.transforms.substitution import (
     check_rule,
+    check_states,
     substitute_symbols,
-    unused_name,
+    with_definition,
     with_gradient,
     with_states,
 )
@@ -103,13 +104,7 @@ def sparsify(rule: UpdateRule, states: Sequence[str] | None = None) -> UpdateRul
     """
     check_rule(rule, "sparsify")
     names = states_to_sparsify(rule) if states is None else tuple(states)
-    for name in names:
-        if name not in rule.states:
-            raise DefinitionError(
-                f"rule {rule.name!r} has no state {name!r}",
-                where="sparsify",
-                hint=nearest(name, rule.states) if rule.states else "it has none",
-            )
+    check_states(rule, names, "sparsify")
     is_there = state("mask") > 0
 
     def masked_out(value: sp.Expr) -> sp.Expr:
@@ -163,15 +158,10 @@ def cautious(
     data = {GRAD, *map(state, rule.states), *map(local, rule.definitions)}
     # Terms without gradient or state are the decoupled weight decay.
     moving = [term for term in terms if term.free_symbols & data]
-    step_name, mask_name = unused_name(rule, "step"), unused_name(rule, "mask")
-    step, mask = local(step_name), local(mask_name)
+    rule, step = with_definition(rule, "step", -sp.Add(*moving))
     agreement = -step * GRAD if maximize else step * GRAD
-    definitions = {
-        **rule.definitions,
-        step_name: -sp.Add(*moving),
-        mask_name: sp.Piecewise((1, agreement > 0), (0, True)),
-    }
+    rule, mask = with_definition(rule, "mask", sp.Piecewise((1, agreement > 0), (0, True)))
     # Algorithm 1 divides by the mean of the mask, so that the step keeps its mean size.
     masked_step = step * mask / sp.Max(reduce_mean(mask), floor)
     param = sp.Add(*(term for term in terms if term not in moving)) - masked_step
-    return replace(rule, param=param, definitions=definitions)
+    return replace(rule, param=param)

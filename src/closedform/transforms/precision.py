@@ -1,7 +1,15 @@
-"""Parameters of 16 bits, loss scales, and steps with gradients that are not finite."""
+"""Parameters and states of 16 bits, loss scales, and steps with gradients that are not finite.
+
+Example:
+    >>> from closedform import optimizers
+    >>> rule = sixteen_bit_states(optimizers.adamw(1e-3))
+    >>> {name: spec.stored for name, spec in rule.states.items()}
+    {'exp_avg': 'bf16', 'exp_avg_sq': 'bf16'}
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import sympy as sp
@@ -25,19 +33,21 @@ from closedform.language import (
 )
 from closedform.language.aliases import Number
 from closedform.language.arguments import bounded_number, choice, number_or_schedule, step_count
+from closedform.language.functions import STORED
 from closedform.language.lengths import with_checked_keywords
 from closedform.transforms.substitution import (
     check_rule,
+    check_states,
+    check_unstored,
     substitute_symbols,
     unless,
     unused_name,
+    with_definition,
     with_following_param,
     with_gradient,
     with_shared,
     with_states,
 )
-
-STORED = ("bf16", "f16")
 
 
 @with_checked_keywords
@@ -166,23 +176,113 @@ def stochastic_rounding(rule: UpdateRule, *, stored: str = "bf16", seed: int = 0
     """
     where = "stochastic_rounding"
     rule_of_16_bits, following = _of_16_bits(rule, stored, where)
-    names = [unused_name(rule_of_16_bits, part) for part in ("nearest", "rest", "neighbour")]
-    nearest, rest, neighbour = map(local, names)
+    draw = uniform(PARAM, seed)
+    rounded_rule, param = _round_at_random(rule_of_16_bits, following, draw, stored)
+    return replace(rounded_rule, param=param)
+
+
+@with_checked_keywords
+def sixteen_bit_states(
+    rule: UpdateRule,
+    dtype: str = "bf16",
+    *,
+    rounding: str = "nearest",
+    states: Sequence[str] | None = None,
+    seed: int = 0,
+) -> UpdateRule:
+    r"""Returns a rule whose states are stored in 16 bits, and computed in the dtype of the step.
+
+    .. math:: s' = \operatorname{round}(S(s, g))
+
+    for the next state S of the rule, which the step itself takes without rounding. With u = 2**-8
+    in bf16 and 2**-11 in f16, for finite s' and :math:`|S| \ge 2^{-118}` in bf16, 2**-14 in f16,
+
+    .. math::
+        |s' - S| \le u |S| \text{ (nearest)}, \qquad
+        |s' - S| < 2 u |S|, \quad E s' = S \text{ (stochastic)}.
+
+    A running mean :math:`S = \beta s + (1 - \beta) x` is off by at most
+    :math:`u \max |S| / (1 - \beta)` after any number of steps, rounded to nearest: nothing is left
+    of that for :math:`\beta \ge 1 - u`, as of the second moment of Adam, which stops where a change
+    is below u / 2 of it. Rounded stochastically its expectation is exact, and the standard
+    deviation at most :math:`u \max |S| / \sqrt{1 - \beta^2}`.
+
+    Args:
+        rule: The rule. Transforms of it that come later keep these states in 16 bits.
+        dtype: The dtype of the states, ``"bf16"`` or ``"f16"``; f16 has no number below 6e-8 but
+            0, which is above most second moments.
+        rounding: ``"nearest"``, or ``"stochastic"``, as :func:`stochastic_rounding`.
+        states: The names of the states; None for those that begin at a number, have a shape and
+            are not stored in few bits already: moments, and neither masters nor averages.
+        seed: An integer in [0, 2**32); state number i of the rule has the numbers of seed + i + 1.
+
+    Raises:
+        DefinitionError: The rule has no such state, one is a number for the whole tensor or model,
+            an integer or of 16 bits already, or a choice or seed is unknown.
+
+    Example:
+        >>> from closedform import optimizers
+        >>> rule = sixteen_bit_states(optimizers.adamw(1e-3), states=["exp_avg"])
+        >>> rule.states["exp_avg"].stored, rule.states["exp_avg_sq"].stored
+        ('bf16', None)
+
+    Source: Zamirai et al. (2020), section 4; the moments of torch.optim on bfloat16 parameters,
+    which torch computes in bfloat16, too.
+    """
+    where = "sixteen_bit_states"
+    check_rule(rule, where)
+    choice(dtype, "dtype", where, STORED)
+    choice(rounding, "rounding", where, ("nearest", "stochastic"))
+    uniform(PARAM, seed)  # checks the seed
+    moments = (
+        name
+        for name, spec in rule.states.items()
+        if spec.initial != PARAM and spec.shape != "scalar" and spec.stored is None
+    )
+    names = tuple(moments if states is None else states)
+    if not names:
+        raise DefinitionError(f"rule {rule.name!r} has no state to store in 16 bits", where=where)
+    check_states(rule, names, where)
+    check_unstored(rule, names, where)
+    stored_rule = rule
+    for index, name in enumerate(rule.states):
+        if name not in names:
+            continue
+        following = rule.states[name].next
+        if rounding == "stochastic":
+            draw = uniform(state(name), (seed + index + 1) % 2**32)
+            stored_rule, exact = with_definition(stored_rule, f"{name}_next", following)
+            stored_rule, following = _round_at_random(stored_rule, exact, draw, dtype)
+        spec = replace(rule.states[name], next=following, stored=dtype)
+        stored_rule = replace(stored_rule, states={**stored_rule.states, name: spec})
+    return stored_rule
+
+
+def _round_at_random(
+    rule: UpdateRule, exact: sp.Symbol, draw: sp.Expr, stored: str
+) -> tuple[UpdateRule, sp.Expr]:
+    """Returns the rule with the definitions of a rounding at random, and the rounded number.
+
+    Args:
+        rule: The rule.
+        exact: The symbol of the number before.
+        draw: Random numbers u of its shape.
+        stored: The dtype after.
+    """
+    bits = rounded(exact, stored)
+    # A subnormal number would have its neighbour beyond 0, and a second moment below 0 no root.
+    flushed = sp.Piecewise((0, sp.Abs(bits) < _LEAST_STEP[stored]), (bits, True))
+    rule, nearest = with_definition(rule, "nearest", flushed)
+    rule, rest = with_definition(rule, "rest", exact - nearest)
     # Between 0.625 and 1.25 units in the last place, also below a power of 2, where it is half of
     # the unit above: the sum rounds to the next number of the dtype.
     distance = sp.Max(sp.Abs(nearest) * _NEXT[stored], _LEAST_STEP[stored])
     next_number = sp.Piecewise((nearest + distance, rest > 0), (nearest - distance, True))
-    definitions = {
-        **rule_of_16_bits.definitions,
-        names[0]: rounded(following, stored),
-        names[1]: following - nearest,
-        names[2]: rounded(next_number, stored),
-    }
+    rule, neighbour = with_definition(rule, "neighbour", rounded(next_number, stored))
     # Strictly above: u = 0 must not move a number that needs no rounding, and P(u < d) = d exactly
     # for d a multiple of 2**-16.
-    is_moved = sp.Abs(rest) > uniform(PARAM, seed) * sp.Abs(neighbour - nearest)
-    param = sp.Piecewise((neighbour, is_moved), (nearest, True))
-    return replace(rule_of_16_bits, param=param, definitions=definitions)
+    is_moved = sp.Abs(rest) > draw * sp.Abs(neighbour - nearest)
+    return rule, sp.Piecewise((neighbour, is_moved), (nearest, True))
 
 
 _NEXT = {"bf16": sp.Rational(5, 2**10), "f16": sp.Rational(5, 2**13)}

@@ -27,8 +27,10 @@ from closedform.language.lengths import with_checked_keywords
 from closedform.transforms.code_books import CodeBook, dynamic_book, linear_book
 from closedform.transforms.substitution import (
     check_rule,
+    check_unstored,
     substitute_symbols,
     unused_name,
+    with_definition,
     with_states,
 )
 
@@ -286,14 +288,14 @@ def _code_state(
             f"a coded state has the parameter's shape and begins at 0, which {name!r} does not",
             where=where,
         )
+    check_unstored(rule, [name], where)
     shapes = {
         "code": Sizes(coding.shape_of_bytes),
         "scale": Sizes((coding.block_count, sp.Integer(1))),
     }
     code_states = {f"{name}_{part}": State(0, 0, shape, is_coded) for part, shape in shapes.items()}
     extended_rule = with_states(rule, where, **code_states)
-    names = (f"{name}_codes", name, f"{name}_next")
-    codes, read, next_name = (unused_name(extended_rule, label) for label in names)
+    codes, read = (unused_name(extended_rule, label) for label in (f"{name}_codes", name))
     # The codes are a definition: SymPy would move a Reshape inside of the Piecewise of digits where
     # that is in a condition.
     value = like_param(state(f"{name}_scale") * coding.book.dequantize(local(codes)))
@@ -302,11 +304,13 @@ def _code_state(
         for key, expr in ((codes, coding.unpack(state(f"{name}_code") + _SHIFT)), (read, value))
     }
     substituted_rule = substitute_symbols(extended_rule, {state(name): local(read)}, first)
+    next_value = substituted_rule.states[name].next
+    coded_rule, next_state = with_definition(substituted_rule, f"{name}_next", next_value)
     # Axes [block, element]: the maximum over axis 1 is one scale a block.
-    blocks = reshape(local(next_name), (coding.block_count, coding.block))
+    blocks = reshape(next_state, (coding.block_count, coding.block))
     largest = sp.Max(reduce_max(sp.Max(blocks, -blocks), (1,), True), _LEAST_SCALE)
     following = {
-        name: State(local(next_name), 0, "param", sp.Not(is_coded)),
+        name: State(next_state, 0, "param", sp.Not(is_coded)),
         f"{name}_code": State(
             coding.pack(coding.book.quantize(blocks / largest)) - _SHIFT,
             coding.first_byte - _SHIFT,
@@ -316,8 +320,5 @@ def _code_state(
         ),
         f"{name}_scale": State(largest, 0, shapes["scale"], is_coded),
     }
-    definitions = {**substituted_rule.definitions, next_name: substituted_rule.states[name].next}
-    other_states = {
-        key: old for key, old in substituted_rule.states.items() if key not in following
-    }
-    return replace(substituted_rule, states={**other_states, **following}, definitions=definitions)
+    other_states = {key: old for key, old in coded_rule.states.items() if key not in following}
+    return replace(coded_rule, states={**other_states, **following})

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import sympy as sp
 
-from closedform.errors import DefinitionError
+from closedform.errors import DefinitionError, nearest
 from closedform.language import (
     GRAD,
     PARAM,
@@ -86,9 +86,14 @@ def unless(
 
 def with_following_param(rule: UpdateRule) -> tuple[UpdateRule, sp.Symbol]:
     """Returns the rule with its next parameter as a definition, and the symbol of that."""
-    name = unused_name(rule, "following")
-    definitions = {**rule.definitions, name: rule.param}
-    return replace(rule, param=local(name), definitions=definitions), local(name)
+    rule, following = with_definition(rule, "following", rule.param)
+    return replace(rule, param=following), following
+
+
+def with_definition(rule: UpdateRule, base: str, expr: sp.Expr) -> tuple[UpdateRule, sp.Symbol]:
+    """Returns the rule with a further definition, and the symbol of that."""
+    name = unused_name(rule, base)
+    return replace(rule, definitions={**rule.definitions, name: expr}), local(name)
 
 
 def with_states(rule: UpdateRule, where: str, **states: State) -> UpdateRule:
@@ -145,6 +150,26 @@ def check_rule(rule: object, where: str) -> None:
         raise DefinitionError(
             f"a transform takes an UpdateRule, got {type(rule).__name__} {rule!r}", where=where
         )
+
+
+def check_states(rule: UpdateRule, names: Iterable[str], where: str) -> None:
+    """Raises DefinitionError if the rule lacks one of these states."""
+    for name in names:
+        if name not in rule.states:
+            raise DefinitionError(
+                f"rule {rule.name!r} has no state {name!r}",
+                where=where,
+                hint=nearest(name, rule.states) if rule.states else "it has none",
+            )
+
+
+def check_unstored(rule: UpdateRule, names: Iterable[str], where: str) -> None:
+    """Raises DefinitionError if one of these states is a number, or stored in few bits already."""
+    for name in names:
+        spec = rule.states[name]
+        if spec.stored is not None or spec.shape == "scalar":
+            kind = "one number" if spec.stored is None else f"stored in {spec.stored} already"
+            raise DefinitionError(f"state {name!r} of rule {rule.name!r} is {kind}", where=where)
 
 
 def _check_names(rule: UpdateRule, names: Iterable[str], where: str) -> None:

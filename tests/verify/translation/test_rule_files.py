@@ -91,6 +91,7 @@ TRANSFORMED: dict[str, Callable[[UpdateRule], UpdateRule]] = {
     "master_weights": transforms.master_weights,
     "kahan": transforms.kahan,
     "stochastic_rounding": transforms.stochastic_rounding,
+    "sixteen_bit_states": lambda rule: transforms.sixteen_bit_states(rule, rounding="stochastic"),
     "several": lambda rule: transforms.skip_nonfinite(
         transforms.clip_by_global_norm(transforms.accumulate(rule, 2), 1)
     ),

@@ -339,5 +339,10 @@ C_OPS: Mapping[Op, Emitter] = {
 C_STATEMENTS = frozenset({Op.INPUT, Op.CONST, Op.REDUCE_SUM})
 """The ops that functions are made of: parameters, literals and arrays, loops that add."""
 
-C_REFUSED = frozenset({Op.REDUCE_MAX, Op.MATMUL, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO})
+C_REFUSED = frozenset(
+    {
+        *(Op.REDUCE_MAX, Op.MATMUL, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO),
+        *(Op.SLICE, Op.CONCAT),
+    }
+)
 """The ops on shapes, which functions of numbers and of flat arrays do not have."""

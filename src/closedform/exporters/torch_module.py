@@ -36,7 +36,7 @@ _INTEGER_DTYPES = frozenset(
 TYPE = "closedform_type"
 """Where the meta data of a node have the TensorType of its value, if it is one of the graph."""
 
-_VIEWS = frozenset({Op.INPUT, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO})
+_VIEWS = frozenset({Op.INPUT, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO, Op.SLICE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,12 +130,12 @@ def _array(reader: Reader, node: NodeProto, array: Array) -> Value:
     return reader.values[node.output[0]]
 
 
-def _concat(reader: Reader, node: NodeProto, _: tuple[Value, ...]) -> Value:
-    axis = attributes_of(node, axis=None)["axis"]
+def _concat(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+    """The tensors joined; constants make a constant, such as a shape."""
     arrays = [reader.arrays[name] for name in node.input if name in reader.arrays]
     if len(arrays) < len(node.input):
-        raise VerificationError("it joins tensors that are not constants")
-    return _array(reader, node, np.concatenate(arrays, axis))
+        return ONNX_ROWS["Concat"](reader, node, operands)
+    return _array(reader, node, np.concatenate(arrays, attributes_of(node, axis=None)["axis"]))
 
 
 def _shape(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
@@ -459,6 +459,7 @@ WHOLE_TENSOR = frozenset(
         "ReduceSumSquare",
         "Reshape",
         "Shape",
+        "Slice",
         "Squeeze",
         "Transpose",
         "Unsqueeze",

@@ -64,6 +64,8 @@ class Op(StrEnum):
     TRANSPOSE = "transpose"
     RESHAPE = "reshape"
     BROADCAST_TO = "broadcast_to"
+    SLICE = "slice"
+    CONCAT = "concat"
     LOOKUP = "lookup"
     UNIFORM = "uniform"
 
@@ -79,7 +81,7 @@ class OpSpec:
 
     Attributes:
         op: The op.
-        arity: Number of operands.
+        arity: Number of operands; None for one or more.
         dtypes: Dtypes that the operands may have.
         infer: Operand types and attributes to the result type; raises GraphError on a misfit.
         attributes: Names of the attributes, all required.
@@ -89,7 +91,7 @@ class OpSpec:
     """
 
     op: Op
-    arity: int
+    arity: int | None
     dtypes: frozenset[DType]
     infer: Infer
     attributes: tuple[str, ...] = ()
@@ -229,6 +231,30 @@ def _broadcast_to(types: tuple[TensorType, ...], attributes: Attributes) -> Tens
     return TensorType(operand.dtype, shape)
 
 
+def _slice(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    (operand,) = types
+    axis, start, stop = (attributes[name] for name in ("axis", "start", "stop"))
+    size = operand.shape[axis] if type(axis) is int and 0 <= axis < operand.rank else None
+    if not (type(start) is type(stop) is type(size) is int and 0 <= start <= stop <= size):
+        raise GraphError(f"{operand} has no places {start} to {stop} along an axis {axis!r}")
+    return TensorType(
+        operand.dtype, (*operand.shape[:axis], stop - start, *operand.shape[axis + 1 :])
+    )
+
+
+def _concat(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    first, axis = types[0], attributes["axis"]
+    remaining = {(t.dtype, t.shape[:axis], t.shape[axis + 1 :]) for t in types if t.rank > axis}
+    sizes = [t.shape[axis] for t in types if t.rank > axis]
+    if (
+        len(sizes) < len(types)
+        or len(remaining) > 1
+        or not all(type(size) is int for size in sizes)
+    ):
+        raise GraphError(f"cannot join {', '.join(map(str, types))} along axis {axis}")
+    return TensorType(first.dtype, (*first.shape[:axis], sum(sizes), *first.shape[axis + 1 :]))
+
+
 def _lookup(types: tuple[TensorType, ...], _: Attributes) -> TensorType:
     table, index = types
     if table.rank != 1 or table.shape[0] == 0:
@@ -299,6 +325,8 @@ OPS: Mapping[Op, OpSpec] = {
         OpSpec(Op.TRANSPOSE, 1, ANY, _transpose, ("permutation",)),
         OpSpec(Op.RESHAPE, 1, ANY, _reshape, ("shape",)),
         OpSpec(Op.BROADCAST_TO, 1, ANY, _broadcast_to, ("shape",)),
+        OpSpec(Op.SLICE, 1, ANY, _slice, ("axis", "start", "stop")),
+        OpSpec(Op.CONCAT, None, ANY, _concat, ("axis",)),
         OpSpec(Op.LOOKUP, 2, NUMBERS, _lookup),
         OpSpec(Op.UNIFORM, 2, NUMBERS, _uniform, ("seed", "to")),
     )
@@ -323,8 +351,8 @@ def infer_type(op: Op, operands: tuple[TensorType, ...], attributes: Attributes)
     for name, value in attributes.items():
         if isinstance(value, list):
             raise GraphError(f"{op}: attribute {name!r} must be a tuple, got {value!r}")
-    if len(operands) != spec.arity:
-        raise GraphError(f"{op}: takes {spec.arity} operands, got {len(operands)}")
+    if len(operands) != spec.arity and not (spec.arity is None and operands):
+        raise GraphError(f"{op}: takes {spec.arity or 'some'} operands, got {len(operands)}")
     if sorted(attributes) != sorted(spec.attributes):
         raise GraphError(
             f"{op}: takes attributes {sorted(spec.attributes)}, got {sorted(attributes)}"

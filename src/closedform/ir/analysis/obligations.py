@@ -292,6 +292,8 @@ OPERAND_DEMANDS: Mapping[Op, DemandRule] = {
     Op.TRANSPOSE: _pass_demand,
     Op.RESHAPE: _pass_demand,
     Op.BROADCAST_TO: _pass_demand,
+    Op.SLICE: _pass_demand,
+    Op.CONCAT: _pass_demand,
 }
 """The demands on the operands that follow from the demand on the result.
 

@@ -52,7 +52,10 @@ _MAX_DEPTH = 2
 _FEW_NODES = 200
 
 MIXES_ELEMENTS = frozenset(
-    {Op.REDUCE_SUM, Op.REDUCE_MAX, Op.MATMUL, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO, Op.LOOKUP}
+    {
+        *(Op.REDUCE_SUM, Op.REDUCE_MAX, Op.MATMUL, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO),
+        *(Op.SLICE, Op.CONCAT, Op.LOOKUP),
+    }
 )
 """Ops whose result has at a place what an operand has at another one."""
 
@@ -445,6 +448,8 @@ RULES: Mapping[Op, RangeRule] = {
     Op.TRANSPOSE: _operand_range,
     Op.RESHAPE: _operand_range,
     Op.BROADCAST_TO: _operand_range,
+    Op.SLICE: _operand_range,
+    Op.CONCAT: lambda _, __, operands: hull(operands),
     Op.LOOKUP: _lookup,
     Op.UNIFORM: _uniform,
 }

@@ -34,11 +34,13 @@ from closedform.verify.terms.tables import element, total
 from closedform.verify.terms.tensor_functions import (
     REDUCE_MAX,
     REDUCE_SUM,
+    concat,
     positions,
     product,
     reduce_axes,
     reshape,
     round_to,
+    slice_of,
     transpose,
     uniform,
 )
@@ -615,6 +617,18 @@ def _broadcast_to(reader: GraphReader, node: Node, operands: tuple[TermValue, ..
     return reader.operand(node, 0, operands)
 
 
+def _slice(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
+    places = tuple(int(node.attribute(name)) for name in ("axis", "start", "stop"))
+    return slice_of(reader.operand(node, 0, operands), reader.type_of(node, 0).shape, places)
+
+
+def _concat(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
+    places = range(len(operands))
+    terms = [reader.operand(node, place, operands) for place in places]
+    shapes = [reader.type_of(node, place).shape for place in places]
+    return concat(terms, shapes, node.attribute("axis"))
+
+
 def _uniform(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
     step = reader.operand(node, 1, operands)
     return uniform(step, reader.type_of(node, 0).shape, node.attribute("seed"))
@@ -632,6 +646,8 @@ GRAPH_RULES: Mapping[Op, OpReader] = {
     Op.TRANSPOSE: _transpose,
     Op.RESHAPE: _reshape,
     Op.BROADCAST_TO: _broadcast_to,
+    Op.SLICE: _slice,
+    Op.CONCAT: _concat,
     Op.LOOKUP: _lookup,
     Op.UNIFORM: _uniform,
 }

@@ -142,6 +142,22 @@ class LikeParam(_TensorFunction):
     nargs = 1
 
 
+class Block(_TensorFunction):
+    """A block of a tensor of the parameter's shape: its place among the blocks, their layout."""
+
+    nargs = 3
+
+
+class LikeBlock(_TensorFunction):
+    """A tensor with the same elements in the shape of a block of the parameter."""
+
+    nargs = 3
+
+
+class Joined(_TensorFunction):
+    """A tensor of the parameter's shape from its blocks; the last argument is their layout."""
+
+
 class Positions(_TensorFunction):
     """The places of a tensor's elements along an axis, of size 1 along the others."""
 
@@ -197,6 +213,9 @@ WHOLE_TENSOR = (
     ExpandDims,
     Reshape,
     LikeParam,
+    Block,
+    LikeBlock,
+    Joined,
     Positions,
     TriangularInverse,
     OrthogonalFactor,

@@ -36,9 +36,8 @@ KINDS: Mapping[str, type[sp.Basic]] = {
         *(functions.ReduceMax, functions.MatMul, functions.Transpose, functions.Permute),
         *(functions.BroadcastTo, functions.ExpandDims, functions.Reshape, functions.LikeParam),
         *(functions.Rounded, functions.Positions, functions.TriangularInverse),
-        functions.OrthogonalFactor,
-        functions.RightSingularVectors,
-        functions.Uniform,
+        *(functions.OrthogonalFactor, functions.RightSingularVectors, functions.Uniform),
+        *(functions.Block, functions.LikeBlock, functions.Joined),
     )
 }
 """The kinds of expressions by name."""

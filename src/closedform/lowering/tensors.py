@@ -14,8 +14,11 @@ from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape
 from closedform.language.functions import (
     AllBut,
+    Block,
     BroadcastTo,
     ExpandDims,
+    Joined,
+    LikeBlock,
     LikeParam,
     MatMul,
     Permute,
@@ -28,6 +31,7 @@ from closedform.language.functions import (
     Transpose,
     Uniform,
 )
+from closedform.language.partitions import Layout
 from closedform.language.shapes import other_axes
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.context import Handler, Lowering
@@ -138,9 +142,43 @@ def _numbers(low: Lowering, function: str, sizes: Sequence[sp.Expr]) -> Shape:
 
 
 def _like_param(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    return _reshape_value(low, low.real(expr.args[0], domain), _shape_of_parameter(low, expr))
+
+
+def _shape_of_parameter(low: Lowering, expr: sp.Expr) -> Shape:
     if low.parameter is None:
         raise low.error(f"{expr} has the shape of a parameter, and there is none")
-    return _reshape_value(low, low.real(expr.args[0], domain), low.parameter)
+    return low.parameter
+
+
+def _block(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    layout, place = _layout(low, expr), int(expr.args[1])
+    grouped = layout.with_groups(sum(layout.sizes))
+    value = _reshape_value(low, low.tensor_value(expr.args[0], domain), grouped)
+    (start, stop), axis = layout.ends(place), layout.joint_axis
+    value = low.builder.emit(Op.SLICE, value, axis=axis, start=start, stop=stop)
+    return _reshape_value(low, value, layout.block(place))
+
+
+def _like_block(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    shape = _layout(low, expr).block(int(expr.args[1]))
+    return _reshape_value(low, low.real(expr.args[0], domain), shape)
+
+
+def _joined(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    layout, parts = _layout(low, expr), []
+    for place, size in enumerate(layout.sizes):
+        value, shape = low.tensor_value(expr.args[place], domain), layout.block(place)
+        if value.type.shape != shape:
+            value = low.builder.emit(Op.BROADCAST_TO, value, shape=shape)
+        parts.append(_reshape_value(low, value, layout.with_groups(size)))
+    return _reshape_value(
+        low, low.builder.emit(Op.CONCAT, *parts, axis=layout.joint_axis), layout.shape
+    )
+
+
+def _layout(low: Lowering, expr: sp.Expr) -> Layout:
+    return Layout.of(expr.args[-1], _shape_of_parameter(low, expr))
 
 
 def _reshape_value(low: Lowering, value: Value, shape: Shape) -> Value:
@@ -184,6 +222,9 @@ TENSOR_HANDLERS: Mapping[type[sp.Basic], Handler] = {
     ExpandDims: _expand_dims,
     Reshape: _reshape,
     LikeParam: _like_param,
+    Block: _block,
+    LikeBlock: _like_block,
+    Joined: _joined,
     Rounded: _lower_rounding,
     Positions: _positions,
     Uniform: _uniform,

@@ -22,6 +22,7 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.arguments import hyperparameter, hyperparameters, whole
+from closedform.language.partitions import Partitions
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import ascent_or_descent, decoupled_decay, rule_of
 
@@ -35,6 +36,7 @@ def dion(
     eps: Hyper = 1e-8,
     *,
     maximize: bool = False,
+    partitions: Partitions | None = None,
 ) -> UpdateRule:
     r"""Returns Dion: steps of rank r with orthonormal factors; the remainder stays in M.
 
@@ -61,6 +63,8 @@ def dion(
         rank: The largest r >= 1; QR decompositions are for up to 128 columns.
         eps: The term ε >= 0 of the norms.
         maximize: Whether to ascend: the gradient enters with a minus.
+        partitions: The blocks of a parameter that are stepped as separate parameters, by
+            :func:`closedform.transforms.partitioned`: their sizes, their number, or a Partition.
 
     Raises:
         DefinitionError: A number out of its range, or a flag that is not a bool.
@@ -109,4 +113,5 @@ def dion(
         values,
         definitions=definitions,
         requires=sp.Eq(RANK, 2),
+        partitions=partitions,
     )

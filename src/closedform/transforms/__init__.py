@@ -7,6 +7,7 @@ inside. ``skip_nonfinite(clip_by_global_norm(rule, 1))`` tests the gradient as i
 from typing import NoReturn
 
 from closedform.errors import unknown_attribute
+from closedform.language.partitions import Partition, partitioned
 from closedform.transforms.averaging import lookahead, weight_average
 from closedform.transforms.gradients import (
     accumulate,
@@ -28,6 +29,7 @@ from closedform.transforms.quantized_states import eight_bit_states, four_bit_st
 from closedform.transforms.sharpness import sam
 
 __all__ = [
+    "Partition",
     "accumulate",
     "cautious",
     "clip_by_global_norm",
@@ -42,6 +44,7 @@ __all__ = [
     "loss_scaling",
     "mask_weight_decay",
     "master_weights",
+    "partitioned",
     "sam",
     "skip_nonfinite",
     "sparsify",

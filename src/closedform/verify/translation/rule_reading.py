@@ -20,8 +20,11 @@ from closedform.language.definitions import taken_by
 from closedform.language.functions import (
     STORED,
     AllBut,
+    Block,
     BroadcastTo,
     ExpandDims,
+    Joined,
+    LikeBlock,
     LikeParam,
     MatMul,
     Permute,
@@ -35,6 +38,7 @@ from closedform.language.functions import (
     Uniform,
 )
 from closedform.language.model import GlobalSum, NonFinite, tensor_input
+from closedform.language.partitions import Layout
 from closedform.language.shapes import EPSILON, other_axes
 from closedform.language.symbols import local, t
 from closedform.verify.terms import build, conversions
@@ -235,8 +239,10 @@ class RuleReading:
                 )
             case Reshape() | BroadcastTo():
                 return tuple(int(size) for size in expr.args[1].args)
-            case LikeParam():
+            case LikeParam() | Joined():
                 return self.shape
+            case Block() | LikeBlock():
+                return self._layout(expr).block(int(expr.args[1]))
             case _:
                 shape = ()
                 for arg in expr.args:
@@ -272,6 +278,9 @@ class RuleReading:
             ExpandDims: lambda expr, read: self._reshape(expr, read(expr.args[0])),
             Reshape: lambda expr, read: self._reshape(expr, read(expr.args[0])),
             LikeParam: lambda expr, read: self._reshape(expr, read(expr.args[0])),
+            LikeBlock: lambda expr, read: self._reshape(expr, read(expr.args[0])),
+            Block: self._block,
+            Joined: self._joined,
             Rounded: self._round,
             Positions: lambda expr, _: functions.positions(
                 self.shape_of(expr.args[0]), int(expr.args[1])
@@ -329,6 +338,27 @@ class RuleReading:
 
     def _reshape(self, expr: sp.Basic, operand: Term) -> Term:
         return functions.reshape(operand, self.shape_of(expr.args[0]), self.shape_of(expr))
+
+    def _layout(self, expr: sp.Basic) -> Layout:
+        return Layout.of(expr.args[-1], self.shape)
+
+    def _block(self, expr: sp.Basic, read: Read) -> Term:
+        layout, place = self._layout(expr), int(expr.args[1])
+        (start, stop), grouped = layout.ends(place), layout.with_groups(sum(layout.sizes))
+        value = functions.reshape(read(expr.args[0]), layout.shape, grouped)
+        value = functions.slice_of(value, grouped, (layout.joint_axis, start, stop))
+        size = layout.sizes[place]
+        return functions.reshape(value, layout.with_groups(size), layout.block(place))
+
+    def _joined(self, expr: sp.Basic, read: Read) -> Term:
+        layout = self._layout(expr)
+        shapes = [layout.with_groups(size) for size in layout.sizes]
+        parts = [
+            functions.reshape(read(part), layout.block(place), shapes[place])
+            for place, part in enumerate(expr.args[:-1])
+        ]
+        value = functions.concat(parts, shapes, layout.joint_axis)
+        return functions.reshape(value, layout.with_groups(sum(layout.sizes)), layout.shape)
 
     def _non_finite(self, expr: sp.Basic, read: Read) -> Term:
         """1 above the largest number of the dtype; over the reals nothing else is not finite."""

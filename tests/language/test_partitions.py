@@ -7,6 +7,7 @@ hand.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ Layout = tuple[Partitions, tuple[int, ...], list[Any]]
 
 def _rows(*sizes: int) -> list[slice]:
     ends = np.cumsum((0, *sizes))
-    return [slice(start, stop) for start, stop in zip(ends, ends[1:], strict=False)]
+    return [slice(start, stop) for start, stop in pairwise(ends)]
 
 
 LAYOUTS: dict[str, Layout] = {
@@ -217,7 +218,8 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "an entry of a stack that is a vector": (
         lambda: optimizers.muon(partitions=(1, 1)).for_shape((2, 3)),
         "the rule is only for shapes with Eq(shape[0], 2) & (shape.rank - 1 >= 2) (rule 'muon', "
-        "shape [2, 3]): give the other parameters another rule: groups=[Group('*.bias', rule=…), …]",
+        "shape [2, 3]): give the other parameters another rule: "
+        "groups=[Group('*.bias', rule=…), …]",
     ),
     "twice": (
         lambda: partitioned(optimizers.muon(partitions=2), 2),

@@ -441,28 +441,10 @@ ROWS: Mapping[str, OpReader] = {
 
 WHOLE_TENSOR = frozenset(
     {
-        "Concat",
-        "Constant",
-        "ConstantOfShape",
-        "Einsum",
-        "Expand",
-        "Flatten",
-        "Gather",
-        "Gemm",
-        "MatMul",
-        "ReduceL1",
-        "ReduceL2",
-        "ReduceMax",
-        "ReduceMean",
-        "ReduceMin",
-        "ReduceSum",
-        "ReduceSumSquare",
-        "Reshape",
-        "Shape",
-        "Slice",
-        "Squeeze",
-        "Transpose",
-        "Unsqueeze",
+        *("Concat", "Constant", "ConstantOfShape", "Einsum", "Expand", "Flatten", "Gather"),
+        *("Gemm", "MatMul", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin"),
+        *("ReduceSum", "ReduceSumSquare", "Reshape", "Shape", "Slice", "Squeeze"),
+        *("Transpose", "Unsqueeze"),
     }
 )
 """Operators that look at a shape, or may hold one."""

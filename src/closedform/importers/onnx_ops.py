@@ -23,6 +23,7 @@ from closedform.importers.onnx_structure import BRANCH, CHOICE, check_entries
 from closedform.ir import Builder, DType, Op, Shape, Value, broadcast
 from closedform.ir.analysis.interval import full
 from closedform.ir.analysis.ranges import Ranges
+from closedform.ir.ops import MOVES
 
 DTYPES: Mapping[int, DType] = {dtype.row.number: dtype for dtype in DType}
 
@@ -160,12 +161,7 @@ class Reader:
         return tuple(int(number) for number in self.arrays[name].ravel())
 
 
-_TOTAL = frozenset(
-    {
-        *(Op.AND, Op.OR, Op.NOT, Op.LT, Op.LE, Op.EQ),
-        *(Op.RESHAPE, Op.TRANSPOSE, Op.BROADCAST_TO, Op.SLICE, Op.CONCAT),
-    }
-)
+_TOTAL = frozenset({Op.AND, Op.OR, Op.NOT, Op.LT, Op.LE, Op.EQ, *MOVES})
 """Ops that have a value wherever their operands have one."""
 
 _WHOLE = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.ABS})

@@ -335,6 +335,8 @@ OPS: Mapping[Op, OpSpec] = {
 # Bit for bit: IEEE 754 rounds a + b and b + a alike.
 COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX, Op.EQ, Op.AND, Op.OR})
 
+MOVES = frozenset({Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO, Op.SLICE, Op.CONCAT})
+"""The ops that move elements and compute none."""
 
 FUNCTIONS = (Op.EXP, Op.LOG, Op.COS, Op.SIN, Op.ATAN, Op.POW)
 """The ops that engines take from a math library."""

@@ -203,24 +203,9 @@ class Uniform(_TensorFunction):
 
 
 WHOLE_TENSOR = (
-    ReduceSum,
-    ReduceMean,
-    ReduceMax,
-    MatMul,
-    Transpose,
-    Permute,
-    BroadcastTo,
-    ExpandDims,
-    Reshape,
-    LikeParam,
-    Block,
-    LikeBlock,
-    Joined,
-    Positions,
-    TriangularInverse,
-    OrthogonalFactor,
-    RightSingularVectors,
-    Uniform,
+    *(ReduceSum, ReduceMean, ReduceMax, MatMul, Transpose, Permute, BroadcastTo, ExpandDims),
+    *(Reshape, LikeParam, Block, LikeBlock, Joined, Positions),
+    *(TriangularInverse, OrthogonalFactor, RightSingularVectors, Uniform),
 )
 """Functions whose elements depend on more than the elements of their operands at one place."""
 

@@ -1,8 +1,8 @@
 """Rules for parameters that hold several matrices, each of which takes its step by itself.
 
 A partition names the blocks of a parameter. The rule of a partition has the expressions of the rule
-once for each block, with the block in place of the tensor and its sizes in place of those of the
-parameter, so that a block is stepped as a parameter of its shape would be.
+once for each block, with the block in place of the tensor and its sizes in place of the sizes of
+the parameter, so that a block is stepped as a parameter of its shape would be.
 
 Example:
     >>> from closedform import optimizers
@@ -169,23 +169,25 @@ class Layout:
         return start, start + self.sizes[place] // self.groups
 
 
-def partitioned(rule: UpdateRule, blocks: Partitions, axis: int = 0, groups: int = 1) -> UpdateRule:
+def partitioned(
+    rule: UpdateRule, blocks: Partitions | None, axis: int = 0, groups: int = 1
+) -> UpdateRule:
     """Returns a rule that steps each block of a parameter as a parameter of its shape.
 
-    A state of the parameter's shape stays one, whose blocks are those of the blocks; any other
-    state is there once for each block: ``block_0_Q``, ``block_1_Q``.
+    A state of the parameter's shape is partitioned as the parameter is; another state exists once
+    for each block, as the ``Q`` of Dion in the example.
 
     Args:
         rule: The rule of a block.
         blocks: The sizes of the blocks along the axis, their number where they are equal, or a
-            :class:`Partition` with the axis and the groups. Sizes that are all 1 are the entries of
-            a stack, and lose the axis.
+            :class:`Partition` with the axis and the groups; None for the rule itself. Sizes that
+            are all 1 are the entries of a stack, and lose the axis.
         axis: The axis, 0 for the rows of ``torch.nn.Linear``; -1 for the last.
         groups: The number of equal groups along the axis that each have a part of every block.
 
     Raises:
-        DefinitionError: The blocks are no partition, or the rule is partitioned already, or it has
-            states of the model or sums over it.
+        DefinitionError: The blocks do not make a partition, or the rule is partitioned already, or
+            it has states of the model or sums over it.
 
     Example:
         >>> from closedform import optimizers
@@ -193,6 +195,8 @@ def partitioned(rule: UpdateRule, blocks: Partitions, axis: int = 0, groups: int
         >>> [(name, rule.state_shape(name, (8, 4))) for name in rule.for_shape((8, 4)).states]
         [('momentum', (8, 4)), ('block_0_Q', (4, 2)), ('block_1_Q', (4, 2)), ('block_2_Q', (4, 2))]
     """
+    if blocks is None:
+        return rule
     partition = blocks if isinstance(blocks, Partition) else Partition(blocks, axis, groups)
     expressions = rule.all_expressions()
     if (
@@ -253,10 +257,10 @@ class _BlockVersion:
 
     def of(self, expr: Any) -> Any:
         """Returns an expression, or a condition on the shape, for the block."""
-        changed = expr.xreplace(self.symbols)
-        if not changed.has(LikeParam):
-            return changed
-        return changed.replace(LikeParam, lambda x: LikeBlock(x, self.place, self.layout))
+        expr = expr.xreplace(self.symbols)
+        if not expr.has(LikeParam):
+            return expr
+        return expr.replace(LikeParam, lambda x: LikeBlock(x, self.place, self.layout))
 
     def state(self, spec: State) -> State:
         """Returns a state for the block."""

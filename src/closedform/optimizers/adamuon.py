@@ -24,7 +24,7 @@ from closedform.language.arguments import (
     hyperparameters,
     whole,
 )
-from closedform.language.partitions import Partitions
+from closedform.language.partitions import Partitions, partitioned
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -124,12 +124,5 @@ def adamuon(
     param = param - decoupled_decay(values["weight_decay"])
     states = {"m": State(local("direction")), "v": State(local("second"))}
     requires = sp.Ge(RANK, 2)
-    return rule_of(
-        where,
-        param,
-        states,
-        values,
-        definitions=definitions,
-        requires=requires,
-        partitions=partitions,
-    )
+    rule = rule_of(where, param, states, values, definitions=definitions, requires=requires)
+    return partitioned(rule, partitions)

@@ -22,7 +22,7 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.arguments import hyperparameter, hyperparameters, whole
-from closedform.language.partitions import Partitions
+from closedform.language.partitions import Partitions, partitioned
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import ascent_or_descent, decoupled_decay, rule_of
 
@@ -103,7 +103,7 @@ def dion(
     step = sp.sqrt(rows / columns) * matmul(left, transpose(local("basis")))
     has_elements = SIZE > 0
     moved = PARAM - decoupled_decay(values["weight_decay"]) - hyper("lr") * step
-    return rule_of(
+    rule = rule_of(
         where,
         sp.Piecewise((moved, has_elements), (PARAM, True)),
         {
@@ -113,5 +113,5 @@ def dion(
         values,
         definitions=definitions,
         requires=sp.Eq(RANK, 2),
-        partitions=partitions,
     )
+    return partitioned(rule, partitions)

@@ -28,7 +28,6 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.arguments import choice, flag, hyperparameter, is_zero
-from closedform.language.partitions import Partitions, partitioned
 from closedform.language.settled import construct, product
 
 
@@ -118,15 +117,14 @@ def rule_of(
     inputs: tuple[str, ...] = (),
     shared: Mapping[str, Shared] | None = None,
     evaluation: sp.Expr | None = None,
-    partitions: Partitions | None = None,
 ) -> UpdateRule:
-    """Returns the rule with only the hyperparameters that its expressions contain, by blocks."""
+    """Returns the rule with only the hyperparameters that its expressions contain."""
     common, definitions_by_name = shared or {}, definitions or {}
     expressions = [param, *(spec.next for spec in states.values()), *definitions_by_name.values()]
     expressions += [spec.next for spec in common.values()]
     expressions += [] if evaluation is None else [evaluation]
     used_names = {symbol.name for expr in expressions for symbol in expr.free_symbols}
-    rule = UpdateRule(
+    return UpdateRule(
         name,
         param,
         states,
@@ -137,7 +135,6 @@ def rule_of(
         shared=common,
         evaluation=evaluation,
     )
-    return rule if partitions is None else partitioned(rule, partitions)
 
 
 IS_FACTORED = sp.Ge(RANK, 2)

@@ -33,10 +33,11 @@ from closedform.language.arguments import (
     choice,
     flag,
     hyperparameter,
+    hyperparameters,
     is_zero,
     whole,
 )
-from closedform.language.partitions import Partitions
+from closedform.language.partitions import Partitions, partitioned
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, norm, rule_of
 
@@ -85,8 +86,8 @@ IS_BATCH = sp.And(sp.Gt(RANK, 2), sp.Not(IS_KERNEL))
 
 def matrix_norm(x: sp.Expr) -> sp.Expr:
     """Returns the Frobenius norm of each matrix of a tensor."""
-    each = sp.sqrt(reduce_sum(x**2, (-2, -1), keepdims=True))
-    return sp.Piecewise((each, IS_BATCH), (norm(x), True))
+    norms = sp.sqrt(reduce_sum(x**2, (-2, -1), keepdims=True))
+    return sp.Piecewise((norms, IS_BATCH), (norm(x), True))
 
 
 @rule_function
@@ -158,7 +159,9 @@ def muon(
     Source: Jordan et al. (2024), for hidden layers; ``Muon`` of torch 2.13 and of
     cerebras.pytorch 2.10, whose defaults are lr 0.02 and weight decay 0.01.
     """
-    values = _check_arguments(lr, weight_decay, momentum, eps, ns_coefficients)
+    momentum = hyperparameter(momentum, "momentum", "muon", below=1)
+    values = hyperparameters("muon", lr=lr, weight_decay=weight_decay, momentum=momentum, eps=eps)
+    values |= checked_coefficients(ns_coefficients, "muon")
     whole(ns_steps, "ns_steps", "muon", at_least=0, at_most=MOST_UNROLLED)
     for name, setting, options in (
         ("lookahead", lookahead, LOOKAHEADS),
@@ -192,27 +195,9 @@ def muon(
     param = param - decoupled_decay(values["weight_decay"], rate=factor)
     buffer = state("momentum_buffer") if is_lost else local("buffer")
     states = {"momentum_buffer": State(buffer)}
-    return rule_of(
-        "muon",
-        param,
-        states,
-        values,
-        definitions=definitions,
-        requires=sp.Ge(RANK, 2),
-        partitions=partitions,
-    )
-
-
-def _check_arguments(
-    lr: Hyper, weight_decay: Hyper, momentum: Hyper, eps: Hyper, coefficients: Coefficients
-) -> dict[str, Any]:
-    return {
-        "lr": hyperparameter(lr, "lr", "muon"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "muon"),
-        "momentum": hyperparameter(momentum, "momentum", "muon", below=1),
-        "eps": hyperparameter(eps, "eps", "muon"),
-        **checked_coefficients(coefficients, "muon"),
-    }
+    requires = sp.Ge(RANK, 2)
+    rule = rule_of("muon", param, states, values, definitions=definitions, requires=requires)
+    return partitioned(rule, partitions)
 
 
 def checked_coefficients(coefficients: Coefficients, where: str) -> dict[str, Any]:

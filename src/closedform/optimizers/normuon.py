@@ -28,7 +28,7 @@ from closedform.language.arguments import (
     is_zero,
     whole,
 )
-from closedform.language.partitions import Partitions
+from closedform.language.partitions import Partitions, partitioned
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -141,17 +141,17 @@ def normuon(
     square = reduce_mean(local("matrix") ** 2, (1,), True)
     definitions["second"] = weighted_mean(state("second_momentum_buffer"), square, hyper("beta2"))
     definitions["normalized"] = local("matrix") / (sp.sqrt(local("second")) + eps_term)
-    before, normalized = (
+    matrices, directions = (
         sp.Piecewise((like_param(local(name)), IS_BATCH), (local(name), True))
         for name in ("matrix", "normalized")
     )
     if scale == "preserve_norm":
-        size = matrix_norm(before) * sp.sqrt(sp.Max(1, ROWS / sp.Max(1, COLUMNS)))
+        size = matrix_norm(matrices) * sp.sqrt(sp.Max(1, ROWS / sp.Max(1, COLUMNS)))
     else:
         # A root mean square of 0.2, that of AdamW's steps (Liu et al., Muon is scalable, 2025).
         size = sp.sqrt(ROWS * COLUMNS) / 5
-    length = matrix_norm(normalized) + eps_term
-    definitions["step"] = like_param(normalized * (size / length))
+    length = matrix_norm(directions) + eps_term
+    definitions["step"] = like_param(directions * (size / length))
     param = PARAM - hyper("lr") * local("step")
     shrunk = PARAM
     if decay == "cautious" and not is_zero(values["weight_decay"]):
@@ -162,12 +162,5 @@ def normuon(
         "second_momentum_buffer": State(local("second"), 0, Sizes((rows, sp.Integer(1)))),
     }
     requires = sp.Ge(RANK, 2)
-    return rule_of(
-        where,
-        param,
-        states,
-        values,
-        definitions=definitions,
-        requires=requires,
-        partitions=partitions,
-    )
+    rule = rule_of(where, param, states, values, definitions=definitions, requires=requires)
+    return partitioned(rule, partitions)

@@ -25,7 +25,7 @@ from closedform.language.arguments import (
     hyperparameters,
     whole,
 )
-from closedform.language.partitions import Partitions
+from closedform.language.partitions import Partitions, partitioned
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, rule_of, sign
 from closedform.optimizers.muon import (
@@ -127,15 +127,15 @@ def scion(
         param = param - hyper("lr") * PARAM
     else:
         param = param - decoupled_decay(values["weight_decay"])
-    return rule_of(
+    rule = rule_of(
         where,
         param,
         {"d": State(local("direction"))},
         values,
         definitions=definitions,
         requires=sp.true if norm == "rms" else sp.Ge(RANK, 2),
-        partitions=partitions,
     )
+    return partitioned(rule, partitions)
 
 
 def _oracle(norm: str) -> sp.Expr:

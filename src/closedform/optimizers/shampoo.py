@@ -33,7 +33,7 @@ from closedform.language.arguments import (
     is_zero,
     whole,
 )
-from closedform.language.partitions import Partitions
+from closedform.language.partitions import Partitions, partitioned
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -179,12 +179,6 @@ def shampoo(
     param = PARAM - hyper("lr") * local("step")
     if is_decoupled:
         param = param - decoupled_decay(values["weight_decay"])
-    return rule_of(
-        where,
-        param,
-        states,
-        values,
-        definitions=definitions,
-        requires=sp.Le(RANK, 2),
-        partitions=partitions,
-    )
+    requires = sp.Le(RANK, 2)
+    rule = rule_of(where, param, states, values, definitions=definitions, requires=requires)
+    return partitioned(rule, partitions)

@@ -26,7 +26,7 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.arguments import flag, hyperparameter, hyperparameters, whole
-from closedform.language.partitions import Partitions
+from closedform.language.partitions import Partitions, partitioned
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -202,4 +202,5 @@ def soap(
         states[name] = State(local(name), 0, shape, has_basis(side))
         states[f"Q_{side}"] = State(following, 0, shape, has_basis(side))
     states["exp_avg_sq"] = State(sp.Piecewise((state("exp_avg_sq"), is_first), (square, True)))
-    return rule_of(where, param, states, values, definitions=definitions, partitions=partitions)
+    rule = rule_of(where, param, states, values, definitions=definitions)
+    return partitioned(rule, partitions)

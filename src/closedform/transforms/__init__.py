@@ -27,6 +27,7 @@ from closedform.transforms.precision import (
 )
 from closedform.transforms.quantized_states import eight_bit_states, four_bit_states
 from closedform.transforms.sharpness import sam
+from closedform.transforms.spheres import hyperball
 
 __all__ = [
     "Partition",
@@ -39,6 +40,7 @@ __all__ = [
     "eight_bit_states",
     "four_bit_states",
     "grokfast",
+    "hyperball",
     "kahan",
     "lookahead",
     "loss_scaling",

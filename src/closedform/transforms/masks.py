@@ -10,7 +10,6 @@ import sympy as sp
 from closedform.errors import DefinitionError, nearest
 from closedform.language import (
     GRAD,
-    PARAM,
     RANK,
     Schedule,
     State,
@@ -25,6 +24,7 @@ from closedform.language.arguments import number_or_schedule
 from closedform.language.lengths import with_checked_keywords
 from closedform.transforms.substitution import (
     check_rule,
+    split_step,
     substitute_symbols,
     unused_name,
     with_gradient,
@@ -153,25 +153,15 @@ def cautious(
     floor = number_or_schedule(least, "least", "cautious", 0)
     if floor == 0:
         raise DefinitionError(f"least must be above 0, got {least!r}", where="cautious")
-    terms = sp.Add.make_args(rule.param)
-    if PARAM not in terms:
-        raise DefinitionError(
-            f"the next parameter of rule {rule.name!r} is not the parameter less a step",
-            where="cautious",
-            hint="make the rule cautious before other transforms",
-        )
-    data = {GRAD, *map(state, rule.states), *map(local, rule.definitions)}
-    # Terms without gradient or state are the decoupled weight decay.
-    moving = [term for term in terms if term.free_symbols & data]
+    kept, total_step = split_step(rule, "cautious")
     step_name, mask_name = unused_name(rule, "step"), unused_name(rule, "mask")
     step, mask = local(step_name), local(mask_name)
     agreement = -step * GRAD if maximize else step * GRAD
     definitions = {
         **rule.definitions,
-        step_name: -sp.Add(*moving),
+        step_name: total_step,
         mask_name: sp.Piecewise((1, agreement > 0), (0, True)),
     }
     # Algorithm 1 divides by the mean of the mask, so that the step keeps its mean size.
     masked_step = step * mask / sp.Max(reduce_mean(mask), floor)
-    param = sp.Add(*(term for term in terms if term not in moving)) - masked_step
-    return replace(rule, param=param, definitions=definitions)
+    return replace(rule, param=kept - masked_step, definitions=definitions)

@@ -275,12 +275,9 @@ class RuleReading:
             Permute: self._permute,
             # A broadcast tensor is read at its last axes, and is its operand.
             BroadcastTo: lambda expr, read: read(expr.args[0]),
-            ExpandDims: lambda expr, read: self._reshape(expr, read(expr.args[0])),
-            Reshape: lambda expr, read: self._reshape(expr, read(expr.args[0])),
-            LikeParam: lambda expr, read: self._reshape(expr, read(expr.args[0])),
-            LikeBlock: lambda expr, read: self._reshape(expr, read(expr.args[0])),
+            **dict.fromkeys((ExpandDims, Reshape, LikeParam, LikeBlock), self._reshape),
             Block: self._block,
-            Joined: self._joined,
+            Joined: self._join_blocks,
             Rounded: self._round,
             Positions: lambda expr, _: functions.positions(
                 self.shape_of(expr.args[0]), int(expr.args[1])
@@ -336,21 +333,23 @@ class RuleReading:
         order = tuple(int(axis) for axis in expr.args[1].args)
         return functions.transpose(read(expr.args[0]), self.shape_of(expr.args[0]), order)
 
-    def _reshape(self, expr: sp.Basic, operand: Term) -> Term:
-        return functions.reshape(operand, self.shape_of(expr.args[0]), self.shape_of(expr))
+    def _reshape(self, expr: sp.Basic, read: Read) -> Term:
+        return functions.reshape(
+            read(expr.args[0]), self.shape_of(expr.args[0]), self.shape_of(expr)
+        )
 
     def _layout(self, expr: sp.Basic) -> Layout:
         return Layout.of(expr.args[-1], self.shape)
 
     def _block(self, expr: sp.Basic, read: Read) -> Term:
         layout, place = self._layout(expr), int(expr.args[1])
-        (start, stop), grouped = layout.ends(place), layout.with_groups(sum(layout.sizes))
-        value = functions.reshape(read(expr.args[0]), layout.shape, grouped)
-        value = functions.slice_of(value, grouped, (layout.joint_axis, start, stop))
+        shape, places = layout.with_groups(sum(layout.sizes)), layout.ends(place)
+        value = functions.reshape(read(expr.args[0]), layout.shape, shape)
+        value = functions.slice_of(value, shape, (layout.joint_axis, *places))
         size = layout.sizes[place]
         return functions.reshape(value, layout.with_groups(size), layout.block(place))
 
-    def _joined(self, expr: sp.Basic, read: Read) -> Term:
+    def _join_blocks(self, expr: sp.Basic, read: Read) -> Term:
         layout = self._layout(expr)
         shapes = [layout.with_groups(size) for size in layout.sizes]
         parts = [

@@ -22,7 +22,7 @@ from closedform.ir.evaluate import evaluate
 from closedform.ir.types import DType
 from closedform.language import GRAD, PARAM, UpdateRule, local, state
 from closedform.language.functions import Block, Joined, LikeBlock, LikeParam
-from closedform.language.partitions import Partition, Partitions, partitioned
+from closedform.language.partitions import Partition, Partitions, partition
 from closedform.options import GraphOptions, ModelSpec
 
 Array = NDArray[Any]
@@ -172,11 +172,11 @@ def test_a_batch_is_stepped_as_its_matrices(name: str) -> None:
 
 BAD: dict[str, tuple[Callable[[], object], str]] = {
     "no block": (
-        lambda: partitioned(optimizers.muon(), 0),
+        lambda: partition(optimizers.muon(), 0),
         "blocks must be an integer >= 1, got 0 (partition)",
     ),
     "a size": (
-        lambda: partitioned(optimizers.muon(), (3, -2)),
+        lambda: partition(optimizers.muon(), (3, -2)),
         "the size of a block must be an integer >= 1, got -2 (partition)",
     ),
     "no size": (
@@ -222,18 +222,18 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         "groups=[Group('*.bias', rule=…), …]",
     ),
     "twice": (
-        lambda: partitioned(optimizers.muon(partitions=2), 2),
-        "rule 'muon' is partitioned already, or looks at the whole model (partitioned): partition "
+        lambda: partition(optimizers.muon(partitions=2), 2),
+        "rule 'muon' is partitioned already, or looks at the whole model (partition): partition "
         "the rule first, and then apply other transforms",
     ),
     "a sum over the model": (
-        lambda: partitioned(transforms.clip_by_global_norm(optimizers.muon(), 1), 2),
-        "rule 'muon' is partitioned already, or looks at the whole model (partitioned): partition "
+        lambda: partition(transforms.clip_by_global_norm(optimizers.muon(), 1), 2),
+        "rule 'muon' is partitioned already, or looks at the whole model (partition): partition "
         "the rule first, and then apply other transforms",
     ),
     "a state without an axis": (
-        lambda: partitioned(optimizers.adafactor(), 2),
-        "a state without axes of the parameter has no blocks (partitioned)",
+        lambda: partition(optimizers.adafactor(), 2),
+        "a state without axes of the parameter has no blocks (partition)",
     ),
 }
 

@@ -327,7 +327,7 @@ RULES: dict[str, Callable[[], UpdateRule]] = {
     "stochastic_rounding": lambda: transforms.stochastic_rounding(ADAM, stored="f16"),
     "weight_average": lambda: transforms.weight_average(ADAM, 0.99, start=3, every=2),
 }
-NO_TRANSFORMS = {"states_to_sparsify", "Partition", "partitioned"}
+NO_TRANSFORMS = {"states_to_sparsify", "Partition", "partition"}
 """No rules, and the rule for shapes that tests/language/test_partitions.py tests."""
 SPECIAL = [0.0, 1.0, -2.5, 1e20, -1e-20, np.inf, -np.inf, np.nan, 3e38, 1e-40]
 

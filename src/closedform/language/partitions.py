@@ -6,7 +6,7 @@ the parameter, so that a block is stepped as a parameter of its shape would be.
 
 Example:
     >>> from closedform import optimizers
-    >>> rule = partitioned(optimizers.sgd(0.1), (4, 2))
+    >>> rule = partition(optimizers.sgd(0.1), (4, 2))
     >>> list(rule.definitions.values())[:2], rule.param
     ((Block(param, 0, (0, 1, False, (4, 2))), Block(grad, 0, (0, 1, False, (4, 2)))), ...)
 """
@@ -169,7 +169,7 @@ class Layout:
         return start, start + self.sizes[place] // self.groups
 
 
-def partitioned(
+def partition(
     rule: UpdateRule, blocks: Partitions | None, axis: int = 0, groups: int = 1
 ) -> UpdateRule:
     """Returns a rule that steps each block of a parameter as a parameter of its shape.
@@ -191,13 +191,13 @@ def partitioned(
 
     Example:
         >>> from closedform import optimizers
-        >>> rule = partitioned(optimizers.dion(rank=2), (4, 2, 2))
+        >>> rule = partition(optimizers.dion(rank=2), (4, 2, 2))
         >>> [(name, rule.state_shape(name, (8, 4))) for name in rule.for_shape((8, 4)).states]
         [('momentum', (8, 4)), ('block_0_Q', (4, 2)), ('block_1_Q', (4, 2)), ('block_2_Q', (4, 2))]
     """
     if blocks is None:
         return rule
-    partition = blocks if isinstance(blocks, Partition) else Partition(blocks, axis, groups)
+    division = blocks if isinstance(blocks, Partition) else Partition(blocks, axis, groups)
     expressions = rule.all_expressions()
     if (
         rule.shared
@@ -206,25 +206,25 @@ def partitioned(
     ):
         raise DefinitionError(
             f"rule {rule.name!r} is partitioned already, or looks at the whole model",
-            where="partitioned",
+            where="partition",
             hint="partition the rule first, and then apply other transforms",
         )
-    versions = [_BlockVersion(rule, partition, place) for place in range(len(partition.sizes))]
+    versions = [_BlockVersion(rule, division, place) for place in range(len(division.sizes))]
     states: dict[str, State] = {}
     for name, spec in rule.states.items():
         parts = [version.state(spec) for version in versions]
         if spec.shape == "param":
-            following = Joined(*(part.next for part in parts), partition.layout)
+            following = Joined(*(part.next for part in parts), division.layout)
             exists = sp.And(*(part.exists for part in parts))
             states[name] = replace(spec, next=following, exists=exists)
         else:
             states |= {_state_of_block(place, name): part for place, part in enumerate(parts)}
     return replace(
         rule,
-        param=Joined(*(version.of(rule.param) for version in versions), partition.layout),
+        param=Joined(*(version.of(rule.param) for version in versions), division.layout),
         states=states,
         definitions={k: v for version in versions for k, v in version.definitions.items()},
-        requires=sp.And(partition.condition, *(version.of(rule.requires) for version in versions)),
+        requires=sp.And(division.condition, *(version.of(rule.requires) for version in versions)),
     )
 
 
@@ -235,8 +235,8 @@ def _state_of_block(place: int, name: str) -> str:
 class _BlockVersion:
     """The expressions of a rule for one block, its tensors and definitions as definitions."""
 
-    def __init__(self, rule: UpdateRule, partition: Partition, place: int) -> None:
-        self.place, self.layout = place, partition.layout
+    def __init__(self, rule: UpdateRule, blocks: Partition, place: int) -> None:
+        self.place, self.layout = place, blocks.layout
         tensors = {
             symbol: Block(symbol, place, self.layout)
             for symbol in (PARAM, GRAD, *map(tensor_input, rule.inputs))
@@ -249,7 +249,7 @@ class _BlockVersion:
         self.symbols: dict[sp.Basic, sp.Basic] = {
             **{symbol: local(f"block_{place}.{symbol.name}") for symbol in tensors},
             **{local(name): local(f"block_{place}_{name}") for name in rule.definitions},
-            **partition.shape_symbols(partition.sizes[place]),
+            **blocks.shape_symbols(blocks.sizes[place]),
         }
         self.definitions = {f"block_{place}.{symbol.name}": x for symbol, x in tensors.items()}
         for name, expr in rule.definitions.items():
@@ -267,7 +267,7 @@ class _BlockVersion:
         shape = spec.shape
         if isinstance(shape, Without):
             raise DefinitionError(
-                "a state without axes of the parameter has no blocks", where="partitioned"
+                "a state without axes of the parameter has no blocks", where="partition"
             )
         if isinstance(shape, Sizes):
             shape = Sizes(

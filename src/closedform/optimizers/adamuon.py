@@ -24,7 +24,7 @@ from closedform.language.arguments import (
     hyperparameters,
     whole,
 )
-from closedform.language.partitions import Partitions, partitioned
+from closedform.language.partitions import Partitions, partition
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -87,7 +87,7 @@ def adamuon(
         maximize: Whether to ascend: the gradient enters with a minus.
         scale: ``"match_rms_adamw"`` as above, or ``"original"`` for s = √max(1, r / c).
         partitions: The blocks of a parameter that are stepped as separate parameters, by
-            :func:`closedform.transforms.partitioned`: their sizes, their number, or a Partition.
+            :func:`closedform.transforms.partition`: their sizes, their number, or a Partition.
 
     Raises:
         DefinitionError: A number out of its range, an unknown choice, or a flag that is not a bool.
@@ -125,4 +125,4 @@ def adamuon(
     states = {"m": State(local("direction")), "v": State(local("second"))}
     requires = sp.Ge(RANK, 2)
     rule = rule_of(where, param, states, values, definitions=definitions, requires=requires)
-    return partitioned(rule, partitions)
+    return partition(rule, partitions)

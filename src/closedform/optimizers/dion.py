@@ -22,7 +22,7 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.arguments import hyperparameter, hyperparameters, whole
-from closedform.language.partitions import Partitions, partitioned
+from closedform.language.partitions import Partitions, partition
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import ascent_or_descent, decoupled_decay, rule_of
 
@@ -64,7 +64,7 @@ def dion(
         eps: The term ε >= 0 of the norms.
         maximize: Whether to ascend: the gradient enters with a minus.
         partitions: The blocks of a parameter that are stepped as separate parameters, by
-            :func:`closedform.transforms.partitioned`: their sizes, their number, or a Partition.
+            :func:`closedform.transforms.partition`: their sizes, their number, or a Partition.
 
     Raises:
         DefinitionError: A number out of its range, or a flag that is not a bool.
@@ -114,4 +114,4 @@ def dion(
         definitions=definitions,
         requires=sp.Eq(RANK, 2),
     )
-    return partitioned(rule, partitions)
+    return partition(rule, partitions)

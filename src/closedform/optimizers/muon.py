@@ -37,7 +37,7 @@ from closedform.language.arguments import (
     is_zero,
     whole,
 )
-from closedform.language.partitions import Partitions, partitioned
+from closedform.language.partitions import Partitions, partition
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, norm, rule_of
 
@@ -146,7 +146,7 @@ def muon(
             products (torch), and 1e-2 of a step is then rounding.
         lost_buffer: Whether b is never written back, the defect of cerebras: there is no momentum.
         partitions: The blocks of a parameter that are stepped as separate parameters, by
-            :func:`closedform.transforms.partitioned`: their sizes, their number, or a Partition.
+            :func:`closedform.transforms.partition`: their sizes, their number, or a Partition.
 
     Raises:
         DefinitionError: A number out of its range, an unknown choice, or a flag that is not a bool.
@@ -197,7 +197,7 @@ def muon(
     states = {"momentum_buffer": State(buffer)}
     requires = sp.Ge(RANK, 2)
     rule = rule_of("muon", param, states, values, definitions=definitions, requires=requires)
-    return partitioned(rule, partitions)
+    return partition(rule, partitions)
 
 
 def checked_coefficients(coefficients: Coefficients, where: str) -> dict[str, Any]:

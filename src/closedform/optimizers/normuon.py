@@ -28,7 +28,7 @@ from closedform.language.arguments import (
     is_zero,
     whole,
 )
-from closedform.language.partitions import Partitions, partitioned
+from closedform.language.partitions import Partitions, partition
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -99,7 +99,7 @@ def normuon(
             s‖O‖ is then 0.2 √size.
         decay: ``"plain"`` or ``"cautious"``.
         partitions: The blocks of a parameter that are stepped as separate parameters, by
-            :func:`closedform.transforms.partitioned`: their sizes, their number, or a Partition.
+            :func:`closedform.transforms.partition`: their sizes, their number, or a Partition.
 
     Raises:
         DefinitionError: A number out of its range, an unknown choice, or a flag that is not a bool.
@@ -163,4 +163,4 @@ def normuon(
     }
     requires = sp.Ge(RANK, 2)
     rule = rule_of(where, param, states, values, definitions=definitions, requires=requires)
-    return partitioned(rule, partitions)
+    return partition(rule, partitions)

@@ -25,7 +25,7 @@ from closedform.language.arguments import (
     hyperparameters,
     whole,
 )
-from closedform.language.partitions import Partitions, partitioned
+from closedform.language.partitions import Partitions, partition
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, rule_of, sign
 from closedform.optimizers.muon import (
@@ -92,7 +92,7 @@ def scion(
         eps: The term ε >= 0 of the denominators, and the least norm of X's argument.
         maximize: Whether to ascend: the gradient enters with a minus.
         partitions: The blocks of a parameter that are stepped as separate parameters, by
-            :func:`closedform.transforms.partitioned`: their sizes, their number, or a Partition.
+            :func:`closedform.transforms.partition`: their sizes, their number, or a Partition.
 
     Raises:
         DefinitionError: A number out of its range, an unknown norm, or a flag that is not a bool.
@@ -135,7 +135,7 @@ def scion(
         definitions=definitions,
         requires=sp.true if norm == "rms" else sp.Ge(RANK, 2),
     )
-    return partitioned(rule, partitions)
+    return partition(rule, partitions)
 
 
 def _oracle(norm: str) -> sp.Expr:

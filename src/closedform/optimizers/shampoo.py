@@ -33,7 +33,7 @@ from closedform.language.arguments import (
     is_zero,
     whole,
 )
-from closedform.language.partitions import Partitions, partitioned
+from closedform.language.partitions import Partitions, partition
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -99,7 +99,7 @@ def shampoo(
         root_steps: The number n >= 1 of steps of the iteration; they are unrolled.
         maximize: Whether to ascend: the gradient enters with a minus.
         partitions: The blocks of a parameter that are stepped as separate parameters, by
-            :func:`closedform.transforms.partitioned`: their sizes, their number, or a Partition.
+            :func:`closedform.transforms.partition`: their sizes, their number, or a Partition.
 
     Raises:
         DefinitionError: A number out of its range, or a flag that is not a bool.
@@ -181,4 +181,4 @@ def shampoo(
         param = param - decoupled_decay(values["weight_decay"])
     requires = sp.Le(RANK, 2)
     rule = rule_of(where, param, states, values, definitions=definitions, requires=requires)
-    return partitioned(rule, partitions)
+    return partition(rule, partitions)

@@ -26,7 +26,7 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.arguments import flag, hyperparameter, hyperparameters, whole
-from closedform.language.partitions import Partitions, partitioned
+from closedform.language.partitions import Partitions, partition
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -101,7 +101,7 @@ def soap(
         normalize_gradient: Whether u is divided by its root mean square, plus ε.
         maximize: Whether to ascend: the gradient enters with a minus.
         partitions: The blocks of a parameter that are stepped as separate parameters, by
-            :func:`closedform.transforms.partitioned`: their sizes, their number, or a Partition.
+            :func:`closedform.transforms.partition`: their sizes, their number, or a Partition.
 
     Raises:
         DefinitionError: A number out of its range, not two betas, or a flag that is not a bool.
@@ -203,4 +203,4 @@ def soap(
         states[f"Q_{side}"] = State(following, 0, shape, has_basis(side))
     states["exp_avg_sq"] = State(sp.Piecewise((state("exp_avg_sq"), is_first), (square, True)))
     rule = rule_of(where, param, states, values, definitions=definitions)
-    return partitioned(rule, partitions)
+    return partition(rule, partitions)

@@ -7,7 +7,7 @@ inside. ``skip_nonfinite(clip_by_global_norm(rule, 1))`` tests the gradient as i
 from typing import NoReturn
 
 from closedform.errors import unknown_attribute
-from closedform.language.partitions import Partition, partitioned
+from closedform.language.partitions import Partition, partition
 from closedform.transforms.averaging import lookahead, weight_average
 from closedform.transforms.gradients import (
     accumulate,
@@ -46,7 +46,7 @@ __all__ = [
     "loss_scaling",
     "mask_weight_decay",
     "master_weights",
-    "partitioned",
+    "partition",
     "sam",
     "skip_nonfinite",
     "sparsify",

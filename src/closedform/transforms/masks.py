@@ -153,7 +153,7 @@ def cautious(
     floor = number_or_schedule(least, "least", "cautious", 0)
     if floor == 0:
         raise DefinitionError(f"least must be above 0, got {least!r}", where="cautious")
-    kept, total_step = split_step(rule, "cautious")
+    decayed_param, total_step = split_step(rule, "cautious")
     step_name, mask_name = unused_name(rule, "step"), unused_name(rule, "mask")
     step, mask = local(step_name), local(mask_name)
     agreement = -step * GRAD if maximize else step * GRAD
@@ -164,4 +164,4 @@ def cautious(
     }
     # Algorithm 1 divides by the mean of the mask, so that the step keeps its mean size.
     masked_step = step * mask / sp.Max(reduce_mean(mask), floor)
-    return replace(rule, param=kept - masked_step, definitions=definitions)
+    return replace(rule, param=decayed_param - masked_step, definitions=definitions)

@@ -47,7 +47,7 @@ def hyperball(
         DefinitionError: The next parameter is not such a sum, there is no learning rate, or the
             radius or ε is not above 0.
 
-    Source: Wen et al., Hyperball (2025), as ``MuonH`` and ``NorMuonH`` of track 3 of modded-nanogpt
+    Source: Wen et al., Hyperball (2025), as MuonH and NorMuonH of track 3 of modded-nanogpt
     (records/track_3_optimization/results/20260430_muonh, commit f411b3d); with a radius,
     ``MuonHyperball`` of NVIDIA's Emerging-Optimizers (weight_update_hooks/hyperball.py, commit
     fd77292), whose ε is 1e-15.
@@ -60,13 +60,13 @@ def hyperball(
     size = None if radius is None else number_or_schedule(radius, "radius", where, 0)
     if least == 0 or size == 0:
         raise DefinitionError("radius and eps must be above 0, got 0", where=where)
-    kept, step = split_step(rule, where)
+    decayed_param, step = split_step(rule, where)
     names = [unused_name(rule, name) for name in ("step", "radius", "moved")]
     direction, norm, moved = map(local, names)
     definitions = {
         names[0]: step,
         names[1]: _norm(PARAM) if size is None else size,
-        names[2]: kept - direction * (hyper("lr") * norm / sp.Max(_norm(direction), least)),
+        names[2]: decayed_param - direction * (hyper("lr") * norm / sp.Max(_norm(direction), least)),
     }
     return replace(
         rule,

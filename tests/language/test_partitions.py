@@ -167,7 +167,7 @@ def test_a_batch_is_stepped_as_its_matrices(name: str) -> None:
             feed = _step_of(rule, shape, feed | {"grad.w": gradient})
         results.append(feed["param.w"])
     # Products of a batch and of a matrix are added in other orders.
-    np.testing.assert_allclose(*results, rtol=1e-13)
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-13)
 
 
 BAD: dict[str, tuple[Callable[[], object], str]] = {

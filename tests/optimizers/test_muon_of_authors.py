@@ -24,7 +24,7 @@ with np.load(ROOT / "optimizers_muon.npz") as file:
 
 BLOCKS = (6, 2, 2)
 # The iteration of track 3: twelve steps of one polynomial.
-TRACK_3 = {"ns_steps": 12, "ns_coefficients": (2, -1.5, 0.5), "floor": "added"}
+TRACK_3: dict[str, Any] = {"ns_steps": 12, "ns_coefficients": (2, -1.5, 0.5), "floor": "added"}
 
 
 def _muon(lr: Any = 0.02, weight_decay: Any = 0.1, **options: Any) -> UpdateRule:

@@ -59,13 +59,12 @@ def steps_of(
 
 
 def dion_muon(**options: Any) -> Callable[[list[torch.nn.Parameter]], Any]:
-    from dion import Muon
-
+    dion = importlib.import_module("dion")
     settings = {"lr": 0.02, "weight_decay": 0.1, "nesterov": True, "adjust_lr": "rms_norm"}
 
     def build(params: list[torch.nn.Parameter]) -> Any:
         groups = [{"params": params, **options}]
-        return Muon(groups, newton_schulz_func=quintic, **settings).step
+        return dion.Muon(groups, newton_schulz_func=quintic, **settings).step
 
     return build
 
@@ -77,12 +76,13 @@ def torch_muon(params: list[torch.nn.Parameter]) -> Any:
 def emerging_muon(params: list[torch.nn.Parameter]) -> Any:
     muon = importlib.import_module("emerging_optimizers.orthogonalized_optimizers.muon")
 
-    class Fused(muon.Muon):  # the documented way to split a parameter
-        def orthogonalize(self, p: Any, grad: Any, **_: Any) -> Any:
-            return torch.cat([self.scaled_orthogonalize_fn(part) for part in grad.split(SIZES)])
+    def orthogonalize(self: Any, _: Any, grad: torch.Tensor, **__: Any) -> torch.Tensor:
+        return torch.cat([self.scaled_orthogonalize_fn(part) for part in grad.split(SIZES)])
 
+    # The documented way to split a parameter.
+    fused = type("Fused", (muon.Muon,), {"orthogonalize": orthogonalize})
     settings = {"weight_decay": 0.1, "nesterov": True, "extra_scale_factor": 0.2, **SIMPLE}
-    return Fused(params, 0.02, 0.95, **settings).step
+    return fused(params, 0.02, 0.95, **settings).step
 
 
 def emerging_hyperball(params: list[torch.nn.Parameter]) -> Any:

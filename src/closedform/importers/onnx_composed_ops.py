@@ -130,7 +130,7 @@ def _array(reader: Reader, node: NodeProto, array: Array) -> Value:
     return reader.values[node.output[0]]
 
 
-def _concat(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+def _concat(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value | EngineValue:
     """The tensors joined; constants make a constant, such as a shape."""
     arrays = [reader.arrays[name] for name in node.input if name in reader.arrays]
     if len(arrays) < len(node.input):

@@ -81,22 +81,24 @@ class OpSpec:
 
     Attributes:
         op: The op.
-        arity: Number of operands; None for one or more.
+        arity: Number of operands.
         dtypes: Dtypes that the operands may have.
         infer: Operand types and attributes to the result type; raises GraphError on a misfit.
         attributes: Names of the attributes, all required.
         ulp: How far an engine may be off the exact result of this one op, in units in the last
             place of the result (for cos and sin: of 1). 0 means bit for bit.
         reason: The reason for ``ulp``.
+        is_variadic: Whether it takes more operands, too.
     """
 
     op: Op
-    arity: int | None
+    arity: int
     dtypes: frozenset[DType]
     infer: Infer
     attributes: tuple[str, ...] = ()
     ulp: float = 0.0
     reason: str = "IEEE 754 prescribes the rounded result"
+    is_variadic: bool = False
 
 
 def _same_dtype(types: tuple[TensorType, ...]) -> DType:
@@ -231,26 +233,34 @@ def _broadcast_to(types: tuple[TensorType, ...], attributes: Attributes) -> Tens
     return TensorType(operand.dtype, shape)
 
 
+def _integers(attributes: Attributes, *names: str) -> list[int]:
+    values = [attributes[name] for name in names]
+    numbers = [value for value in values if type(value) is int and value >= 0]
+    if len(numbers) < len(values):
+        raise GraphError(f"attributes {', '.join(names)} must be integers >= 0, got {values}")
+    return numbers
+
+
 def _slice(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
     (operand,) = types
-    axis, start, stop = (attributes[name] for name in ("axis", "start", "stop"))
-    size = operand.shape[axis] if type(axis) is int and 0 <= axis < operand.rank else None
-    if not (type(start) is type(stop) is type(size) is int and 0 <= start <= stop <= size):
-        raise GraphError(f"{operand} has no places {start} to {stop} along an axis {axis!r}")
+    axis, start, stop = _integers(attributes, "axis", "start", "stop")
+    size = operand.shape[axis] if axis < operand.rank else None
+    if not isinstance(size, int) or not start <= stop <= size:
+        raise GraphError(f"{operand} has no places {start} to {stop} along axis {axis}")
     return TensorType(
         operand.dtype, (*operand.shape[:axis], stop - start, *operand.shape[axis + 1 :])
     )
 
 
 def _concat(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
-    first, axis = types[0], attributes["axis"]
-    remaining = {(t.dtype, t.shape[:axis], t.shape[axis + 1 :]) for t in types if t.rank > axis}
-    sizes = [t.shape[axis] for t in types if t.rank > axis]
-    if (
-        len(sizes) < len(types)
-        or len(remaining) > 1
-        or not all(type(size) is int for size in sizes)
-    ):
+    first, (axis,) = types[0], _integers(attributes, "axis")
+    joint_types = {
+        (operand.dtype, operand.shape[:axis], operand.shape[axis + 1 :])
+        for operand in types
+        if operand.rank > axis
+    }
+    sizes = [n for operand in types for n in operand.shape[axis : axis + 1] if isinstance(n, int)]
+    if len(sizes) < len(types) or len(joint_types) > 1:
         raise GraphError(f"cannot join {', '.join(map(str, types))} along axis {axis}")
     return TensorType(first.dtype, (*first.shape[:axis], sum(sizes), *first.shape[axis + 1 :]))
 
@@ -326,7 +336,7 @@ OPS: Mapping[Op, OpSpec] = {
         OpSpec(Op.RESHAPE, 1, ANY, _reshape, ("shape",)),
         OpSpec(Op.BROADCAST_TO, 1, ANY, _broadcast_to, ("shape",)),
         OpSpec(Op.SLICE, 1, ANY, _slice, ("axis", "start", "stop")),
-        OpSpec(Op.CONCAT, None, ANY, _concat, ("axis",)),
+        OpSpec(Op.CONCAT, 1, ANY, _concat, ("axis",), is_variadic=True),
         OpSpec(Op.LOOKUP, 2, NUMBERS, _lookup),
         OpSpec(Op.UNIFORM, 2, NUMBERS, _uniform, ("seed", "to")),
     )
@@ -353,8 +363,8 @@ def infer_type(op: Op, operands: tuple[TensorType, ...], attributes: Attributes)
     for name, value in attributes.items():
         if isinstance(value, list):
             raise GraphError(f"{op}: attribute {name!r} must be a tuple, got {value!r}")
-    if len(operands) != spec.arity and not (spec.arity is None and operands):
-        raise GraphError(f"{op}: takes {spec.arity or 'some'} operands, got {len(operands)}")
+    if len(operands) < spec.arity or (len(operands) > spec.arity and not spec.is_variadic):
+        raise GraphError(f"{op}: takes {spec.arity} operands, got {len(operands)}")
     if sorted(attributes) != sorted(spec.attributes):
         raise GraphError(
             f"{op}: takes attributes {sorted(spec.attributes)}, got {sorted(attributes)}"

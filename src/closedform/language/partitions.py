@@ -13,7 +13,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,12 +110,12 @@ class Partition:
             return {RANK: RANK - 1, SIZE: SIZE / axis_size(0), **sizes}
         symbols: dict[sp.Symbol, sp.Expr] = {SIZE: size * (SIZE / axis_size(self.axis))}
         for axis in _AXES:
-            # The axis counted from the other end is another one for each rank.
-            if axis * self.axis < 0 or (axis < 0) != (self.axis < 0):
-                is_the_axis = sp.Eq(RANK, abs(axis - self.axis))
-                symbols[axis_size(axis)] = sp.Piecewise(
-                    (size, is_the_axis), (axis_size(axis), True)
-                )
+            # The axis counted from the other end is another one for each rank. A product with 1 or
+            # 0: of a Piecewise in a condition SymPy solves inequalities, for 0.6 s a block.
+            if (axis < 0) != (self.axis < 0):
+                is_the_axis = sp.Max(0, 1 - sp.Abs(RANK - abs(axis - self.axis)))
+                other_size = axis_size(axis)
+                symbols[other_size] = other_size + is_the_axis * (size - other_size)
         return {**symbols, axis_size(self.axis): size}
 
 
@@ -169,9 +169,7 @@ class Layout:
         return start, start + self.sizes[place] // self.groups
 
 
-def partition(
-    rule: UpdateRule, blocks: Partitions | None, axis: int = 0, groups: int = 1
-) -> UpdateRule:
+def partition(rule: UpdateRule, blocks: Partitions | None) -> UpdateRule:
     """Returns a rule that steps each block of a parameter as a parameter of its shape.
 
     A state of the parameter's shape is partitioned as the parameter is; another state exists once
@@ -179,11 +177,8 @@ def partition(
 
     Args:
         rule: The rule of a block.
-        blocks: The sizes of the blocks along the axis, their number where they are equal, or a
-            :class:`Partition` with the axis and the groups; None for the rule itself. Sizes that
-            are all 1 are the entries of a stack, and lose the axis.
-        axis: The axis, 0 for the rows of ``torch.nn.Linear``; -1 for the last.
-        groups: The number of equal groups along the axis that each have a part of every block.
+        blocks: The sizes of the blocks of rows, their number where they are equal, or a
+            :class:`Partition`; None for the rule itself.
 
     Raises:
         DefinitionError: The blocks do not make a partition, or the rule is partitioned already, or
@@ -197,19 +192,19 @@ def partition(
     """
     if blocks is None:
         return rule
-    division = blocks if isinstance(blocks, Partition) else Partition(blocks, axis, groups)
-    expressions = rule.all_expressions()
-    if (
-        rule.shared
-        or rule.evaluation is not None
-        or any(e.has(GlobalSum, Joined) for e in expressions)
-    ):
+    division = blocks if isinstance(blocks, Partition) else Partition(blocks)
+    is_joint = any(expr.has(GlobalSum, Joined) for expr in rule.all_expressions())
+    if is_joint or rule.shared or rule.evaluation is not None:
         raise DefinitionError(
             f"rule {rule.name!r} is partitioned already, or looks at the whole model",
             where="partition",
             hint="partition the rule first, and then apply other transforms",
         )
-    versions = [_BlockVersion(rule, division, place) for place in range(len(division.sizes))]
+    shapes = {size: division.shape_symbols(size) for size in division.sizes}
+    versions = [
+        _BlockVersion(rule, division, place, shapes[size])
+        for place, size in enumerate(division.sizes)
+    ]
     states: dict[str, State] = {}
     for name, spec in rule.states.items():
         parts = [version.state(spec) for version in versions]
@@ -224,7 +219,7 @@ def partition(
         param=Joined(*(version.of(rule.param) for version in versions), division.layout),
         states=states,
         definitions={k: v for version in versions for k, v in version.definitions.items()},
-        requires=sp.And(division.condition, *(version.of(rule.requires) for version in versions)),
+        requires=sp.And(division.condition, *map(rule.requires.xreplace, shapes.values())),
     )
 
 
@@ -235,7 +230,9 @@ def _state_of_block(place: int, name: str) -> str:
 class _BlockVersion:
     """The expressions of a rule for one block, its tensors and definitions as definitions."""
 
-    def __init__(self, rule: UpdateRule, blocks: Partition, place: int) -> None:
+    def __init__(
+        self, rule: UpdateRule, blocks: Partition, place: int, shape: Mapping[sp.Symbol, sp.Expr]
+    ) -> None:
         self.place, self.layout = place, blocks.layout
         tensors = {
             symbol: Block(symbol, place, self.layout)
@@ -249,7 +246,7 @@ class _BlockVersion:
         self.symbols: dict[sp.Basic, sp.Basic] = {
             **{symbol: local(f"block_{place}.{symbol.name}") for symbol in tensors},
             **{local(name): local(f"block_{place}_{name}") for name in rule.definitions},
-            **blocks.shape_symbols(blocks.sizes[place]),
+            **shape,
         }
         self.definitions = {f"block_{place}.{symbol.name}": x for symbol, x in tensors.items()}
         for name, expr in rule.definitions.items():
@@ -270,10 +267,5 @@ class _BlockVersion:
                 "a state without axes of the parameter has no blocks", where="partition"
             )
         if isinstance(shape, Sizes):
-            shape = Sizes(
-                tuple(
-                    self.of(sp.Integer(size) if isinstance(size, int) else size)
-                    for size in shape.sizes
-                )
-            )
+            shape = Sizes(tuple(self.of(sp.Integer(1) * size) for size in shape.sizes))
         return replace(spec, next=self.of(spec.next), exists=self.of(spec.exists), shape=shape)

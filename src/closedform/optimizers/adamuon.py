@@ -18,11 +18,9 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.arguments import (
-    MOST_UNROLLED,
     choice,
     hyperparameter,
     hyperparameters,
-    whole,
 )
 from closedform.language.partitions import Partitions, partition
 from closedform.language.rule_functions import rule_function
@@ -38,7 +36,7 @@ from closedform.optimizers.muon import (
     COLUMNS,
     ROWS,
     Coefficients,
-    checked_coefficients,
+    checked_iteration,
     matrix_norm,
     orthogonalize,
 )
@@ -103,8 +101,7 @@ def adamuon(
     values = hyperparameters(where, lr=lr, betas=betas, weight_decay=weight_decay)
     values["variance_eps"] = hyperparameter(eps, "eps", where)
     values["eps"] = hyperparameter(floor, "floor", where)
-    values |= checked_coefficients(ns_coefficients, where)
-    whole(ns_steps, "ns_steps", where, at_least=0, at_most=MOST_UNROLLED)
+    values |= checked_iteration(ns_steps, ns_coefficients, where)
     choice(scale, "scale", where, SCALES)
     gradient = ascent_or_descent(maximize, where)
     definitions = {

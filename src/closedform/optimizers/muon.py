@@ -161,8 +161,7 @@ def muon(
     """
     momentum = hyperparameter(momentum, "momentum", "muon", below=1)
     values = hyperparameters("muon", lr=lr, weight_decay=weight_decay, momentum=momentum, eps=eps)
-    values |= checked_coefficients(ns_coefficients, "muon")
-    whole(ns_steps, "ns_steps", "muon", at_least=0, at_most=MOST_UNROLLED)
+    values |= checked_iteration(ns_steps, ns_coefficients, "muon")
     for name, setting, options in (
         ("lookahead", lookahead, LOOKAHEADS),
         ("scale", scale, SCALES),
@@ -200,12 +199,14 @@ def muon(
     return partition(rule, partitions)
 
 
-def checked_coefficients(coefficients: Coefficients, where: str) -> dict[str, Any]:
+def checked_iteration(steps: int, coefficients: Coefficients, where: str) -> dict[str, Any]:
     """Returns the hyperparameters ``ns_a``, ``ns_b``, ``ns_c``, or ``ns_a_1`` and so on.
 
     Raises:
-        DefinitionError: They are neither three numbers nor several times three.
+        DefinitionError: They are neither three numbers nor several times three, or the steps are
+            not a number that is unrolled.
     """
+    whole(steps, "ns_steps", where, at_least=0, at_most=MOST_UNROLLED)
     several: Sequence[Any] = coefficients if isinstance(coefficients, Sequence) else ()
     is_each = bool(several) and all(isinstance(triple, Sequence) for triple in several)
     rows = several if is_each and not isinstance(coefficients, str) else [coefficients]
@@ -239,7 +240,7 @@ def orthogonalize(
 
     Args:
         steps: The number of iterations.
-        values: Hyperparameters, with ``eps`` and the names of ``checked_coefficients``.
+        values: Hyperparameters, with ``eps`` and the names of ``checked_iteration``.
         floor: One of ``FLOORS``.
         precision: One of ``PRECISIONS``.
     """

@@ -20,13 +20,11 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.arguments import (
-    MOST_UNROLLED,
     choice,
     flag,
     hyperparameter,
     hyperparameters,
     is_zero,
-    whole,
 )
 from closedform.language.partitions import Partitions, partition
 from closedform.language.rule_functions import rule_function
@@ -43,7 +41,7 @@ from closedform.optimizers.muon import (
     IS_BATCH,
     ROWS,
     Coefficients,
-    checked_coefficients,
+    checked_iteration,
     matrix_norm,
     orthogonalize,
 )
@@ -121,8 +119,7 @@ def normuon(
         beta2=hyperparameter(beta2, "beta2", where, below=1),
         eps=eps,
     )
-    values |= checked_coefficients(ns_coefficients, where)
-    whole(ns_steps, "ns_steps", where, at_least=0, at_most=MOST_UNROLLED)
+    values |= checked_iteration(ns_steps, ns_coefficients, where)
     choice(scale, "scale", where, SCALES)
     choice(decay, "decay", where, DECAYS)
     gradient = ascent_or_descent(maximize, where)

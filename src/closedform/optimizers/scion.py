@@ -18,12 +18,10 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.arguments import (
-    MOST_UNROLLED,
     choice,
     flag,
     hyperparameter,
     hyperparameters,
-    whole,
 )
 from closedform.language.partitions import Partitions, partition
 from closedform.language.rule_functions import rule_function
@@ -35,7 +33,7 @@ from closedform.optimizers.muon import (
     IS_KERNEL,
     ROWS,
     Coefficients,
-    checked_coefficients,
+    checked_iteration,
     orthogonalize,
 )
 
@@ -113,8 +111,7 @@ def scion(
         weight_decay=weight_decay,
         eps=eps,
     )
-    values |= checked_coefficients(ns_coefficients, where)
-    whole(ns_steps, "ns_steps", where, at_least=0, at_most=MOST_UNROLLED)
+    values |= checked_iteration(ns_steps, ns_coefficients, where)
     choice(norm, "norm", where, NORMS)
     is_constrained = flag(constrained, "constrained", where)
     gradient = ascent_or_descent(maximize, where)

@@ -14,10 +14,11 @@ from dataclasses import replace
 import sympy as sp
 
 from closedform.errors import DefinitionError
-from closedform.language import PARAM, Schedule, UpdateRule, hyper, local, reduce_sum
+from closedform.language import PARAM, Schedule, UpdateRule, hyper, local
 from closedform.language.aliases import Number
 from closedform.language.arguments import number_or_schedule
 from closedform.language.lengths import with_checked_keywords
+from closedform.optimizers.formulas import norm
 from closedform.transforms.substitution import check_rule, split_step, unused_name
 
 
@@ -57,23 +58,19 @@ def hyperball(
     if "lr" not in rule.hyperparameters:
         raise DefinitionError(f"rule {rule.name!r} has no learning rate lr", where=where)
     least = number_or_schedule(eps, "eps", where, 0)
-    size = None if radius is None else number_or_schedule(radius, "radius", where, 0)
-    if least == 0 or size == 0:
+    length = norm(PARAM) if radius is None else number_or_schedule(radius, "radius", where, 0)
+    if least == 0 or length == 0:
         raise DefinitionError("radius and eps must be above 0, got 0", where=where)
     decayed_param, step = split_step(rule, where)
     names = [unused_name(rule, name) for name in ("step", "radius", "moved")]
-    direction, norm, moved = map(local, names)
+    direction, size, moved = map(local, names)
     definitions = {
         names[0]: step,
-        names[1]: _norm(PARAM) if size is None else size,
-        names[2]: decayed_param - direction * (hyper("lr") * norm / sp.Max(_norm(direction), least)),
+        names[1]: length,
+        names[2]: decayed_param - direction * (hyper("lr") * size / sp.Max(norm(direction), least)),
     }
     return replace(
         rule,
-        param=moved * (norm / sp.Max(_norm(moved), least)),
+        param=moved * (size / sp.Max(norm(moved), least)),
         definitions={**rule.definitions, **definitions},
     )
-
-
-def _norm(tensor: sp.Expr) -> sp.Expr:
-    return sp.sqrt(reduce_sum(tensor**2))

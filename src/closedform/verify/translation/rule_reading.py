@@ -16,27 +16,8 @@ import sympy as sp
 from closedform.errors import VerificationError
 from closedform.ir import DType, Shape, broadcast, naming
 from closedform.language import GRAD, PARAM, Schedule, State, UpdateRule, state
+from closedform.language import functions as language
 from closedform.language.definitions import taken_by
-from closedform.language.functions import (
-    STORED,
-    AllBut,
-    Block,
-    BroadcastTo,
-    ExpandDims,
-    Joined,
-    LikeBlock,
-    LikeParam,
-    MatMul,
-    Permute,
-    Positions,
-    ReduceMax,
-    ReduceMean,
-    ReduceSum,
-    Reshape,
-    Rounded,
-    Transpose,
-    Uniform,
-)
 from closedform.language.model import GlobalSum, NonFinite, tensor_input
 from closedform.language.partitions import Layout
 from closedform.language.shapes import EPSILON, other_axes
@@ -214,34 +195,34 @@ class RuleReading:
 
     def _shape_of(self, expr: sp.Basic) -> Shape:
         match expr:
-            case ReduceSum() | ReduceMean() | ReduceMax():
+            case language.ReduceSum() | language.ReduceMean() | language.ReduceMax():
                 axes, keepdims = self._axes(expr)
                 shape = self.shape_of(expr.args[0])
                 sizes = [1 if axis in axes else size for axis, size in enumerate(shape)]
                 return tuple(
                     size for axis, size in enumerate(sizes) if keepdims or axis not in axes
                 )
-            case MatMul():
+            case language.MatMul():
                 left, right = map(self.shape_of, expr.args)
                 return (*broadcast(left[:-2], right[:-2]), left[-2], right[-1])
-            case Transpose():
+            case language.Transpose():
                 shape = self.shape_of(expr.args[0])
                 return (*shape[:-2], shape[-1], shape[-2])
-            case ExpandDims():
+            case language.ExpandDims():
                 return self._expanded_shape(self.shape_of(expr.args[0]), int(expr.args[1]))
-            case Permute():
+            case language.Permute():
                 shape = self.shape_of(expr.args[0])
                 return tuple(shape[int(axis)] for axis in expr.args[1].args)
-            case Positions():
+            case language.Positions():
                 axis, shape = int(expr.args[1]), self.shape_of(expr.args[0])
                 return tuple(
                     size if place == axis % len(shape) else 1 for place, size in enumerate(shape)
                 )
-            case Reshape() | BroadcastTo():
+            case language.Reshape() | language.BroadcastTo():
                 return tuple(int(size) for size in expr.args[1].args)
-            case LikeParam() | Joined():
+            case language.LikeParam() | language.Joined():
                 return self.shape
-            case Block() | LikeBlock():
+            case language.Block() | language.LikeBlock():
                 return self._layout(expr).block(int(expr.args[1]))
             case _:
                 shape = ()
@@ -260,29 +241,32 @@ class RuleReading:
         rank = len(self.shape_of(expr.args[0]))
         if len(expr.args) == 1:
             return tuple(range(rank)), False
-        if isinstance(expr.args[1], AllBut):
+        if isinstance(expr.args[1], language.AllBut):
             return tuple(sorted(other_axes(expr.args[1], rank))), expr.args[2] == sp.true
         axes = {int(axis) % rank for axis in expr.args[1].args}
         return tuple(sorted(axes)), expr.args[2] == sp.true
 
     def _readers(self) -> dict[type, Reader]:
         return {
-            ReduceSum: self._sum,
-            ReduceMax: self._maximum,
-            ReduceMean: self._mean,
-            MatMul: self._product,
-            Transpose: self._transpose,
-            Permute: self._permute,
+            language.ReduceSum: self._sum,
+            language.ReduceMax: self._maximum,
+            language.ReduceMean: self._mean,
+            language.MatMul: self._product,
+            language.Transpose: self._transpose,
+            language.Permute: self._permute,
             # A broadcast tensor is read at its last axes, and is its operand.
-            BroadcastTo: lambda expr, read: read(expr.args[0]),
-            **dict.fromkeys((ExpandDims, Reshape, LikeParam, LikeBlock), self._reshape),
-            Block: self._block,
-            Joined: self._join_blocks,
-            Rounded: self._round,
-            Positions: lambda expr, _: functions.positions(
+            language.BroadcastTo: lambda expr, read: read(expr.args[0]),
+            **dict.fromkeys(
+                (language.ExpandDims, language.Reshape, language.LikeParam, language.LikeBlock),
+                self._reshape,
+            ),
+            language.Block: self._block,
+            language.Joined: self._join_blocks,
+            language.Rounded: self._round,
+            language.Positions: lambda expr, _: functions.positions(
                 self.shape_of(expr.args[0]), int(expr.args[1])
             ),
-            Uniform: lambda expr, read: functions.uniform(
+            language.Uniform: lambda expr, read: functions.uniform(
                 read(t), self.shape_of(expr.args[0]), int(expr.args[1])
             ),
             NonFinite: self._non_finite,
@@ -291,7 +275,7 @@ class RuleReading:
     def _round(self, expr: sp.Basic, read: Read) -> Term:
         """A rounding; one to a dtype that is computed in is left out, as casts of graphs are."""
         operand, dtype = read(expr.args[0]), expr.args[1].name
-        return functions.round_to(operand, dtype) if dtype in STORED else operand
+        return functions.round_to(operand, dtype) if dtype in language.STORED else operand
 
     def _reduce(self, kind: str, expr: sp.Basic, operand: Term) -> Term:
         axes, keepdims = self._axes(expr)

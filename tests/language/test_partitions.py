@@ -23,6 +23,7 @@ from closedform.ir.types import DType
 from closedform.language import GRAD, PARAM, UpdateRule, local, state
 from closedform.language.functions import Block, Joined, LikeBlock, LikeParam
 from closedform.language.partitions import Partition, Partitions, partition
+from closedform.language.shapes import shape_values
 from closedform.options import GraphOptions, ModelSpec
 
 Array = NDArray[Any]
@@ -244,3 +245,22 @@ def test_a_wrong_partition_is_refused(name: str) -> None:
     with pytest.raises(DefinitionError) as caught:
         build()
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("division", "shape", "block"),
+    [
+        (Partition((4, 2)), (6,), (4,)),
+        (Partition((4, 2)), (6, 5), (4, 5)),
+        (Partition((4, 2), axis=-1), (5, 6), (5, 4)),
+        (Partition(2, axis=1), (3, 8, 5), (3, 4, 5)),
+        (Partition(2, axis=-2), (7, 3, 8, 5), (7, 3, 4, 5)),
+        (Partition((1,) * 3), (3, 4, 5), (4, 5)),
+    ],
+)
+def test_the_shape_of_a_block_has_its_numbers(
+    division: Partition, shape: tuple[int, ...], block: tuple[int, ...]
+) -> None:
+    symbols = division.shape_symbols(division.sizes[0])
+    for symbol, number in shape_values(block).items():
+        assert symbols.get(symbol, symbol).xreplace(shape_values(shape)) == number

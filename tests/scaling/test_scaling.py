@@ -464,8 +464,11 @@ MODELS: dict[str, tuple[Shapes, dict[str, Partition]]] = {
             "decoder.layers.0.self_attention.linear_proj.weight": (8192, 8192),
             "decoder.layers.0.mlp.linear_fc1.weight": (57344, 8192),
             "decoder.layers.0.mlp.linear_fc2.weight": (8192, 28672),
+            "decoder.layers.1.mlp.experts.linear_fc1.weight7": (57344, 8192),
+            "decoder.layers.1.mlp.experts.linear_fc2.weight7": (8192, 28672),
         },
         {
+            "decoder.layers.1.mlp.experts.linear_fc1.weight7": Partition((28672, 28672)),
             "decoder.layers.0.self_attention.linear_qkv.weight": Partition(
                 (8192, 1024, 1024), groups=8
             ),

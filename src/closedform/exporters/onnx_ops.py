@@ -312,7 +312,8 @@ def _transpose(writer: Writer, node: Node, operands: tuple[str, ...], result: st
 
 def _slice(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
     places = [int(node.attribute(name)) for name in ("start", "stop", "axis")]
-    indices = (writer.constant([place], DType.I64) for place in places)
+    dtype = DType.I64 if DType.I64 in writer.dtypes else DType.I32
+    indices = (writer.constant([place], dtype) for place in places)
     writer.call("Slice", *operands, *indices, into=result)
 
 

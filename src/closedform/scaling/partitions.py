@@ -8,6 +8,7 @@ Example:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -63,7 +64,7 @@ def partition_of(
         DefinitionError: The blocks do not follow from the shapes of the layer and the next one, or
             the number of heads is needed and not known.
     """
-    path = name.removesuffix(".weight")
+    path = re.sub(r"\.weight\d*$", "", name)  # the experts of Megatron are weight0, weight1, …
     prefix, dot, layer = path.rpartition(".")
     fused = FUSED.get(layer)
     if fused is None:

@@ -7,8 +7,8 @@ the parameter, so that a block is stepped as a parameter of its shape would be.
 Example:
     >>> from closedform import optimizers
     >>> rule = partition(optimizers.sgd(0.1), (4, 2))
-    >>> list(rule.definitions.values())[:2], rule.param
-    ((Block(param, 0, (0, 1, False, (4, 2))), Block(grad, 0, (0, 1, False, (4, 2)))), ...)
+    >>> rule.definitions["block_1.grad"], rule.param.args[1]
+    (Block(grad, 1, (0, 1, False, (4, 2))), -local.block_1.grad*lr + local.block_1.param)
 """
 
 from __future__ import annotations

@@ -154,6 +154,8 @@ def shape_cases() -> Iterator[Case]:
         yield build(Op.TRANSPOSE, (grid,), str(dtype), permutation=(2, 0, 1))
         yield build(Op.RESHAPE, (grid,), str(dtype), shape=(4, 6))
         yield build(Op.BROADCAST_TO, (grid[:, :1],), str(dtype), shape=(5, 2, 3, 4))
+        yield build(Op.SLICE, (grid,), str(dtype), axis=1, start=1, stop=3)
+        yield build(Op.CONCAT, (grid, grid[:, :1], grid), str(dtype), axis=1)
         for target in DType:
             if target is not DType.I8 or not dtype.is_float:  # a float becomes i8 by way of i32
                 yield build(Op.CAST, (grid,), f"{dtype}-{target}", to=target)
@@ -163,6 +165,8 @@ def shape_cases() -> Iterator[Case]:
     yield build(Op.RESHAPE, (scalar.reshape(1),), "to-rank0", shape=())
     yield build(Op.BROADCAST_TO, (scalar,), "rank0", shape=())
     yield build(Op.RESHAPE, (np.zeros((0, 3)),), "empty", shape=(3, 0))
+    yield build(Op.SLICE, (np.ones((2, 3)),), "empty", axis=0, start=1, stop=1)
+    yield build(Op.CONCAT, (np.ones((2, 3)),), "of one", axis=1)
     for dtype in NUMBERS:
         grid = np.arange(24).reshape(2, 3, 4).astype(dtype.numpy)
         yield build(Op.ADD, (grid, grid[0, 0]), f"broadcast-{dtype}")

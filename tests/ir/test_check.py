@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -266,3 +267,35 @@ def test_labels_are_those_of_the_text() -> None:
         "%0",
         "%5",
     ]
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "message"),
+    [
+        (
+            Op.SLICE,
+            {"axis": 1, "start": 2, "stop": 5},
+            "slice: f32[2,4] has no places 2 to 5 along axis 1",
+        ),
+        (
+            Op.SLICE,
+            {"axis": 2, "start": 0, "stop": 1},
+            "slice: f32[2,4] has no places 0 to 1 along axis 2",
+        ),
+        (
+            Op.SLICE,
+            {"axis": 0, "start": -1, "stop": 1},
+            "slice: attributes axis, start, stop must be integers >= 0, got [0, -1, 1]",
+        ),
+        (Op.CONCAT, {"axis": 2}, "concat: cannot join f32[2,4], f32[2,3] along axis 2"),
+        (Op.CONCAT, {"axis": 0}, "concat: cannot join f32[2,4], f32[2,3] along axis 0"),
+        (Op.CONCAT, {"axis": True}, "concat: attributes axis must be integers >= 0, got [True]"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(op: Op, attributes: Any, message: str) -> None:
+    builder = Builder("parts")
+    first = builder.input("x", TensorType(DType.F32, (2, 4)), Role.PARAM)
+    second = builder.input("y", TensorType(DType.F32, (2, 3)), Role.PARAM)
+    with pytest.raises(GraphError) as caught:
+        builder.emit(op, *((first, second) if op is Op.CONCAT else (first,)), **attributes)
+    assert str(caught.value) == message

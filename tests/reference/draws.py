@@ -26,3 +26,9 @@ def drawn_noise(seed: int = 31) -> list[dict[str, Any]]:
     """Numbers of a normal distribution in the shapes of the parameters, for each step."""
     rng = np.random.default_rng(seed)
     return [{name: rng.normal(size=shape) for name, shape in SHAPES.items()} for _ in range(STEPS)]
+
+
+def drawn_matrices(seed: int = 32) -> tuple[Any, Any]:
+    """A matrix of 10 rows and 4 columns, and its gradients."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(10, 4)), rng.normal(size=(STEPS, 10, 4)) + 0.3

@@ -1,5 +1,6 @@
 """Parametrizations, rates by layers, and Muon next to AdamW: factors, groups, exports, recipes."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 
 import closedform as cf
 from closedform.errors import ClosedFormError
+from closedform.language.partitions import Partition
 from closedform.optimizers import adam, adamw, lion, muon, sgd
 from closedform.recipes import load_recipe
 from closedform.recipes.recipe import Role
@@ -362,6 +364,29 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: layerwise_decay({"w": (2,)}, 0.5), "no parameter has the index of a block"),
     (lambda: muon_and_adamw({"b": (2,)}), "no parameter is a hidden matrix"),
     (lambda: muon_and_adamw(SMALL, ratio=0), "ratio must be above 0, got 0"),
+    (
+        lambda: muon_and_adamw({"a.qkv_proj.weight": (9, 4)}),
+        re.escape(
+            "the blocks of qkv_proj do not follow from its shape [9, 4] and that of o_proj, [] "
+            "(parameter 'a.qkv_proj.weight'): give it a group with muon(…, partitions=…)"
+        ),
+    ),
+    (
+        lambda: muon_and_adamw(
+            dict.fromkeys(("x.c_attn.weight", "x.q_attn.weight"), (4, 8))
+            | {"x.c_proj.weight": (4, 4)}
+        ),
+        r"the blocks of c_attn do not follow from its shape \[4, 8\] and that of c_proj, \[4, 4\]",
+    ),
+    (
+        lambda: muon_and_adamw(
+            {"a.query_key_value.weight": (24, 8), "a.dense.weight": (8, 8)}, heads=3
+        ),
+        re.escape(
+            "each head has its part of query, key and value of the sizes (8, 8, 8), got 3 heads "
+            "(parameter 'a.query_key_value.weight'): give the number of attention heads: heads=…"
+        ),
+    ),
 ]
 
 
@@ -378,3 +403,163 @@ def test_blocks_are_the_first_numbers_between_dots() -> None:
         None,
         2,
     ]
+
+
+Shapes = dict[str, tuple[int, ...]]
+
+# Names and shapes of the models of transformers, fused as vLLM does where it says so.
+MODELS: dict[str, tuple[Shapes, dict[str, Partition]]] = {
+    "Llama 3.1 8B, fused": (
+        {
+            "model.embed_tokens.weight": (128256, 4096),
+            "model.layers.0.self_attn.qkv_proj.weight": (6144, 4096),
+            "model.layers.0.self_attn.o_proj.weight": (4096, 4096),
+            "model.layers.0.mlp.gate_up_proj.weight": (28672, 4096),
+            "model.layers.0.mlp.down_proj.weight": (4096, 14336),
+            "model.layers.0.input_layernorm.weight": (4096,),
+            "lm_head.weight": (128256, 4096),
+        },
+        {
+            "model.layers.0.self_attn.qkv_proj.weight": Partition((4096, 1024, 1024)),
+            "model.layers.0.mlp.gate_up_proj.weight": Partition((14336, 14336)),
+        },
+    ),
+    # The attention of 32 heads of 128 is wider than the model.
+    "Qwen3 4B, fused": (
+        {
+            "model.layers.0.self_attn.qkv_proj.weight": (6144, 2560),
+            "model.layers.0.self_attn.q_norm.weight": (128,),
+            "model.layers.0.self_attn.o_proj.weight": (2560, 4096),
+        },
+        {"model.layers.0.self_attn.qkv_proj.weight": Partition((4096, 1024, 1024))},
+    ),
+    "Qwen2.5 7B": (
+        {
+            "model.layers.0.self_attn.q_proj.weight": (3584, 3584),
+            "model.layers.0.self_attn.k_proj.weight": (512, 3584),
+            "model.layers.0.self_attn.k_proj.bias": (512,),
+            "model.layers.0.mlp.gate_proj.weight": (18944, 3584),
+        },
+        {},
+    ),
+    "GPT-NeoX 20B": (
+        {
+            "gpt_neox.embed_in.weight": (50432, 6144),
+            "gpt_neox.layers.0.attention.query_key_value.weight": (18432, 6144),
+            "gpt_neox.layers.0.attention.query_key_value.bias": (18432,),
+            "gpt_neox.layers.0.attention.dense.weight": (6144, 6144),
+            "gpt_neox.layers.0.mlp.dense_h_to_4h.weight": (24576, 6144),
+            "embed_out.weight": (50432, 6144),
+        },
+        {
+            "gpt_neox.layers.0.attention.query_key_value.weight": Partition(
+                (6144, 6144, 6144), groups=64
+            )
+        },
+    ),
+    # 64 heads in groups of 8, each with one key and one value.
+    "Megatron, Llama 3.1 70B": (
+        {
+            "decoder.layers.0.self_attention.linear_qkv.weight": (10240, 8192),
+            "decoder.layers.0.self_attention.linear_proj.weight": (8192, 8192),
+            "decoder.layers.0.mlp.linear_fc1.weight": (57344, 8192),
+            "decoder.layers.0.mlp.linear_fc2.weight": (8192, 28672),
+            "decoder.layers.1.mlp.experts.linear_fc1.weight7": (57344, 8192),
+            "decoder.layers.1.mlp.experts.linear_fc2.weight7": (8192, 28672),
+        },
+        {
+            "decoder.layers.1.mlp.experts.linear_fc1.weight7": Partition((28672, 28672)),
+            "decoder.layers.0.self_attention.linear_qkv.weight": Partition(
+                (8192, 1024, 1024), groups=8
+            ),
+            "decoder.layers.0.mlp.linear_fc1.weight": Partition((28672, 28672)),
+        },
+    ),
+    "Megatron, an MLP without a gate": (
+        {
+            "decoder.layers.0.mlp.linear_fc1.weight": (16384, 4096),
+            "decoder.layers.0.mlp.linear_fc2.weight": (4096, 16384),
+        },
+        {},
+    ),
+    "Mixtral 8x7B of transformers 5": (
+        {
+            "model.layers.0.mlp.gate.weight": (8, 4096),
+            "model.layers.0.mlp.experts.gate_up_proj": (8, 28672, 4096),
+            "model.layers.0.mlp.experts.down_proj": (8, 4096, 14336),
+        },
+        {"model.layers.0.mlp.experts.gate_up_proj": Partition((14336, 14336), 1)},
+    ),
+    "Mixtral 8x7B of transformers 4": (
+        {
+            "model.layers.0.block_sparse_moe.experts.0.w1.weight": (14336, 4096),
+            "model.layers.0.block_sparse_moe.experts.0.w2.weight": (4096, 14336),
+        },
+        {},
+    ),
+    "Llama 4 Scout": (
+        {
+            "model.layers.0.feed_forward.experts.gate_up_proj": (16, 5120, 16384),
+            "model.layers.0.feed_forward.experts.down_proj": (16, 8192, 5120),
+        },
+        {"model.layers.0.feed_forward.experts.gate_up_proj": Partition((8192, 8192), 2)},
+    ),
+    "gpt-oss 20B": (
+        {
+            "model.layers.0.mlp.experts.gate_up_proj": (32, 2880, 5760),
+            "model.layers.0.mlp.experts.gate_up_proj_bias": (32, 5760),
+            "model.layers.0.mlp.experts.down_proj": (32, 2880, 2880),
+            "model.layers.0.mlp.experts.down_proj_bias": (32, 2880),
+        },
+        {"model.layers.0.mlp.experts.gate_up_proj": Partition((2880, 2880), 2, 2880)},
+    ),
+    "GPT-2": (
+        {
+            "transformer.wte.weight": (50257, 768),
+            "transformer.wpe.weight": (1024, 768),
+            "transformer.h.0.attn.c_attn.weight": (768, 2304),
+            "transformer.h.0.attn.c_proj.weight": (768, 768),
+            "transformer.h.0.mlp.c_fc.weight": (768, 3072),
+            "transformer.h.0.ln_1.weight": (768,),
+        },
+        {"transformer.h.0.attn.c_attn.weight": Partition((768, 768, 768), 1)},
+    ),
+    "nanoGPT": (
+        {
+            "transformer.h.0.attn.c_attn.weight": (2304, 768),
+            "transformer.h.0.attn.c_proj.weight": (768, 768),
+        },
+        {"transformer.h.0.attn.c_attn.weight": Partition((768, 768, 768))},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_fused_matrices_of_public_models_have_their_blocks(name: str) -> None:
+    shapes, partitions = MODELS[name]
+    others = ("embed", "lm_head", "wte", "wpe", "bias")
+    pair = muon_and_adamw(shapes, heads=64)
+    found: dict[str, Partition | None] = {}
+    for group in pair.groups:
+        assert group.rule is not None
+        partition = group.rule.arguments["partitions"]
+        found |= dict.fromkeys(group.params, partition)
+        for param in group.params:  # the rule is for the shape, and its blocks are all of it
+            assert list(group.rule.for_shape(shapes[param]).states) == ["momentum_buffer"]
+    if not pair.groups:
+        found = dict.fromkeys(shapes)
+    hidden = {n for n, s in shapes.items() if len(s) > 1 and not any(o in n for o in others)}
+    assert found == {key: partitions.get(key) for key in hidden}
+
+
+def test_the_heads_are_those_of_the_config() -> None:
+    class Model:
+        config = type("Config", (), {"num_attention_heads": 4})()
+
+        def named_parameters(self) -> list[tuple[str, torch.Tensor]]:
+            shapes = {"query_key_value": (24, 8), "dense": (8, 8)}
+            return [(f"h.0.{name}.weight", torch.empty(shape)) for name, shape in shapes.items()]
+
+    pair = muon_and_adamw(Model())
+    partitions = [group.rule.arguments["partitions"] for group in pair.groups if group.rule]
+    assert partitions == [Partition((8, 8, 8), groups=4), None]

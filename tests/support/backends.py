@@ -132,7 +132,9 @@ def _mlx_rule(rule: UpdateRule) -> None:
     to_mlx(rule)
 
 
-C_SHAPED = {Op.REDUCE_MAX, Op.MATMUL, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO}
+C_SHAPED = {
+    *(Op.REDUCE_MAX, Op.MATMUL, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO, Op.SLICE, Op.CONCAT)
+}
 
 
 def _mlx_refusal(graph: Graph) -> str:

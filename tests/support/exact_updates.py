@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from closedform.language import Schedule, UpdateRule
 from closedform.language.functions import AllBut
 from closedform.language.model import tensor_input
+from closedform.language.partitions import Layout
 from closedform.language.shapes import EPSILON
 from closedform.language.symbols import GRAD, PARAM, local, state, t
 from tests.support.exact import evaluate_exactly, mpf
@@ -214,6 +215,31 @@ def _sizes(expr: sp.Basic) -> tuple[int, ...]:
     return tuple(int(size) for size in expr.args[1].args)
 
 
+def _block_shape(update: ExactUpdate, expr: sp.Basic) -> tuple[int | str, ...]:
+    return Layout.of(expr.args[-1], update.shape).block(int(expr.args[1]))
+
+
+def _places(update: ExactUpdate, expr: sp.Basic, place: int) -> tuple[Any, ...]:
+    """The index of a block: its places in each group along the axis."""
+    layout = Layout.of(expr.args[-1], update.shape)
+    period = sum(layout.sizes) // layout.groups
+    parts = [np.arange(*layout.ends(place)) + group * period for group in range(layout.groups)]
+    return (*(slice(None),) * layout.axis, np.concatenate(parts))
+
+
+def _block(update: ExactUpdate, expr: sp.Basic) -> Any:
+    part = update.value(expr.args[0])[_places(update, expr, int(expr.args[1]))]
+    return part.reshape(_block_shape(update, expr))
+
+
+def _joined(update: ExactUpdate, expr: sp.Basic) -> Any:
+    result = np.empty(update.shape, object)
+    for place, part in enumerate(expr.args[:-1]):
+        places = _places(update, expr, place)
+        result[places] = np.reshape(update.value(part), result[places].shape)
+    return result
+
+
 _WHOLE: dict[str, Callable[[ExactUpdate, Any], Any]] = {
     "ReduceSum": _sum,
     "ReduceMean": _mean,
@@ -229,6 +255,11 @@ _WHOLE: dict[str, Callable[[ExactUpdate, Any], Any]] = {
     ),
     "Reshape": lambda update, expr: update.value(expr.args[0]).reshape(_sizes(expr)),
     "LikeParam": lambda update, expr: update.value(expr.args[0]).reshape(update.shape),
+    "Block": _block,
+    "LikeBlock": lambda update, expr: update.value(expr.args[0]).reshape(
+        _block_shape(update, expr)
+    ),
+    "Joined": _joined,
 }
 
 

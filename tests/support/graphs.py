@@ -179,6 +179,19 @@ def _broadcast_to(draw: st.DrawFn, builder: Builder, _: list[Value], first: Valu
     return builder.emit(Op.BROADCAST_TO, first, shape=shape)
 
 
+def _slice(draw: st.DrawFn, builder: Builder, _: list[Value], first: Value) -> Value:
+    sizes = [(axis, n) for axis, n in enumerate(first.type.shape) if isinstance(n, int)]
+    axis, size = draw(st.sampled_from(sizes or [(0, 0)]))
+    start, stop = sorted(draw(st.lists(st.integers(0, size), min_size=2, max_size=2)))
+    return builder.emit(Op.SLICE, first, axis=axis, start=start, stop=stop)
+
+
+def _concat(draw: st.DrawFn, builder: Builder, pool: list[Value], first: Value) -> Value:
+    same = [value for value in pool if value.type == first.type]
+    operands = draw(st.lists(st.sampled_from(same), min_size=1, max_size=3))
+    return builder.emit(Op.CONCAT, *operands, axis=draw(st.integers(0, 1)))
+
+
 def _lookup(draw: st.DrawFn, builder: Builder, pool: list[Value], _: Value) -> Value:
     dtype = draw(st.sampled_from(COMPUTED[1:]))
     table = builder.const(draw(arrays(dtype, (4,))), dtype)
@@ -214,6 +227,8 @@ STRUCTURED = {
     Op.TRANSPOSE: _transpose,
     Op.RESHAPE: _reshape,
     Op.BROADCAST_TO: _broadcast_to,
+    Op.SLICE: _slice,
+    Op.CONCAT: _concat,
     Op.LOOKUP: _lookup,
     Op.UNIFORM: _uniform,
 }

@@ -309,6 +309,7 @@ RULES: dict[str, Callable[[], UpdateRule]] = {
     "cautious": lambda: transforms.cautious(ADAM),
     "cerebras_loss_scaling": lambda: cerebras.dynamic_loss_scaling(ADAM),
     "clip_by_global_norm": lambda: transforms.clip_by_global_norm(ADAM, 1),
+    "hyperball": lambda: transforms.hyperball(ADAM),
     "clip_by_unit_norm": lambda: transforms.clip_by_unit_norm(ADAM),
     "clip_by_value": lambda: transforms.clip_by_value(ADAM, 0.5),
     "dynamic_loss_scaling": lambda: transforms.dynamic_loss_scaling(ADAM, 8),
@@ -327,7 +328,8 @@ RULES: dict[str, Callable[[], UpdateRule]] = {
     "stochastic_rounding": lambda: transforms.stochastic_rounding(ADAM, stored="f16"),
     "weight_average": lambda: transforms.weight_average(ADAM, 0.99, start=3, every=2),
 }
-NO_TRANSFORMS = {"states_to_sparsify"}
+NO_TRANSFORMS = {"states_to_sparsify", "Partition", "partition"}
+"""No rules, and the rule for shapes that tests/language/test_partitions.py tests."""
 SPECIAL = [0.0, 1.0, -2.5, 1e20, -1e-20, np.inf, -np.inf, np.nan, 3e38, 1e-40]
 
 

@@ -17,7 +17,7 @@ from closedform.errors import ExportError
 from closedform.ir import draws
 from closedform.ir.analysis.interval import Interval, full
 from closedform.ir.graph import Node
-from closedform.ir.ops import Op
+from closedform.ir.ops import MOVES, Op
 from closedform.ir.types import DType
 
 C_TYPES: Mapping[DType, str] = {
@@ -339,5 +339,5 @@ C_OPS: Mapping[Op, Emitter] = {
 C_STATEMENTS = frozenset({Op.INPUT, Op.CONST, Op.REDUCE_SUM})
 """The ops that functions are made of: parameters, literals and arrays, loops that add."""
 
-C_REFUSED = frozenset({Op.REDUCE_MAX, Op.MATMUL, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO})
+C_REFUSED = MOVES | {Op.REDUCE_MAX, Op.MATMUL}
 """The ops on shapes, which functions of numbers and of flat arrays do not have."""

@@ -310,6 +310,17 @@ def _transpose(writer: Writer, node: Node, operands: tuple[str, ...], result: st
     writer.call("Transpose", *operands, into=result, perm=sizes(permutation))
 
 
+def _slice(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
+    places = [int(node.attribute(name)) for name in ("start", "stop", "axis")]
+    dtype = DType.I64 if DType.I64 in writer.dtypes else DType.I32
+    indices = (writer.constant([place], dtype) for place in places)
+    writer.call("Slice", *operands, *indices, into=result)
+
+
+def _concat(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
+    writer.call("Concat", *operands, into=result, axis=int(node.attribute("axis")))
+
+
 def _reshape(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
     """A named size is -1; a size of 0 needs allowzero, which ONNX forbids next to -1."""
     shape = node.attribute("shape")
@@ -462,6 +473,8 @@ ONNX_OPS: Mapping[Op, OnnxRow] = {
     Op.TRANSPOSE: OnnxRow(1, _transpose),
     Op.RESHAPE: OnnxRow(5, _reshape),
     Op.BROADCAST_TO: OnnxRow(8, _broadcast_to),
+    Op.SLICE: OnnxRow(10, _slice),
+    Op.CONCAT: OnnxRow(4, _concat),
     Op.LOOKUP: _direct("Gather", 1),
     Op.UNIFORM: OnnxRow(18, _uniform),
 }

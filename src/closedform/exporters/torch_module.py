@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from closedform.errors import ExportError, SessionError, nearest
 from closedform.exporters.torch_ops import TORCH_DTYPES, TORCH_OPS, Site, device_of
 from closedform.ir.graph import Graph, Node, Role, input_names
-from closedform.ir.ops import Op
+from closedform.ir.ops import MOVES, Op
 from closedform.ir.steps import checked_steps, last_step
 
 _INTEGER_DTYPES = frozenset(
@@ -36,7 +36,7 @@ _INTEGER_DTYPES = frozenset(
 TYPE = "closedform_type"
 """Where the meta data of a node have the TensorType of its value, if it is one of the graph."""
 
-_VIEWS = frozenset({Op.INPUT, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO})
+_VIEWS = MOVES - {Op.CONCAT} | {Op.INPUT}
 
 
 @dataclass(frozen=True, slots=True)

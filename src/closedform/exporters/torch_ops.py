@@ -191,6 +191,11 @@ def _broadcast_to(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
     return site.call(torch.broadcast_to, *operands, tuple(site.node.attribute("shape")))
 
 
+def _slice(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
+    axis, start, stop = (site.node.attribute(name) for name in ("axis", "start", "stop"))
+    return site.call(torch.narrow, *operands, axis, start, stop - start)
+
+
 def _lookup(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
     """``index_select`` of a vector of indices.
 
@@ -289,6 +294,8 @@ TORCH_OPS: Mapping[Op, Emitter] = {
     Op.TRANSPOSE: _transpose,
     Op.RESHAPE: _reshape,
     Op.BROADCAST_TO: _broadcast_to,
+    Op.SLICE: _slice,
+    Op.CONCAT: lambda site, operands: site.call(torch.cat, operands, site.node.attribute("axis")),
     Op.LOOKUP: _lookup,
     Op.UNIFORM: _uniform,
 }

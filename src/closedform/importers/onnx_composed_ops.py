@@ -130,12 +130,12 @@ def _array(reader: Reader, node: NodeProto, array: Array) -> Value:
     return reader.values[node.output[0]]
 
 
-def _concat(reader: Reader, node: NodeProto, _: tuple[Value, ...]) -> Value:
-    axis = attributes_of(node, axis=None)["axis"]
+def _concat(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value | EngineValue:
+    """The tensors joined; constants make a constant, such as a shape."""
     arrays = [reader.arrays[name] for name in node.input if name in reader.arrays]
     if len(arrays) < len(node.input):
-        raise VerificationError("it joins tensors that are not constants")
-    return _array(reader, node, np.concatenate(arrays, axis))
+        return ONNX_ROWS["Concat"](reader, node, operands)
+    return _array(reader, node, np.concatenate(arrays, attributes_of(node, axis=None)["axis"]))
 
 
 def _shape(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
@@ -441,27 +441,10 @@ ROWS: Mapping[str, OpReader] = {
 
 WHOLE_TENSOR = frozenset(
     {
-        "Concat",
-        "Constant",
-        "ConstantOfShape",
-        "Einsum",
-        "Expand",
-        "Flatten",
-        "Gather",
-        "Gemm",
-        "MatMul",
-        "ReduceL1",
-        "ReduceL2",
-        "ReduceMax",
-        "ReduceMean",
-        "ReduceMin",
-        "ReduceSum",
-        "ReduceSumSquare",
-        "Reshape",
-        "Shape",
-        "Squeeze",
-        "Transpose",
-        "Unsqueeze",
+        *("Concat", "Constant", "ConstantOfShape", "Einsum", "Expand", "Flatten", "Gather"),
+        *("Gemm", "MatMul", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin"),
+        *("ReduceSum", "ReduceSumSquare", "Reshape", "Shape", "Slice", "Squeeze"),
+        *("Transpose", "Unsqueeze"),
     }
 )
 """Operators that look at a shape, or may hold one."""

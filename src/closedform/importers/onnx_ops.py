@@ -23,6 +23,7 @@ from closedform.importers.onnx_structure import BRANCH, CHOICE, check_entries
 from closedform.ir import Builder, DType, Op, Shape, Value, broadcast
 from closedform.ir.analysis.interval import full
 from closedform.ir.analysis.ranges import Ranges
+from closedform.ir.ops import MOVES
 
 DTYPES: Mapping[int, DType] = {dtype.row.number: dtype for dtype in DType}
 
@@ -160,12 +161,7 @@ class Reader:
         return tuple(int(number) for number in self.arrays[name].ravel())
 
 
-_TOTAL = frozenset(
-    {
-        *(Op.AND, Op.OR, Op.NOT, Op.LT, Op.LE, Op.EQ),
-        *(Op.RESHAPE, Op.TRANSPOSE, Op.BROADCAST_TO),
-    }
-)
+_TOTAL = frozenset({Op.AND, Op.OR, Op.NOT, Op.LT, Op.LE, Op.EQ, *MOVES})
 """Ops that have a value wherever their operands have one."""
 
 _WHOLE = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.ABS})
@@ -517,6 +513,25 @@ def _expand(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Val
     return reader.emit(Op.BROADCAST_TO, operands[0], shape=shape)
 
 
+def _concat(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+    (axis,) = axes_from_first([attributes_of(node, axis=None)["axis"]], operands[0].type.rank)
+    return reader.emit(Op.CONCAT, *operands, axis=axis)
+
+
+def _slice(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+    """Slice along one axis in steps of 1; places below 0 count from the end."""
+    attributes_of(node)
+    starts, stops, axes, *steps = map(reader.whole_numbers, node.input[1:])
+    if not len(starts) == len(stops) == len(axes) == 1 or steps not in ([], [(1,)]):
+        raise VerificationError("it takes more than one axis, or steps over places")
+    (axis,) = axes_from_first(axes, operands[0].type.rank)
+    size = operands[0].type.shape[axis]
+    if not isinstance(size, int):
+        raise VerificationError(f"the size {size!r} of its axis is not a number")
+    start, stop, _ = slice(*starts, *stops).indices(size)
+    return reader.emit(Op.SLICE, operands[0], axis=axis, start=start, stop=max(start, stop))
+
+
 def _gather(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     """Gather of a vector; a negative index counts from its end."""
     table, index = operands
@@ -541,6 +556,7 @@ ONNX_ROWS: Mapping[str, OpReader] = {
     "And": _as_op(Op.AND),
     "Atan": _as_op(Op.ATAN),
     "Cast": read_cast,
+    "Concat": _concat,
     "Constant": _constant,
     "Cos": _as_op(Op.COS),
     "Div": _division,
@@ -569,6 +585,7 @@ ONNX_ROWS: Mapping[str, OpReader] = {
     "Reshape": _reshape,
     "Sign": _sign,
     "Sin": _as_op(Op.SIN),
+    "Slice": _slice,
     "Sqrt": _as_op(Op.SQRT),
     "Sub": _difference,
     "Transpose": _transpose,

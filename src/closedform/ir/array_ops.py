@@ -69,7 +69,15 @@ def array_ops(xp: Any) -> Mapping[Op, ArrayOp]:
         Op.BROADCAST_TO: lambda node, operands: xp.broadcast_to(
             operands[0], tuple(node.attribute("shape"))
         ),
+        Op.SLICE: lambda node, operands: operands[0][places_of(node)],
+        Op.CONCAT: lambda node, operands: xp.concatenate(operands, axis=node.attribute("axis")),
     }
+
+
+def places_of(node: Node) -> tuple[slice, ...]:
+    """Returns the index of the elements that a slice takes."""
+    axis, start, stop = (node.attribute(name) for name in ("axis", "start", "stop"))
+    return (*(slice(None),) * axis, slice(start, stop))
 
 
 def _reduction(function: Callable[..., Any]) -> ArrayOp:

@@ -178,7 +178,10 @@ ATTRIBUTES: Mapping[str, tuple[str, Callable[[AttributeValue], bool]]] = {
     "axes": ("a tuple of integers", _is_axes),
     "permutation": ("a tuple of integers", _is_axes),
     "keepdims": ("a bool", lambda value: isinstance(value, bool)),
-    "seed": ("an integer", lambda value: type(value) is int),
+    **{
+        name: ("an integer", lambda value: type(value) is int)
+        for name in ("axis", "start", "stop", "seed")
+    },
 }
 """The requirement on each attribute: in words, and as a test."""
 

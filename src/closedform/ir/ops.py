@@ -64,6 +64,8 @@ class Op(StrEnum):
     TRANSPOSE = "transpose"
     RESHAPE = "reshape"
     BROADCAST_TO = "broadcast_to"
+    SLICE = "slice"
+    CONCAT = "concat"
     LOOKUP = "lookup"
     UNIFORM = "uniform"
 
@@ -86,6 +88,7 @@ class OpSpec:
         ulp: How far an engine may be off the exact result of this one op, in units in the last
             place of the result (for cos and sin: of 1). 0 means bit for bit.
         reason: The reason for ``ulp``.
+        is_variadic: Whether it takes more operands, too.
     """
 
     op: Op
@@ -95,6 +98,7 @@ class OpSpec:
     attributes: tuple[str, ...] = ()
     ulp: float = 0.0
     reason: str = "IEEE 754 prescribes the rounded result"
+    is_variadic: bool = False
 
 
 def _same_dtype(types: tuple[TensorType, ...]) -> DType:
@@ -229,6 +233,38 @@ def _broadcast_to(types: tuple[TensorType, ...], attributes: Attributes) -> Tens
     return TensorType(operand.dtype, shape)
 
 
+def _integers(attributes: Attributes, *names: str) -> list[int]:
+    values = [attributes[name] for name in names]
+    numbers = [value for value in values if type(value) is int and value >= 0]
+    if len(numbers) < len(values):
+        raise GraphError(f"attributes {', '.join(names)} must be integers >= 0, got {values}")
+    return numbers
+
+
+def _slice(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    (operand,) = types
+    axis, start, stop = _integers(attributes, "axis", "start", "stop")
+    size = operand.shape[axis] if axis < operand.rank else None
+    if not isinstance(size, int) or not start <= stop <= size:
+        raise GraphError(f"{operand} has no places {start} to {stop} along axis {axis}")
+    return TensorType(
+        operand.dtype, (*operand.shape[:axis], stop - start, *operand.shape[axis + 1 :])
+    )
+
+
+def _concat(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    first, (axis,) = types[0], _integers(attributes, "axis")
+    joint_types = {
+        (operand.dtype, operand.shape[:axis], operand.shape[axis + 1 :])
+        for operand in types
+        if operand.rank > axis
+    }
+    sizes = [n for operand in types for n in operand.shape[axis : axis + 1] if isinstance(n, int)]
+    if len(sizes) < len(types) or len(joint_types) > 1:
+        raise GraphError(f"cannot join {', '.join(map(str, types))} along axis {axis}")
+    return TensorType(first.dtype, (*first.shape[:axis], sum(sizes), *first.shape[axis + 1 :]))
+
+
 def _lookup(types: tuple[TensorType, ...], _: Attributes) -> TensorType:
     table, index = types
     if table.rank != 1 or table.shape[0] == 0:
@@ -299,6 +335,8 @@ OPS: Mapping[Op, OpSpec] = {
         OpSpec(Op.TRANSPOSE, 1, ANY, _transpose, ("permutation",)),
         OpSpec(Op.RESHAPE, 1, ANY, _reshape, ("shape",)),
         OpSpec(Op.BROADCAST_TO, 1, ANY, _broadcast_to, ("shape",)),
+        OpSpec(Op.SLICE, 1, ANY, _slice, ("axis", "start", "stop")),
+        OpSpec(Op.CONCAT, 1, ANY, _concat, ("axis",), is_variadic=True),
         OpSpec(Op.LOOKUP, 2, NUMBERS, _lookup),
         OpSpec(Op.UNIFORM, 2, NUMBERS, _uniform, ("seed", "to")),
     )
@@ -307,6 +345,8 @@ OPS: Mapping[Op, OpSpec] = {
 # Bit for bit: IEEE 754 rounds a + b and b + a alike.
 COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX, Op.EQ, Op.AND, Op.OR})
 
+MOVES = frozenset({Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO, Op.SLICE, Op.CONCAT})
+"""The ops that move elements and compute none."""
 
 FUNCTIONS = (Op.EXP, Op.LOG, Op.COS, Op.SIN, Op.ATAN, Op.POW)
 """The ops that engines take from a math library."""
@@ -323,7 +363,7 @@ def infer_type(op: Op, operands: tuple[TensorType, ...], attributes: Attributes)
     for name, value in attributes.items():
         if isinstance(value, list):
             raise GraphError(f"{op}: attribute {name!r} must be a tuple, got {value!r}")
-    if len(operands) != spec.arity:
+    if len(operands) < spec.arity or (len(operands) > spec.arity and not spec.is_variadic):
         raise GraphError(f"{op}: takes {spec.arity} operands, got {len(operands)}")
     if sorted(attributes) != sorted(spec.attributes):
         raise GraphError(

@@ -224,7 +224,7 @@ class _Parser:
     def attribute(self, name: str) -> AttributeValue:
         if name == "to":
             return self.choice(DType, "a dtype")
-        if name == "seed":
+        if name in ("axis", "start", "stop", "seed"):
             return self.dim()
         if name != "keepdims":
             return self.shape()

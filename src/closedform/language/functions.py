@@ -142,6 +142,22 @@ class LikeParam(_TensorFunction):
     nargs = 1
 
 
+class Block(_TensorFunction):
+    """A block of a tensor of the parameter's shape: its place among the blocks, their layout."""
+
+    nargs = 3
+
+
+class LikeBlock(_TensorFunction):
+    """A tensor with the same elements in the shape of a block of the parameter."""
+
+    nargs = 3
+
+
+class Joined(_TensorFunction):
+    """A tensor of the parameter's shape from its blocks; the last argument is their layout."""
+
+
 class Positions(_TensorFunction):
     """The places of a tensor's elements along an axis, of size 1 along the others."""
 
@@ -187,21 +203,9 @@ class Uniform(_TensorFunction):
 
 
 WHOLE_TENSOR = (
-    ReduceSum,
-    ReduceMean,
-    ReduceMax,
-    MatMul,
-    Transpose,
-    Permute,
-    BroadcastTo,
-    ExpandDims,
-    Reshape,
-    LikeParam,
-    Positions,
-    TriangularInverse,
-    OrthogonalFactor,
-    RightSingularVectors,
-    Uniform,
+    *(ReduceSum, ReduceMean, ReduceMax, MatMul, Transpose, Permute, BroadcastTo, ExpandDims),
+    *(Reshape, LikeParam, Block, LikeBlock, Joined, Positions),
+    *(TriangularInverse, OrthogonalFactor, RightSingularVectors, Uniform),
 )
 """Functions whose elements depend on more than the elements of their operands at one place."""
 

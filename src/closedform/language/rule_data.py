@@ -32,13 +32,7 @@ KINDS: Mapping[str, type[sp.Basic]] = {
         *(sp.tanh, sp.Abs, sp.sign),
         *(sp.Min, sp.Max, sp.floor, sp.ceiling, sp.Mod, sp.Piecewise, sp.And, sp.Or, sp.Not),
         *(sp.Eq, sp.Ne, sp.Lt, sp.Le, sp.Gt, sp.Ge, sp.ITE, sp.Tuple, FloorDiv, FloorMod),
-        *(GlobalSum, NonFinite, functions.AllBut, functions.ReduceSum, functions.ReduceMean),
-        *(functions.ReduceMax, functions.MatMul, functions.Transpose, functions.Permute),
-        *(functions.BroadcastTo, functions.ExpandDims, functions.Reshape, functions.LikeParam),
-        *(functions.Rounded, functions.Positions, functions.TriangularInverse),
-        functions.OrthogonalFactor,
-        functions.RightSingularVectors,
-        functions.Uniform,
+        *(GlobalSum, NonFinite, functions.AllBut, functions.Rounded, *functions.WHOLE_TENSOR),
     )
 }
 """The kinds of expressions by name."""

@@ -12,22 +12,8 @@ from closedform.errors import LoweringError
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape
-from closedform.language.functions import (
-    AllBut,
-    BroadcastTo,
-    ExpandDims,
-    LikeParam,
-    MatMul,
-    Permute,
-    Positions,
-    ReduceMax,
-    ReduceMean,
-    ReduceSum,
-    Reshape,
-    Rounded,
-    Transpose,
-    Uniform,
-)
+from closedform.language import functions
+from closedform.language.partitions import Layout
 from closedform.language.shapes import other_axes
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.context import Handler, Lowering
@@ -40,7 +26,7 @@ def _reduction(low: Lowering, expr: sp.Expr, domain: Domain) -> tuple[Value, tup
     if len(expr.args) == 1:
         return operand, tuple(range(rank)), False
     keepdims = expr.args[2] == sp.true
-    if isinstance(expr.args[1], AllBut):
+    if isinstance(expr.args[1], functions.AllBut):
         return operand, tuple(sorted(other_axes(expr.args[1], rank))), keepdims
     axes = [int(axis) for axis in expr.args[1].args]
     for axis in axes:
@@ -138,9 +124,43 @@ def _numbers(low: Lowering, function: str, sizes: Sequence[sp.Expr]) -> Shape:
 
 
 def _like_param(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    return _reshape_value(low, low.real(expr.args[0], domain), _shape_of_parameter(low, expr))
+
+
+def _shape_of_parameter(low: Lowering, expr: sp.Expr) -> Shape:
     if low.parameter is None:
         raise low.error(f"{expr} has the shape of a parameter, and there is none")
-    return _reshape_value(low, low.real(expr.args[0], domain), low.parameter)
+    return low.parameter
+
+
+def _block(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    layout, place = _layout(low, expr), int(expr.args[1])
+    shape = layout.with_groups(sum(layout.sizes))
+    value = _reshape_value(low, low.tensor_value(expr.args[0], domain), shape)
+    (start, stop), axis = layout.ends(place), layout.joint_axis
+    value = low.builder.emit(Op.SLICE, value, axis=axis, start=start, stop=stop)
+    return _reshape_value(low, value, layout.block(place))
+
+
+def _like_block(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    shape = _layout(low, expr).block(int(expr.args[1]))
+    return _reshape_value(low, low.real(expr.args[0], domain), shape)
+
+
+def _join_blocks(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    layout, parts = _layout(low, expr), []
+    for place, size in enumerate(layout.sizes):
+        value, shape = low.tensor_value(expr.args[place], domain), layout.block(place)
+        if value.type.shape != shape:
+            value = low.builder.emit(Op.BROADCAST_TO, value, shape=shape)
+        parts.append(_reshape_value(low, value, layout.with_groups(size)))
+    return _reshape_value(
+        low, low.builder.emit(Op.CONCAT, *parts, axis=layout.joint_axis), layout.shape
+    )
+
+
+def _layout(low: Lowering, expr: sp.Expr) -> Layout:
+    return Layout.of(expr.args[-1], _shape_of_parameter(low, expr))
 
 
 def _reshape_value(low: Lowering, value: Value, shape: Shape) -> Value:
@@ -174,18 +194,21 @@ def _uniform(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
 
 
 TENSOR_HANDLERS: Mapping[type[sp.Basic], Handler] = {
-    ReduceSum: _reduce_sum,
-    ReduceMean: _reduce_mean,
-    ReduceMax: _reduce_max,
-    MatMul: _matmul,
-    Transpose: _transpose,
-    Permute: _permute,
-    BroadcastTo: _broadcast_to,
-    ExpandDims: _expand_dims,
-    Reshape: _reshape,
-    LikeParam: _like_param,
-    Rounded: _lower_rounding,
-    Positions: _positions,
-    Uniform: _uniform,
+    functions.ReduceSum: _reduce_sum,
+    functions.ReduceMean: _reduce_mean,
+    functions.ReduceMax: _reduce_max,
+    functions.MatMul: _matmul,
+    functions.Transpose: _transpose,
+    functions.Permute: _permute,
+    functions.BroadcastTo: _broadcast_to,
+    functions.ExpandDims: _expand_dims,
+    functions.Reshape: _reshape,
+    functions.LikeParam: _like_param,
+    functions.Block: _block,
+    functions.LikeBlock: _like_block,
+    functions.Joined: _join_blocks,
+    functions.Rounded: _lower_rounding,
+    functions.Positions: _positions,
+    functions.Uniform: _uniform,
 }
 """How functions of tensors are lowered."""

@@ -9,10 +9,8 @@ import sympy as sp
 from closedform.language import (
     PARAM,
     RANK,
-    SIZE,
     State,
     UpdateRule,
-    axis_size,
     hyper,
     local,
     state,
@@ -20,25 +18,26 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.arguments import (
-    MOST_UNROLLED,
     choice,
     hyperparameter,
     hyperparameters,
-    whole,
 )
+from closedform.language.partitions import Partitions, partition
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,
     decoupled_decay,
-    norm,
     rule_of,
     weighted_mean,
 )
 from closedform.optimizers.muon import (
     COEFFICIENTS,
+    COLUMNS,
+    ROWS,
     Coefficients,
-    checked_coefficients,
+    checked_iteration,
+    matrix_norm,
     orthogonalize,
 )
 
@@ -57,6 +56,7 @@ def adamuon(
     floor: Hyper = 1e-7,
     maximize: bool = False,
     scale: str = "match_rms_adamw",
+    partitions: Partitions | None = None,
 ) -> UpdateRule:
     r"""Returns AdaMuon: the orthogonal direction of Muon, divided by the root of its mean square.
 
@@ -68,9 +68,8 @@ def adamuon(
         p' &= p - \eta s \sqrt{\min(r, c)} \frac{U}{\lVert U \rVert + \epsilon} - \eta \lambda p,
         \quad s = \tfrac15 \sqrt{\max(r, c)}
 
-    with r the size of the first axis and c the number of elements at one index of it: the step has
-    the root mean square 0.2 η. Kernels and batches of matrices are made orthogonal as by
-    :func:`muon`.
+    with r rows and c columns: the step has the root mean square 0.2 η. Each matrix of a batch is
+    stepped as a separate parameter, and a kernel is one matrix, as by :func:`muon`.
 
     States, each of the parameter's shape and initially 0: ``m``, ``v``.
 
@@ -85,6 +84,8 @@ def adamuon(
         floor: The least norm of the direction that is made orthogonal.
         maximize: Whether to ascend: the gradient enters with a minus.
         scale: ``"match_rms_adamw"`` as above, or ``"original"`` for s = √max(1, r / c).
+        partitions: The blocks of a parameter that are stepped as separate parameters, by
+            :func:`closedform.transforms.partition`: their sizes, their number, or a Partition.
 
     Raises:
         DefinitionError: A number out of its range, an unknown choice, or a flag that is not a bool.
@@ -100,8 +101,7 @@ def adamuon(
     values = hyperparameters(where, lr=lr, betas=betas, weight_decay=weight_decay)
     values["variance_eps"] = hyperparameter(eps, "eps", where)
     values["eps"] = hyperparameter(floor, "floor", where)
-    values |= checked_coefficients(ns_coefficients, where)
-    whole(ns_steps, "ns_steps", where, at_least=0, at_most=MOST_UNROLLED)
+    values |= checked_iteration(ns_steps, ns_coefficients, where)
     choice(scale, "scale", where, SCALES)
     gradient = ascent_or_descent(maximize, where)
     definitions = {
@@ -112,14 +112,14 @@ def adamuon(
     definitions["second"] = weighted_mean(state("v"), local("orthogonal") ** 2, beta2)
     root = sp.sqrt(local("second") / (1 - beta2 ** (t + 1)))
     definitions["normalized"] = local("orthogonal") / (root + eps_term)
-    rows, columns = axis_size(0), SIZE / sp.Max(1, axis_size(0))
     if scale == "match_rms_adamw":
-        size = sp.sqrt(sp.Max(rows, columns)) / 5
+        size = sp.sqrt(sp.Max(ROWS, COLUMNS)) / 5
     else:
-        size = sp.sqrt(sp.Max(1, rows / sp.Max(1, columns)))
-    size = size * sp.sqrt(sp.Min(rows, columns)) / (norm(local("normalized")) + eps_term)
+        size = sp.sqrt(sp.Max(1, ROWS / sp.Max(1, COLUMNS)))
+    size = size * sp.sqrt(sp.Min(ROWS, COLUMNS)) / (matrix_norm(local("normalized")) + eps_term)
     param = PARAM - hyper("lr") * (size * local("normalized"))
     param = param - decoupled_decay(values["weight_decay"])
     states = {"m": State(local("direction")), "v": State(local("second"))}
     requires = sp.Ge(RANK, 2)
-    return rule_of(where, param, states, values, definitions=definitions, requires=requires)
+    rule = rule_of(where, param, states, values, definitions=definitions, requires=requires)
+    return partition(rule, partitions)

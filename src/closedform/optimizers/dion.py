@@ -22,6 +22,7 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.arguments import hyperparameter, hyperparameters, whole
+from closedform.language.partitions import Partitions, partition
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import ascent_or_descent, decoupled_decay, rule_of
 
@@ -35,6 +36,7 @@ def dion(
     eps: Hyper = 1e-8,
     *,
     maximize: bool = False,
+    partitions: Partitions | None = None,
 ) -> UpdateRule:
     r"""Returns Dion: steps of rank r with orthonormal factors; the remainder stays in M.
 
@@ -61,6 +63,8 @@ def dion(
         rank: The largest r >= 1; QR decompositions are for up to 128 columns.
         eps: The term ε >= 0 of the norms.
         maximize: Whether to ascend: the gradient enters with a minus.
+        partitions: The blocks of a parameter that are stepped as separate parameters, by
+            :func:`closedform.transforms.partition`: their sizes, their number, or a Partition.
 
     Raises:
         DefinitionError: A number out of its range, or a flag that is not a bool.
@@ -99,7 +103,7 @@ def dion(
     step = sp.sqrt(rows / columns) * matmul(left, transpose(local("basis")))
     has_elements = SIZE > 0
     moved = PARAM - decoupled_decay(values["weight_decay"]) - hyper("lr") * step
-    return rule_of(
+    rule = rule_of(
         where,
         sp.Piecewise((moved, has_elements), (PARAM, True)),
         {
@@ -110,3 +114,4 @@ def dion(
         definitions=definitions,
         requires=sp.Eq(RANK, 2),
     )
+    return partition(rule, partitions)

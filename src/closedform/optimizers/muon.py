@@ -12,6 +12,7 @@ from closedform.errors import DefinitionError
 from closedform.language import (
     PARAM,
     RANK,
+    SIZE,
     Schedule,
     State,
     UpdateRule,
@@ -32,11 +33,13 @@ from closedform.language.arguments import (
     choice,
     flag,
     hyperparameter,
+    hyperparameters,
     is_zero,
     whole,
 )
+from closedform.language.partitions import Partitions, partition
 from closedform.language.rule_functions import rule_function
-from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, rule_of
+from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, norm, rule_of
 
 LOOKAHEADS = ("blend", "sum")
 SCALES = ("original", "match_rms_adamw")
@@ -66,12 +69,25 @@ Coefficients = Sequence[Hyper] | Sequence[Sequence[Hyper]]
 
 # Convolution kernels [out, in, height, width]; Jordan's code flattens them as ``g.view(len(g),
 # -1)``.
-_IS_KERNEL = sp.Eq(RANK, 4)
+IS_KERNEL = sp.Eq(RANK, 4)
 _KERNEL_COLUMNS = axis_size(1) * axis_size(2) * axis_size(3)
 _IS_TALL = sp.Or(
-    sp.And(_IS_KERNEL, axis_size(0) > _KERNEL_COLUMNS),
-    sp.And(sp.Not(_IS_KERNEL), axis_size(-2) > axis_size(-1)),
+    sp.And(IS_KERNEL, axis_size(0) > _KERNEL_COLUMNS),
+    sp.And(sp.Not(IS_KERNEL), axis_size(-2) > axis_size(-1)),
 )
+ROWS = sp.Piecewise((axis_size(0), IS_KERNEL), (axis_size(-2), True))
+"""The rows of each matrix; axes before the last two are batch axes, but for a kernel."""
+FAN_IN = sp.Piecewise((axis_size(1), IS_KERNEL), (axis_size(-1), True))
+"""The columns of each matrix, those of a kernel at one place of it."""
+COLUMNS = sp.Piecewise((SIZE / sp.Max(1, axis_size(0)), IS_KERNEL), (axis_size(-1), True))
+"""The columns of each matrix, a kernel being one matrix of its first axis by the others."""
+IS_BATCH = sp.And(sp.Gt(RANK, 2), sp.Not(IS_KERNEL))
+
+
+def matrix_norm(x: sp.Expr) -> sp.Expr:
+    """Returns the Frobenius norm of each matrix of a tensor."""
+    norms = sp.sqrt(reduce_sum(x**2, (-2, -1), keepdims=True))
+    return sp.Piecewise((norms, IS_BATCH), (norm(x), True))
 
 
 @rule_function
@@ -91,6 +107,7 @@ def muon(
     floor: str = "clamped",
     precision: str = "parameter",
     lost_buffer: bool = False,
+    partitions: Partitions | None = None,
 ) -> UpdateRule:
     r"""Returns Muon, for parameters of two axes or more.
 
@@ -101,9 +118,10 @@ def muon(
         p' &= p - \eta s X_n - \eta \lambda p,
         \quad s = \sqrt{\max(1, \text{rows} / \text{columns})}
 
-    The iteration runs on the transposed matrix where there are more rows than columns. A parameter
-    of four axes is the matrix of its first axis by the others; the axes of another before the last
-    two are batch axes. Rows and columns in s are the first two axes.
+    The iteration runs on the transposed matrix where there are more rows than columns. The axes
+    before the last two are batch axes: each matrix is stepped as a separate parameter. A parameter
+    of four axes is a kernel, the matrix of its first axis by the others, with the first two axes as
+    rows and columns in s.
 
     State, the parameter's shape and initially 0: ``momentum_buffer`` b.
 
@@ -127,6 +145,8 @@ def muon(
             dtype, ``"bf16"`` rounds every operation to bf16, ``"bf16_fused"`` every sum of
             products (torch), and 1e-2 of a step is then rounding.
         lost_buffer: Whether b is never written back, the defect of cerebras: there is no momentum.
+        partitions: The blocks of a parameter that are stepped as separate parameters, by
+            :func:`closedform.transforms.partition`: their sizes, their number, or a Partition.
 
     Raises:
         DefinitionError: A number out of its range, an unknown choice, or a flag that is not a bool.
@@ -139,8 +159,9 @@ def muon(
     Source: Jordan et al. (2024), for hidden layers; ``Muon`` of torch 2.13 and of
     cerebras.pytorch 2.10, whose defaults are lr 0.02 and weight decay 0.01.
     """
-    values = _check_arguments(lr, weight_decay, momentum, eps, ns_coefficients)
-    whole(ns_steps, "ns_steps", "muon", at_least=0, at_most=MOST_UNROLLED)
+    momentum = hyperparameter(momentum, "momentum", "muon", below=1)
+    values = hyperparameters("muon", lr=lr, weight_decay=weight_decay, momentum=momentum, eps=eps)
+    values |= checked_iteration(ns_steps, ns_coefficients, "muon")
     for name, setting, options in (
         ("lookahead", lookahead, LOOKAHEADS),
         ("scale", scale, SCALES),
@@ -162,10 +183,9 @@ def muon(
             direction = gradient + hyper("momentum") * direction
     definitions["direction"] = direction
     definitions |= orthogonalize(ns_steps, values, floor=floor, precision=precision)
-    rows, columns = axis_size(0), axis_size(1)
     # s²: one root is taken below. 1/25 is the 0.2² of Moonlight (Liu et al. 2025), the rms of
     # AdamW's steps.
-    size = sp.Max(1, rows / columns) if scale == "original" else sp.Max(rows, columns) / 25
+    size = sp.Max(1, ROWS / FAN_IN) if scale == "original" else sp.Max(ROWS, FAN_IN) / 25
     rate = hyper("lr") * sp.sqrt(size)
     step = rate * local("orthogonal")
     # "bf16" rounds every operation, the scaled step included; "bf16_fused" only sums of products.
@@ -174,27 +194,19 @@ def muon(
     param = param - decoupled_decay(values["weight_decay"], rate=factor)
     buffer = state("momentum_buffer") if is_lost else local("buffer")
     states = {"momentum_buffer": State(buffer)}
-    return rule_of("muon", param, states, values, definitions=definitions, requires=sp.Ge(RANK, 2))
+    requires = sp.Ge(RANK, 2)
+    rule = rule_of("muon", param, states, values, definitions=definitions, requires=requires)
+    return partition(rule, partitions)
 
 
-def _check_arguments(
-    lr: Hyper, weight_decay: Hyper, momentum: Hyper, eps: Hyper, coefficients: Coefficients
-) -> dict[str, Any]:
-    return {
-        "lr": hyperparameter(lr, "lr", "muon"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "muon"),
-        "momentum": hyperparameter(momentum, "momentum", "muon", below=1),
-        "eps": hyperparameter(eps, "eps", "muon"),
-        **checked_coefficients(coefficients, "muon"),
-    }
-
-
-def checked_coefficients(coefficients: Coefficients, where: str) -> dict[str, Any]:
+def checked_iteration(steps: int, coefficients: Coefficients, where: str) -> dict[str, Any]:
     """Returns the hyperparameters ``ns_a``, ``ns_b``, ``ns_c``, or ``ns_a_1`` and so on.
 
     Raises:
-        DefinitionError: They are neither three numbers nor several times three.
+        DefinitionError: They are neither three numbers nor several times three, or the steps are
+            not a number that is unrolled.
     """
+    whole(steps, "ns_steps", where, at_least=0, at_most=MOST_UNROLLED)
     several: Sequence[Any] = coefficients if isinstance(coefficients, Sequence) else ()
     is_each = bool(several) and all(isinstance(triple, Sequence) for triple in several)
     rows = several if is_each and not isinstance(coefficients, str) else [coefficients]
@@ -228,7 +240,7 @@ def orthogonalize(
 
     Args:
         steps: The number of iterations.
-        values: Hyperparameters, with ``eps`` and the names of ``checked_coefficients``.
+        values: Hyperparameters, with ``eps`` and the names of ``checked_iteration``.
         floor: One of ``FLOORS``.
         precision: One of ``PRECISIONS``.
     """
@@ -238,7 +250,7 @@ def orthogonalize(
 
     several = sum(key.startswith("ns_a_") for key in values)
     matrix = reshape(local("direction"), (axis_size(0), _KERNEL_COLUMNS))
-    direction_matrix = sp.Piecewise((matrix, _IS_KERNEL), (local("direction"), True))
+    direction_matrix = sp.Piecewise((matrix, IS_KERNEL), (local("direction"), True))
     definitions = {
         "wide": in_precision(
             sp.Piecewise((transpose(direction_matrix), _IS_TALL), (direction_matrix, True))

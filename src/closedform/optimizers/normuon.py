@@ -11,25 +11,22 @@ from closedform.language import (
     Sizes,
     State,
     UpdateRule,
-    axis_size,
     hyper,
     like_param,
     local,
     reduce_mean,
-    reduce_sum,
     reshape,
     state,
 )
 from closedform.language.aliases import Hyper
 from closedform.language.arguments import (
-    MOST_UNROLLED,
     choice,
     flag,
     hyperparameter,
     hyperparameters,
     is_zero,
-    whole,
 )
+from closedform.language.partitions import Partitions, partition
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -40,8 +37,12 @@ from closedform.optimizers.formulas import (
 )
 from closedform.optimizers.muon import (
     COEFFICIENTS,
+    COLUMNS,
+    IS_BATCH,
+    ROWS,
     Coefficients,
-    checked_coefficients,
+    checked_iteration,
+    matrix_norm,
     orthogonalize,
 )
 
@@ -63,6 +64,7 @@ def normuon(
     maximize: bool = False,
     scale: str = "preserve_norm",
     decay: str = "plain",
+    partitions: Partitions | None = None,
 ) -> UpdateRule:
     r"""Returns NorMuon: Muon whose rows are divided by the root of their mean square.
 
@@ -73,11 +75,12 @@ def normuon(
         p' &= p - \eta s \frac{\lVert O \rVert}{\lVert U \rVert + \epsilon} U - \eta \lambda d p,
         \quad s = \sqrt{\max(1, \text{rows} / \text{columns})}
 
-    A row is the slice at one index of the first axis. With ``decay="cautious"`` d is 1 where the
+    Each matrix of a batch is stepped as a separate parameter, and a kernel is one matrix, as by
+    :func:`muon`. With ``decay="cautious"`` d is 1 where the
     product of the parameter and U is at least 0 and 0 elsewhere, else it is 1.
 
     States, initially 0: ``momentum_buffer`` b, shape of the parameter; ``second_momentum_buffer``
-    v, of shape [rows, 1].
+    v, of shape [rows, 1] with the rows of all matrices.
 
     Args:
         lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
@@ -93,6 +96,8 @@ def normuon(
         scale: ``"preserve_norm"`` as above, or ``"match_rms"`` for a step of root mean square 0.2:
             s‖O‖ is then 0.2 √size.
         decay: ``"plain"`` or ``"cautious"``.
+        partitions: The blocks of a parameter that are stepped as separate parameters, by
+            :func:`closedform.transforms.partition`: their sizes, their number, or a Partition.
 
     Raises:
         DefinitionError: A number out of its range, an unknown choice, or a flag that is not a bool.
@@ -114,8 +119,7 @@ def normuon(
         beta2=hyperparameter(beta2, "beta2", where, below=1),
         eps=eps,
     )
-    values |= checked_coefficients(ns_coefficients, where)
-    whole(ns_steps, "ns_steps", where, at_least=0, at_most=MOST_UNROLLED)
+    values |= checked_iteration(ns_steps, ns_coefficients, where)
     choice(scale, "scale", where, SCALES)
     choice(decay, "decay", where, DECAYS)
     gradient = ascent_or_descent(maximize, where)
@@ -127,19 +131,24 @@ def normuon(
         "direction": direction,
         **orthogonalize(ns_steps, values),
     }
-    rows, columns, eps_term = axis_size(0), SIZE / sp.Max(1, axis_size(0)), hyper("eps")
-    definitions["matrix"] = reshape(local("orthogonal"), (rows, columns))
+    # The rows of all matrices of a batch, below each other.
+    rows = sp.Piecewise((SIZE / sp.Max(1, COLUMNS), IS_BATCH), (ROWS, True))
+    eps_term = hyper("eps")
+    definitions["matrix"] = reshape(local("orthogonal"), (rows, COLUMNS))
     square = reduce_mean(local("matrix") ** 2, (1,), True)
     definitions["second"] = weighted_mean(state("second_momentum_buffer"), square, hyper("beta2"))
     definitions["normalized"] = local("matrix") / (sp.sqrt(local("second")) + eps_term)
-    length = sp.sqrt(reduce_sum(local("normalized") ** 2)) + eps_term
+    matrices, directions = (
+        sp.Piecewise((like_param(local(name)), IS_BATCH), (local(name), True))
+        for name in ("matrix", "normalized")
+    )
     if scale == "preserve_norm":
-        size = sp.sqrt(reduce_sum(local("matrix") ** 2))
-        size = size * sp.sqrt(sp.Max(1, rows / sp.Max(1, columns)))
+        size = matrix_norm(matrices) * sp.sqrt(sp.Max(1, ROWS / sp.Max(1, COLUMNS)))
     else:
         # A root mean square of 0.2, that of AdamW's steps (Liu et al., Muon is scalable, 2025).
-        size = sp.sqrt(SIZE) / 5
-    definitions["step"] = like_param(local("normalized") * (size / length))
+        size = sp.sqrt(ROWS * COLUMNS) / 5
+    length = matrix_norm(directions) + eps_term
+    definitions["step"] = like_param(directions * (size / length))
     param = PARAM - hyper("lr") * local("step")
     shrunk = PARAM
     if decay == "cautious" and not is_zero(values["weight_decay"]):
@@ -150,4 +159,5 @@ def normuon(
         "second_momentum_buffer": State(local("second"), 0, Sizes((rows, sp.Integer(1)))),
     }
     requires = sp.Ge(RANK, 2)
-    return rule_of(where, param, states, values, definitions=definitions, requires=requires)
+    rule = rule_of(where, param, states, values, definitions=definitions, requires=requires)
+    return partition(rule, partitions)

@@ -7,7 +7,6 @@ import sympy as sp
 from closedform.language import (
     PARAM,
     RANK,
-    SIZE,
     State,
     UpdateRule,
     axis_size,
@@ -19,19 +18,22 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.arguments import (
-    MOST_UNROLLED,
     choice,
     flag,
     hyperparameter,
     hyperparameters,
-    whole,
 )
+from closedform.language.partitions import Partitions, partition
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, rule_of, sign
 from closedform.optimizers.muon import (
     COEFFICIENTS,
+    COLUMNS,
+    FAN_IN,
+    IS_KERNEL,
+    ROWS,
     Coefficients,
-    checked_coefficients,
+    checked_iteration,
     orthogonalize,
 )
 
@@ -51,6 +53,7 @@ def scion(
     eps: Hyper = 1e-8,
     *,
     maximize: bool = False,
+    partitions: Partitions | None = None,
 ) -> UpdateRule:
     r"""Returns Scion: steps of one size in the norm of a layer, along a momentum.
 
@@ -64,9 +67,10 @@ def scion(
         d / (\lVert d \rVert_{column} / \sqrt r + \epsilon) & \text{column} \\
         d / (\operatorname{rms}(d) + \epsilon) & \text{rms} \end{cases}
 
-    with the orthogonal direction X of :func:`muon`, r and c the sizes of the first two axes, k the
-    number of elements of a kernel (1 for a matrix). The spectral norm is for hidden layers and
-    kernels, sign for the first and last layer, rms for vectors such as biases.
+    with the orthogonal direction X of :func:`muon`, r rows and c columns of a matrix, which are the
+    last two axes, or output and input of a kernel, k the number of its places (1 for a matrix). The
+    spectral norm is for hidden layers and kernels, sign for the first and last layer, rms for
+    vectors such as biases.
 
     With ``constrained`` the parameter shrinks by η of itself and stays in the ball of radius ρ.
 
@@ -85,6 +89,8 @@ def scion(
         ns_coefficients: As in :func:`muon`.
         eps: The term ε >= 0 of the denominators, and the least norm of X's argument.
         maximize: Whether to ascend: the gradient enters with a minus.
+        partitions: The blocks of a parameter that are stepped as separate parameters, by
+            :func:`closedform.transforms.partition`: their sizes, their number, or a Partition.
 
     Raises:
         DefinitionError: A number out of its range, an unknown norm, or a flag that is not a bool.
@@ -105,8 +111,7 @@ def scion(
         weight_decay=weight_decay,
         eps=eps,
     )
-    values |= checked_coefficients(ns_coefficients, where)
-    whole(ns_steps, "ns_steps", where, at_least=0, at_most=MOST_UNROLLED)
+    values |= checked_iteration(ns_steps, ns_coefficients, where)
     choice(norm, "norm", where, NORMS)
     is_constrained = flag(constrained, "constrained", where)
     gradient = ascent_or_descent(maximize, where)
@@ -119,7 +124,7 @@ def scion(
         param = param - hyper("lr") * PARAM
     else:
         param = param - decoupled_decay(values["weight_decay"])
-    return rule_of(
+    rule = rule_of(
         where,
         param,
         {"d": State(local("direction"))},
@@ -127,23 +132,24 @@ def scion(
         definitions=definitions,
         requires=sp.true if norm == "rms" else sp.Ge(RANK, 2),
     )
+    return partition(rule, partitions)
 
 
 def _oracle(norm: str) -> sp.Expr:
     """The step of size 1 along the direction."""
-    direction, rows, columns = local("direction"), axis_size(0), axis_size(1)
-    eps = hyper("eps")
+    direction, eps = local("direction"), hyper("eps")
     match norm:
         case "spectral":
-            kernel = SIZE / sp.Max(1, rows * columns)
-            return local("orthogonal") * sp.sqrt(rows / sp.Max(1, columns)) / sp.Max(1, kernel)
+            kernel = COLUMNS / sp.Max(1, FAN_IN)
+            return local("orthogonal") * sp.sqrt(ROWS / sp.Max(1, FAN_IN)) / sp.Max(1, kernel)
         case "sign":
-            return sign(direction) / sp.Max(1, columns)
+            return sign(direction) / sp.Max(1, FAN_IN)
         case "row":
             length = sp.sqrt(reduce_sum(direction**2, (-1,), True))
             return direction / (length * sp.sqrt(axis_size(-1)) + eps)
         case "column":
-            length = sp.sqrt(reduce_sum(direction**2, (0,), True))
-            return direction / (length / sp.sqrt(sp.Max(1, rows)) + eps)
+            of_kernel, of_matrix = (reduce_sum(direction**2, (axis,), True) for axis in (0, -2))
+            length = sp.sqrt(sp.Piecewise((of_kernel, IS_KERNEL), (of_matrix, True)))
+            return direction / (length / sp.sqrt(sp.Max(1, ROWS)) + eps)
         case _:
             return direction / (sp.sqrt(reduce_mean(direction**2)) + eps)

@@ -33,6 +33,7 @@ from closedform.language.arguments import (
     is_zero,
     whole,
 )
+from closedform.language.partitions import Partitions, partition
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -60,6 +61,7 @@ def shampoo(
     *,
     root_steps: int = 32,
     maximize: bool = False,
+    partitions: Partitions | None = None,
 ) -> UpdateRule:
     r"""Returns Shampoo: the gradient of a matrix times an inverse fourth root on each side.
 
@@ -96,6 +98,8 @@ def shampoo(
         decoupled_weight_decay: Whether the decay acts on the parameter, not through the gradient.
         root_steps: The number n >= 1 of steps of the iteration; they are unrolled.
         maximize: Whether to ascend: the gradient enters with a minus.
+        partitions: The blocks of a parameter that are stepped as separate parameters, by
+            :func:`closedform.transforms.partition`: their sizes, their number, or a Partition.
 
     Raises:
         DefinitionError: A number out of its range, or a flag that is not a bool.
@@ -175,4 +179,6 @@ def shampoo(
     param = PARAM - hyper("lr") * local("step")
     if is_decoupled:
         param = param - decoupled_decay(values["weight_decay"])
-    return rule_of(where, param, states, values, definitions=definitions, requires=sp.Le(RANK, 2))
+    requires = sp.Le(RANK, 2)
+    rule = rule_of(where, param, states, values, definitions=definitions, requires=requires)
+    return partition(rule, partitions)

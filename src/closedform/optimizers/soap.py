@@ -26,6 +26,7 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.arguments import flag, hyperparameter, hyperparameters, whole
+from closedform.language.partitions import Partitions, partition
 from closedform.language.rule_functions import rule_function
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -53,6 +54,7 @@ def soap(
     correct_bias: bool = True,
     normalize_gradient: bool = False,
     maximize: bool = False,
+    partitions: Partitions | None = None,
 ) -> UpdateRule:
     r"""Returns SOAP: Adam in the bases of eigenvectors of the mean of g gᵀ and of gᵀ g.
 
@@ -98,6 +100,8 @@ def soap(
         correct_bias: Whether κ is the corrections of Adam, not 1.
         normalize_gradient: Whether u is divided by its root mean square, plus ε.
         maximize: Whether to ascend: the gradient enters with a minus.
+        partitions: The blocks of a parameter that are stepped as separate parameters, by
+            :func:`closedform.transforms.partition`: their sizes, their number, or a Partition.
 
     Raises:
         DefinitionError: A number out of its range, not two betas, or a flag that is not a bool.
@@ -198,4 +202,5 @@ def soap(
         states[name] = State(local(name), 0, shape, has_basis(side))
         states[f"Q_{side}"] = State(following, 0, shape, has_basis(side))
     states["exp_avg_sq"] = State(sp.Piecewise((state("exp_avg_sq"), is_first), (square, True)))
-    return rule_of(where, param, states, values, definitions=definitions)
+    rule = rule_of(where, param, states, values, definitions=definitions)
+    return partition(rule, partitions)

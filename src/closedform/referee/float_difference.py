@@ -43,7 +43,9 @@ from closedform.verify.translation.rule_terms import Model
 MOST_VALUES = 2**22
 """Numbers that an analysis holds: nodes times elements."""
 
-_JOINING = frozenset({Op.REDUCE_SUM, Op.REDUCE_MAX, Op.MATMUL, Op.TRANSPOSE, Op.LOOKUP})
+_JOINING = frozenset(
+    {Op.REDUCE_SUM, Op.REDUCE_MAX, Op.MATMUL, Op.TRANSPOSE, Op.SLICE, Op.CONCAT, Op.LOOKUP}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -408,8 +408,10 @@ class _Writer:
                 return reshape(operands[0], [sp.Integer(size) for size in function.shapes[1]])
             case functions.TRANSPOSE:
                 return permute(operands[0], function.axes)
-            case _:
+            case functions.MATMUL:
                 return matmul(*operands)
+            case _:
+                raise VerificationError(f"{function} of a tensor has no expression")
 
     def _in_shape(self, expr: sp.Expr, shape: Shape, needed: Shape) -> sp.Expr:
         if shape == needed:

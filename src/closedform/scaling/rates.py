@@ -9,6 +9,7 @@ from closedform.errors import DefinitionError
 from closedform.language import Group, Schedule, UpdateRule, exact_number
 from closedform.language.aliases import Number
 from closedform.language.groups import literal_glob
+from closedform.language.partitions import Partition
 from closedform.optimizers import adamw, muon
 from closedform.scaling.layers import (
     BLOCKS,
@@ -19,6 +20,7 @@ from closedform.scaling.layers import (
     matches,
     shapes_of,
 )
+from closedform.scaling.partitions import partition_of
 
 
 def layerwise_decay(
@@ -85,7 +87,7 @@ class Pair:
 
     Attributes:
         rule: AdamW, for all other parameters.
-        groups: The group of the hidden matrices, with Muon.
+        groups: The groups of the hidden matrices, with Muon: one for each partition.
     """
 
     rule: UpdateRule
@@ -101,12 +103,14 @@ def muon_and_adamw(
     betas: tuple[Number, Number] = (0.9, 0.95),
     momentum: Number = 0.95,
     scale: str = "match_rms_adamw",
-    others: Sequence[str] = (*EMBEDDINGS, "*head*", "*output*"),
+    others: Sequence[str] = (*EMBEDDINGS, "*head*", "*output*", "*bias*"),
+    heads: int | None = None,
 ) -> Pair:
     """Returns Muon for the hidden matrices and AdamW for the rest, with rates of one schedule.
 
     Muon has the rate ``ratio * lr`` at every update, AdamW ``lr``. With ``match_rms_adamw`` an
     update of Muon has the root mean square of one of AdamW, so that a ratio of 1 fits all shapes.
+    Fused matrices are stepped by their blocks, which :func:`partition_of` finds by their names.
 
     Args:
         model_or_shapes: The model, or its shapes by name.
@@ -116,10 +120,14 @@ def muon_and_adamw(
         betas: The decay rates of AdamW.
         momentum: The momentum of Muon.
         scale: How the update of Muon scales with the shape: ``match_rms_adamw`` or ``original``.
-        others: Globs on the names of matrices that AdamW steps: embeddings and output weights.
+        others: Globs on the names of matrices that AdamW steps: embeddings, output weights and
+            biases of stacks.
+        heads: The number of attention heads, for ``query_key_value``; None for that of the model's
+            ``config``.
 
     Raises:
-        DefinitionError: ``ratio`` is not above 0, or no parameter is a hidden matrix.
+        DefinitionError: ``ratio`` is not above 0, no parameter is a hidden matrix, or the blocks of
+            a fused matrix are not known.
 
     Example:
         >>> from closedform.schedules import linear
@@ -135,17 +143,24 @@ def muon_and_adamw(
     if not number > 0:
         raise DefinitionError(f"ratio must be above 0, got {ratio!r}")
     shapes = shapes_of(model_or_shapes)
-    hidden = [
-        name for name, shape in shapes.items() if len(shape) >= 2 and not matches(name, others)
-    ]
+    heads = heads or getattr(getattr(model_or_shapes, "config", None), "num_attention_heads", None)
+    hidden: dict[Partition | None, list[str]] = {}
+    for name, shape in shapes.items():
+        if len(shape) >= 2 and not matches(name, others):
+            hidden.setdefault(partition_of(name, shapes, heads), []).append(literal_glob(name))
     if not hidden:
         raise DefinitionError(
             "no parameter is a hidden matrix: of two dimensions or more, and not one of others",
             where=f"the parameters {list(shapes)[:3]}",
         )
     rate = lr.scale(number) if isinstance(lr, Schedule) else exact_number(lr, "lr") * number
-    rule = muon(rate, weight_decay, momentum, scale=scale)
-    rest = adamw(lr, betas, weight_decay=weight_decay)
-    if len(hidden) == len(shapes):
-        return Pair(rule, [])
-    return Pair(rest, [Group(tuple(map(literal_glob, hidden)), rule=rule)])
+    groups = [
+        Group(
+            tuple(globs),
+            rule=muon(rate, weight_decay, momentum, scale=scale, partitions=partition),
+        )
+        for partition, globs in hidden.items()
+    ]
+    if len(groups) == 1 and len(groups[0].params) == len(shapes) and groups[0].rule is not None:
+        return Pair(groups[0].rule, [])
+    return Pair(adamw(lr, betas, weight_decay=weight_decay), groups)

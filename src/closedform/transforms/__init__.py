@@ -7,6 +7,7 @@ inside. ``skip_nonfinite(clip_by_global_norm(rule, 1))`` tests the gradient as i
 from typing import NoReturn
 
 from closedform.errors import unknown_attribute
+from closedform.language.partitions import Partition, partition
 from closedform.transforms.averaging import lookahead, weight_average
 from closedform.transforms.gradients import (
     accumulate,
@@ -27,8 +28,10 @@ from closedform.transforms.precision import (
 )
 from closedform.transforms.quantized_states import eight_bit_states, four_bit_states
 from closedform.transforms.sharpness import sam
+from closedform.transforms.spheres import hyperball
 
 __all__ = [
+    "Partition",
     "accumulate",
     "cautious",
     "clip_by_global_norm",
@@ -38,11 +41,13 @@ __all__ = [
     "eight_bit_states",
     "four_bit_states",
     "grokfast",
+    "hyperball",
     "kahan",
     "lookahead",
     "loss_scaling",
     "mask_weight_decay",
     "master_weights",
+    "partition",
     "sam",
     "sixteen_bit_states",
     "skip_nonfinite",

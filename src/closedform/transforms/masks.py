@@ -10,13 +10,11 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import (
     GRAD,
-    PARAM,
     RANK,
     Schedule,
     State,
     UpdateRule,
     hyper,
-    local,
     reduce_mean,
     state,
 )
@@ -26,6 +24,7 @@ from closedform.language.lengths import with_checked_keywords
 from closedform.transforms.substitution import (
     check_rule,
     check_states,
+    split_step,
     substitute_symbols,
     with_definition,
     with_gradient,
@@ -148,20 +147,10 @@ def cautious(
     floor = number_or_schedule(least, "least", "cautious", 0)
     if floor == 0:
         raise DefinitionError(f"least must be above 0, got {least!r}", where="cautious")
-    terms = sp.Add.make_args(rule.param)
-    if PARAM not in terms:
-        raise DefinitionError(
-            f"the next parameter of rule {rule.name!r} is not the parameter less a step",
-            where="cautious",
-            hint="make the rule cautious before other transforms",
-        )
-    data = {GRAD, *map(state, rule.states), *map(local, rule.definitions)}
-    # Terms without gradient or state are the decoupled weight decay.
-    moving = [term for term in terms if term.free_symbols & data]
-    rule, step = with_definition(rule, "step", -sp.Add(*moving))
+    decayed_param, total_step = split_step(rule, "cautious")
+    rule, step = with_definition(rule, "step", total_step)
     agreement = -step * GRAD if maximize else step * GRAD
     rule, mask = with_definition(rule, "mask", sp.Piecewise((1, agreement > 0), (0, True)))
     # Algorithm 1 divides by the mean of the mask, so that the step keeps its mean size.
     masked_step = step * mask / sp.Max(reduce_mean(mask), floor)
-    param = sp.Add(*(term for term in terms if term not in moving)) - masked_step
-    return replace(rule, param=param)
+    return replace(rule, param=decayed_param - masked_step)

@@ -84,6 +84,25 @@ def unless(
     )
 
 
+def split_step(rule: UpdateRule, where: str) -> tuple[sp.Expr, sp.Expr]:
+    """Returns the parameter less its decoupled weight decay, and the step subtracted from that.
+
+    Raises:
+        DefinitionError: The next parameter is not the parameter less some terms.
+    """
+    terms = sp.Add.make_args(rule.param)
+    if PARAM not in terms:
+        raise DefinitionError(
+            f"the next parameter of rule {rule.name!r} is not the parameter less a step",
+            where=where,
+            hint=f"apply {where} before other transforms",
+        )
+    data = {GRAD, *map(state, rule.states), *map(local, rule.definitions)}
+    # Terms without gradient or state are the decoupled weight decay.
+    moving = [term for term in terms if term.free_symbols & data]
+    return sp.Add(*(term for term in terms if term not in moving)), -sp.Add(*moving)
+
+
 def with_following_param(rule: UpdateRule) -> tuple[UpdateRule, sp.Symbol]:
     """Returns the rule with its next parameter as a definition, and the symbol of that."""
     rule, following = with_definition(rule, "following", rule.param)

@@ -82,6 +82,7 @@ TRANSFORMED: dict[str, Callable[[UpdateRule], UpdateRule]] = {
     "lookahead": transforms.lookahead,
     "sam": transforms.sam,
     "grokfast": transforms.grokfast,
+    "hyperball": transforms.hyperball,
     # Parameters of so few elements have plain states: the proof of codes takes minutes.
     "eight_bit_states": transforms.eight_bit_states,
     "four_bit_states": transforms.four_bit_states,
@@ -100,7 +101,8 @@ TRANSFORMED: dict[str, Callable[[UpdateRule], UpdateRule]] = {
 
 def test_every_transform_is_here() -> None:
     of_frameworks = {"several", "cerebras_loss_scaling"}
-    assert set(transforms.__all__) - {"states_to_sparsify"} == set(TRANSFORMED) - of_frameworks
+    others = {"states_to_sparsify", "Partition", "partition"}  # the last one: test_partitions.py
+    assert set(transforms.__all__) - others == set(TRANSFORMED) - of_frameworks
 
 
 @pytest.mark.sample(every=7)

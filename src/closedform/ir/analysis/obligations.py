@@ -24,7 +24,7 @@ from closedform.ir.analysis.correlation import split_integers
 from closedform.ir.analysis.interval import Interval, full
 from closedform.ir.analysis.ranges import MIXES_ELEMENTS, Ranges
 from closedform.ir.graph import Graph, Node
-from closedform.ir.ops import Op
+from closedform.ir.ops import MOVES, Op
 from closedform.ir.types import DType
 
 # Dividends up to this may have a divisor that overflows: their quotient is then below
@@ -272,8 +272,6 @@ OPERAND_DEMANDS: Mapping[Op, DemandRule] = {
     Op.ADD: _sum,
     Op.SUB: _sum,
     Op.MUL: _product,
-    Op.NEG: _pass_demand,
-    Op.ABS: _pass_demand,
     Op.DIV: _quotient,
     Op.MIN: _number,
     Op.MAX: _number,
@@ -285,13 +283,8 @@ OPERAND_DEMANDS: Mapping[Op, DemandRule] = {
     Op.AND: _number,
     Op.OR: _number,
     Op.NOT: _number,
-    Op.WHERE: _pass_demand,
     Op.CAST: _cast,
-    Op.REDUCE_SUM: _pass_demand,
-    Op.REDUCE_MAX: _pass_demand,
-    Op.TRANSPOSE: _pass_demand,
-    Op.RESHAPE: _pass_demand,
-    Op.BROADCAST_TO: _pass_demand,
+    **dict.fromkeys((Op.NEG, Op.ABS, Op.WHERE, Op.REDUCE_SUM, Op.REDUCE_MAX, *MOVES), _pass_demand),
 }
 """The demands on the operands that follow from the demand on the result.
 

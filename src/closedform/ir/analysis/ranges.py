@@ -40,7 +40,7 @@ from closedform.ir.analysis.refine import Conditions, compared_nodes, is_at_most
 from closedform.ir.analysis.spectra import Spectra
 from closedform.ir.evaluate import STEP_MAX
 from closedform.ir.graph import Graph, Node, Role
-from closedform.ir.ops import Op
+from closedform.ir.ops import MOVES, Op
 from closedform.ir.types import DType, convert
 
 RangeRule = Callable[["Ranges", Node, Operands], Interval]
@@ -51,9 +51,7 @@ _MAX_FACTORS = 8
 _MAX_DEPTH = 2
 _FEW_NODES = 200
 
-MIXES_ELEMENTS = frozenset(
-    {Op.REDUCE_SUM, Op.REDUCE_MAX, Op.MATMUL, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO, Op.LOOKUP}
-)
+MIXES_ELEMENTS = MOVES | {Op.REDUCE_SUM, Op.REDUCE_MAX, Op.MATMUL, Op.LOOKUP}
 """Ops whose result has at a place what an operand has at another one."""
 
 
@@ -327,10 +325,6 @@ def _reduce_sum(table: Ranges, node: Node, operands: Operands) -> Interval:
     return exact(int(operand.low * count), int(operand.high * count), dtype)
 
 
-def _operand_range(_: Ranges, __: Node, operands: Operands) -> Interval:
-    return operands[0]
-
-
 def _lookup(table: Ranges, node: Node, operands: Operands) -> Interval:
     entries, index = operands
     source = table.nodes[node.operands[0]]
@@ -441,10 +435,7 @@ RULES: Mapping[Op, RangeRule] = {
     Op.WHERE: _where,
     Op.CAST: _cast,
     Op.REDUCE_SUM: _reduce_sum,
-    Op.REDUCE_MAX: _operand_range,
-    Op.TRANSPOSE: _operand_range,
-    Op.RESHAPE: _operand_range,
-    Op.BROADCAST_TO: _operand_range,
+    **dict.fromkeys((Op.REDUCE_MAX, *MOVES), lambda _, __, operands: hull(operands)),
     Op.LOOKUP: _lookup,
     Op.UNIFORM: _uniform,
 }

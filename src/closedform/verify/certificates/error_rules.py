@@ -18,6 +18,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from closedform.ir.array_ops import places_of
 from closedform.ir.graph import Node
 from closedform.ir.ops import OPS, Op
 from closedform.ir.types import HOLDS, DType, FloatArray
@@ -611,6 +612,26 @@ def _transpose(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure
     return a.map(lambda part: np.transpose(part, order))
 
 
+def _slice(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
+    a = _with_all_elements(sources[0], operands[0])
+    every = (slice(None),) * len(_intervals_of(sources[0], a))
+    return a.map(lambda part: part[(*every, *places_of(node))])
+
+
+def _concat(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
+    parts = [_with_all_elements(*pair) for pair in zip(sources, operands, strict=True)]
+    # The axis of the intervals, where only some of the operands have it.
+    intervals = max((_intervals_of(*pair) for pair in zip(sources, parts, strict=True)), key=len)
+    axis = int(node.attribute("axis")) - node.type.rank
+    low, high, error, relative = (
+        np.concatenate(
+            [np.broadcast_to(a, (*intervals, *a.shape[-node.type.rank :])) for a in row], axis
+        )
+        for row in zip(*((a.low, a.high, a.error, a.relative) for a in parts), strict=True)
+    )
+    return Enclosure(low, high, error, all(a.is_whole for a in parts), relative)
+
+
 def _broadcast_to(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     (a,) = operands
     return _with_rank(sources[0], a, node.type.rank)
@@ -700,6 +721,8 @@ RULES: Mapping[Op, ErrorRule] = {
     Op.TRANSPOSE: _transpose,
     Op.BROADCAST_TO: _broadcast_to,
     Op.RESHAPE: _reshape,
+    Op.SLICE: _slice,
+    Op.CONCAT: _concat,
     Op.LOOKUP: _lookup,
 }
 """How each op maps enclosures; random numbers have no error in one engine."""

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from closedform.ir import DType, Node, Op
 from closedform.ir.analysis.interval import Interval, full
+from closedform.ir.ops import MOVES
 from closedform.verify.terms import build
 from closedform.verify.terms.facts import is_integer
 from closedform.verify.terms.tree import Term
@@ -181,7 +182,7 @@ _KEEPS: Mapping[Op, Callable[[Operands], bool]] = {
         (Op.MUL, Op.DIV, Op.NEG, Op.ABS, Op.SQRT, Op.LOG, Op.ATAN, Op.MIN, Op.MAX, Op.WHERE),
         _always,
     ),
-    **dict.fromkeys((Op.RESHAPE, Op.BROADCAST_TO, Op.TRANSPOSE, Op.REDUCE_MAX), _always),
+    **dict.fromkeys((Op.REDUCE_MAX, *MOVES), _always),
     Op.ADD: _sum,
     Op.SUB: _difference,
     Op.EXP: _decay,

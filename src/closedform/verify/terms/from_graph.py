@@ -28,20 +28,10 @@ from closedform.ir import STEP_MAX, DType, Graph, Node, Op, Role, Shape, ranges
 from closedform.ir.analysis.interval import Interval, full
 from closedform.language import t
 from closedform.verify.terms import build, conversions, sympy_io, tree
+from closedform.verify.terms import tensor_functions as functions
 from closedform.verify.terms.definedness import is_partial, missing_parts, with_domain
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tables import element, total
-from closedform.verify.terms.tensor_functions import (
-    REDUCE_MAX,
-    REDUCE_SUM,
-    positions,
-    product,
-    reduce_axes,
-    reshape,
-    round_to,
-    transpose,
-    uniform,
-)
 from closedform.verify.terms.tree import Term
 
 Constant = Callable[[float, DType], Term]
@@ -319,7 +309,7 @@ class GraphReader:
                 raise self.error(node, "its elements depend on their position")
             case Column():
                 full_shape = node.type.shape if shape is None else shape
-                return reshape(value.term, full_shape[:-1], full_shape)
+                return functions.reshape(value.term, full_shape[:-1], full_shape)
             case _:
                 return value
 
@@ -517,7 +507,7 @@ def _const(reader: GraphReader, node: Node, _: tuple[TermValue, ...]) -> TermVal
         return build.UNDEFINED if is_nan else _number(reader, node, flat[0])
     is_line = array.ndim > 1 and max(array.shape) == array.size
     if is_line and np.array_equal(flat, np.arange(array.size)):
-        return positions(array.shape, array.shape.index(array.size))
+        return functions.positions(array.shape, array.shape.index(array.size))
     if array.ndim != 1:
         raise reader.error(node, "it is a constant of several values and axes")
     return Row(tuple(_number(reader, node, item) for item in flat))
@@ -545,7 +535,7 @@ def _cast(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> T
     if target.is_integer and source.is_float:
         return _elementwise(conversions.truncate)(reader, node, operands)
     if target in STORED and source is not target:
-        return _elementwise(lambda x: round_to(x, target))(reader, node, operands)
+        return _elementwise(lambda x: functions.round_to(x, target))(reader, node, operands)
     fits = reader.intervals[node.operands[0]].is_within(full(target))
     if conversions.is_narrower(source, target) and not fits:
         return _elementwise(lambda x: conversions.wrap_integer(x, target))(reader, node, operands)
@@ -559,14 +549,16 @@ def _reduction(kind: str) -> OpReader:
         shape: Shape = reader.type_of(node, 0).shape
         axes, is_last = node.attribute("axes"), node.attribute("axes") == (len(shape) - 1,)
         if isinstance(operands[0], Row):
-            if not is_last or kind != REDUCE_SUM:
+            if not is_last or kind != functions.REDUCE_SUM:
                 raise reader.error(node, "a row is reduced by another op than its sum")
             row_sum = total(operands[0].terms)
             return Column(row_sum) if node.attribute("keepdims") else row_sum
         if isinstance(operands[0], Column) and is_last:
             return operands[0] if node.attribute("keepdims") else operands[0].term
         operand = reader.operand(node, 0, operands)
-        return reduce_axes(kind, operand, shape, axes, keepdims=node.attribute("keepdims"))
+        return functions.reduce_axes(
+            kind, operand, shape, axes, keepdims=node.attribute("keepdims")
+        )
 
     return rule
 
@@ -585,12 +577,16 @@ def _lookup(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) ->
 
 def _matmul(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
     left, right = (reader.operand(node, place, operands) for place in (0, 1))
-    return product(left, right, (reader.type_of(node, 0).shape, reader.type_of(node, 1).shape))
+    return functions.product(
+        left, right, (reader.type_of(node, 0).shape, reader.type_of(node, 1).shape)
+    )
 
 
 def _transpose(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
     shape: Shape = reader.type_of(node, 0).shape
-    return transpose(reader.operand(node, 0, operands), shape, node.attribute("permutation"))
+    return functions.transpose(
+        reader.operand(node, 0, operands), shape, node.attribute("permutation")
+    )
 
 
 def _reshape(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
@@ -606,7 +602,7 @@ def _reshape(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -
         return operand.term
     if after == (*before, 1):
         return Column(reader.operand(node, 0, operands))
-    return reshape(reader.operand(node, 0, operands), before, after)
+    return functions.reshape(reader.operand(node, 0, operands), before, after)
 
 
 def _broadcast_to(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
@@ -615,9 +611,22 @@ def _broadcast_to(reader: GraphReader, node: Node, operands: tuple[TermValue, ..
     return reader.operand(node, 0, operands)
 
 
+def _slice(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
+    axis, start, stop = (node.attribute(name) for name in ("axis", "start", "stop"))
+    shape = reader.type_of(node, 0).shape
+    return functions.slice_of(reader.operand(node, 0, operands), shape, (axis, start, stop))
+
+
+def _concat(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
+    places = range(len(operands))
+    terms = [reader.operand(node, place, operands) for place in places]
+    shapes = [reader.type_of(node, place).shape for place in places]
+    return functions.concat(terms, shapes, node.attribute("axis"))
+
+
 def _uniform(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
     step = reader.operand(node, 1, operands)
-    return uniform(step, reader.type_of(node, 0).shape, node.attribute("seed"))
+    return functions.uniform(step, reader.type_of(node, 0).shape, node.attribute("seed"))
 
 
 GRAPH_RULES: Mapping[Op, OpReader] = {
@@ -626,12 +635,14 @@ GRAPH_RULES: Mapping[Op, OpReader] = {
     Op.INPUT: _input,
     Op.CONST: _const,
     Op.CAST: _cast,
-    Op.REDUCE_SUM: _reduction(REDUCE_SUM),
-    Op.REDUCE_MAX: _reduction(REDUCE_MAX),
+    Op.REDUCE_SUM: _reduction(functions.REDUCE_SUM),
+    Op.REDUCE_MAX: _reduction(functions.REDUCE_MAX),
     Op.MATMUL: _matmul,
     Op.TRANSPOSE: _transpose,
     Op.RESHAPE: _reshape,
     Op.BROADCAST_TO: _broadcast_to,
+    Op.SLICE: _slice,
+    Op.CONCAT: _concat,
     Op.LOOKUP: _lookup,
     Op.UNIFORM: _uniform,
 }

@@ -22,8 +22,8 @@ Shape = tuple[int | str, ...]
 
 REDUCE_SUM, REDUCE_MAX, MATMUL = "reduce_sum", "reduce_max", "matmul"
 TRANSPOSE, RESHAPE, ROUNDED, POSITIONS = "transpose", "reshape", "rounded", "positions"
-UNIFORM = "uniform"
-FUNCTIONS = frozenset({REDUCE_SUM, REDUCE_MAX, MATMUL, TRANSPOSE, RESHAPE})
+UNIFORM, SLICE, CONCAT = "uniform", "slice", "concat"
+FUNCTIONS = frozenset({REDUCE_SUM, REDUCE_MAX, MATMUL, TRANSPOSE, RESHAPE, SLICE, CONCAT})
 """The kinds whose elements depend on other elements of their operands."""
 
 OF_ONE_ELEMENT = frozenset({REDUCE_SUM, REDUCE_MAX, TRANSPOSE})
@@ -37,8 +37,9 @@ class TensorFunction:
     Attributes:
         kind: The operation.
         shapes: The shapes of its operands; of a reshape, that of the result as well.
-        axes: The axes of a reduction, counted from the first; the order of a transpose; the seed
-            of random numbers.
+        axes: The axes of a reduction, counted from the first; the order of a transpose; the axis of
+            tensors that are joined, and that of a slice, its start and its stop; the seed of random
+            numbers.
         dtype: Of a rounding, the target dtype.
     """
 
@@ -59,7 +60,7 @@ class TensorFunction:
         None where it is not known, or there are no elements.
         """
         sizes = [size for shape in self.shapes for size in shape]
-        if self.kind in (ROUNDED, UNIFORM) or not all(
+        if self.kind in (ROUNDED, UNIFORM, CONCAT) or not all(
             isinstance(size, int) and size > 0 for size in sizes
         ):
             return None
@@ -140,6 +141,21 @@ def transpose(operand: Term, shape: Shape, order: tuple[int, ...]) -> Term:
 def product(left: Term, right: Term, shapes: tuple[Shape, Shape]) -> Term:
     """Returns the matrix product of two tensors of some shapes."""
     return opaque(TensorFunction(MATMUL, shapes), left, right)
+
+
+def slice_of(operand: Term, shape: Shape, places: tuple[int, int, int]) -> Term:
+    """Returns the part of a tensor of a shape by the axis, the start and the stop."""
+    axis, *ends = places
+    if ends == [0, shape[axis]] or is_rational(operand):
+        return operand
+    return opaque(TensorFunction(SLICE, (shape,), places), operand)
+
+
+def concat(operands: Sequence[Term], shapes: Sequence[Shape], axis: int) -> Term:
+    """Returns tensors of some shapes joined along an axis; one number joined stays this number."""
+    if len(operands) == 1 or (is_rational(operands[0]) and len(set(operands)) == 1):
+        return operands[0]
+    return opaque(TensorFunction(CONCAT, tuple(shapes), (axis,)), *operands)
 
 
 def positions(shape: Shape, axis: int) -> Term:

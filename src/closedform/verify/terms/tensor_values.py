@@ -115,6 +115,11 @@ def _function(node: Term, args: list[Array]) -> Array:
             return operands[0].transpose(function.axes)
         case functions.MATMUL:
             return _product(*operands)
+        case functions.SLICE:
+            axis, start, stop = function.axes
+            return operands[0][(*(slice(None),) * axis, slice(start, stop))]
+        case functions.CONCAT:
+            return np.concatenate(operands, function.axes[0])
         case _:
             raise VerificationError(f"{function} is not evaluated exactly")
 

@@ -16,25 +16,10 @@ import sympy as sp
 from closedform.errors import VerificationError
 from closedform.ir import DType, Shape, broadcast, naming
 from closedform.language import GRAD, PARAM, Schedule, State, UpdateRule, state
+from closedform.language import functions as language
 from closedform.language.definitions import taken_by
-from closedform.language.functions import (
-    STORED,
-    AllBut,
-    BroadcastTo,
-    ExpandDims,
-    LikeParam,
-    MatMul,
-    Permute,
-    Positions,
-    ReduceMax,
-    ReduceMean,
-    ReduceSum,
-    Reshape,
-    Rounded,
-    Transpose,
-    Uniform,
-)
 from closedform.language.model import GlobalSum, NonFinite, tensor_input
+from closedform.language.partitions import Layout
 from closedform.language.shapes import EPSILON, other_axes
 from closedform.language.symbols import local, t
 from closedform.verify.terms import build, conversions
@@ -210,33 +195,35 @@ class RuleReading:
 
     def _shape_of(self, expr: sp.Basic) -> Shape:
         match expr:
-            case ReduceSum() | ReduceMean() | ReduceMax():
+            case language.ReduceSum() | language.ReduceMean() | language.ReduceMax():
                 axes, keepdims = self._axes(expr)
                 shape = self.shape_of(expr.args[0])
                 sizes = [1 if axis in axes else size for axis, size in enumerate(shape)]
                 return tuple(
                     size for axis, size in enumerate(sizes) if keepdims or axis not in axes
                 )
-            case MatMul():
+            case language.MatMul():
                 left, right = map(self.shape_of, expr.args)
                 return (*broadcast(left[:-2], right[:-2]), left[-2], right[-1])
-            case Transpose():
+            case language.Transpose():
                 shape = self.shape_of(expr.args[0])
                 return (*shape[:-2], shape[-1], shape[-2])
-            case ExpandDims():
+            case language.ExpandDims():
                 return self._expanded_shape(self.shape_of(expr.args[0]), int(expr.args[1]))
-            case Permute():
+            case language.Permute():
                 shape = self.shape_of(expr.args[0])
                 return tuple(shape[int(axis)] for axis in expr.args[1].args)
-            case Positions():
+            case language.Positions():
                 axis, shape = int(expr.args[1]), self.shape_of(expr.args[0])
                 return tuple(
                     size if place == axis % len(shape) else 1 for place, size in enumerate(shape)
                 )
-            case Reshape() | BroadcastTo():
+            case language.Reshape() | language.BroadcastTo():
                 return tuple(int(size) for size in expr.args[1].args)
-            case LikeParam():
+            case language.LikeParam() | language.Joined():
                 return self.shape
+            case language.Block() | language.LikeBlock():
+                return self._layout(expr).block(int(expr.args[1]))
             case _:
                 shape = ()
                 for arg in expr.args:
@@ -254,29 +241,32 @@ class RuleReading:
         rank = len(self.shape_of(expr.args[0]))
         if len(expr.args) == 1:
             return tuple(range(rank)), False
-        if isinstance(expr.args[1], AllBut):
+        if isinstance(expr.args[1], language.AllBut):
             return tuple(sorted(other_axes(expr.args[1], rank))), expr.args[2] == sp.true
         axes = {int(axis) % rank for axis in expr.args[1].args}
         return tuple(sorted(axes)), expr.args[2] == sp.true
 
     def _readers(self) -> dict[type, Reader]:
         return {
-            ReduceSum: self._sum,
-            ReduceMax: self._maximum,
-            ReduceMean: self._mean,
-            MatMul: self._product,
-            Transpose: self._transpose,
-            Permute: self._permute,
+            language.ReduceSum: self._sum,
+            language.ReduceMax: self._maximum,
+            language.ReduceMean: self._mean,
+            language.MatMul: self._product,
+            language.Transpose: self._transpose,
+            language.Permute: self._permute,
             # A broadcast tensor is read at its last axes, and is its operand.
-            BroadcastTo: lambda expr, read: read(expr.args[0]),
-            ExpandDims: lambda expr, read: self._reshape(expr, read(expr.args[0])),
-            Reshape: lambda expr, read: self._reshape(expr, read(expr.args[0])),
-            LikeParam: lambda expr, read: self._reshape(expr, read(expr.args[0])),
-            Rounded: self._round,
-            Positions: lambda expr, _: functions.positions(
+            language.BroadcastTo: lambda expr, read: read(expr.args[0]),
+            **dict.fromkeys(
+                (language.ExpandDims, language.Reshape, language.LikeParam, language.LikeBlock),
+                self._reshape,
+            ),
+            language.Block: self._block,
+            language.Joined: self._join_blocks,
+            language.Rounded: self._round,
+            language.Positions: lambda expr, _: functions.positions(
                 self.shape_of(expr.args[0]), int(expr.args[1])
             ),
-            Uniform: lambda expr, read: functions.uniform(
+            language.Uniform: lambda expr, read: functions.uniform(
                 read(t), self.shape_of(expr.args[0]), int(expr.args[1])
             ),
             NonFinite: self._non_finite,
@@ -285,7 +275,7 @@ class RuleReading:
     def _round(self, expr: sp.Basic, read: Read) -> Term:
         """A rounding; one to a dtype that is computed in is left out, as casts of graphs are."""
         operand, dtype = read(expr.args[0]), expr.args[1].name
-        return functions.round_to(operand, dtype) if dtype in STORED else operand
+        return functions.round_to(operand, dtype) if dtype in language.STORED else operand
 
     def _reduce(self, kind: str, expr: sp.Basic, operand: Term) -> Term:
         axes, keepdims = self._axes(expr)
@@ -327,8 +317,31 @@ class RuleReading:
         order = tuple(int(axis) for axis in expr.args[1].args)
         return functions.transpose(read(expr.args[0]), self.shape_of(expr.args[0]), order)
 
-    def _reshape(self, expr: sp.Basic, operand: Term) -> Term:
-        return functions.reshape(operand, self.shape_of(expr.args[0]), self.shape_of(expr))
+    def _reshape(self, expr: sp.Basic, read: Read) -> Term:
+        return functions.reshape(
+            read(expr.args[0]), self.shape_of(expr.args[0]), self.shape_of(expr)
+        )
+
+    def _layout(self, expr: sp.Basic) -> Layout:
+        return Layout.of(expr.args[-1], self.shape)
+
+    def _block(self, expr: sp.Basic, read: Read) -> Term:
+        layout, place = self._layout(expr), int(expr.args[1])
+        shape, places = layout.with_groups(sum(layout.sizes)), layout.ends(place)
+        value = functions.reshape(read(expr.args[0]), layout.shape, shape)
+        value = functions.slice_of(value, shape, (layout.joint_axis, *places))
+        size = layout.sizes[place]
+        return functions.reshape(value, layout.with_groups(size), layout.block(place))
+
+    def _join_blocks(self, expr: sp.Basic, read: Read) -> Term:
+        layout = self._layout(expr)
+        shapes = [layout.with_groups(size) for size in layout.sizes]
+        parts = [
+            functions.reshape(read(part), layout.block(place), shapes[place])
+            for place, part in enumerate(expr.args[:-1])
+        ]
+        value = functions.concat(parts, shapes, layout.joint_axis)
+        return functions.reshape(value, layout.with_groups(sum(layout.sizes)), layout.shape)
 
     def _non_finite(self, expr: sp.Basic, read: Read) -> Term:
         """1 above the largest number of the dtype; over the reals nothing else is not finite."""

@@ -217,7 +217,7 @@ class _Step:
     def _session(self, group: Sequence[str] | None) -> OnnxSession:
         if group is None or len(self.groups) == 1:
             if self._whole is None:
-                # Memory that it kept would come on top of that of torch in float64.
+                # The memory of an arena would come on top of that of torch in float64.
                 self._whole = open_session(self._model, has_memory_pattern=False, is_resident=False)
             return self._whole
         gradients = {naming.grad(name) for name in group}

@@ -23,7 +23,6 @@ from closedform.verify.claims.reading import (
     condition_text,
     has_value,
     read_schedule,
-    value_term,
     value_text,
 )
 from closedform.verify.terms import build
@@ -31,8 +30,14 @@ from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.facts import Direction, direction_from, is_non_negative, sign_from
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, line
-from closedform.verify.terms.real_line import TIME, RealCell, as_choices, moving, real_cells
-from closedform.verify.terms.sympy_io import CLOCK
+from closedform.verify.terms.real_line import (
+    TIME,
+    RealCell,
+    cells_of,
+    moving,
+    over_real_clock,
+    real_cells,
+)
 from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, fold, walk
 
 
@@ -74,25 +79,6 @@ def continuous(
     everywhere = replace(reading, where=build.TRUE, steps=build.TRUE)
     claim = claim_about(everywhere, "continuous", sentence, goals, presumes)
     return replace(claim, is_question=is_question)
-
-
-def cells_of(lr: Schedule) -> list[RealCell]:
-    """Returns the cells of a schedule without open hyperparameters; minima, too, are choices."""
-    cells: list[RealCell] = lr.memo(
-        "cells", lambda: real_cells(as_choices(over_real_clock(value_term(lr))))
-    )
-    return cells
-
-
-def over_real_clock(root: Term) -> Term:
-    """Returns the term with the real clock in place of the integer one.
-
-    A sign that depends on the clock becomes a choice, whose cells the partition separates.
-    """
-    root = build.substitute(root, {CLOCK: TIME})
-    for node in moving(root, Op.SIGN):
-        root = build.substitute(root, {node: build.as_choice(node)})
-    return root
 
 
 Directions = Mapping[Term, int]

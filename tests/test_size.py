@@ -16,7 +16,7 @@ from tools.__main__ import MODULES
 
 SOURCE = ROOT / "src" / "closedform"
 CAPS = {
-    "analysis": 6853,
+    "analysis": 6852,
     "api": 756,
     "cli": 2957,
     "exporters": 3715,
@@ -30,14 +30,14 @@ CAPS = {
     "optimizers": 3575,
     "plotting": 730,
     "recipes": 7097,
-    "referee": 2659,
+    "referee": 2677,
     "runtime": 2429,
     "scaling": 555,
     "schedules": 1605,
-    "torch": 6372,
+    "torch": 6417,
     "training": 12925,
     "transforms": 1011,
-    "verify": 18281,
+    "verify": 18308,
     "web": 575,
 }
 """The most code lines of each package; "modules" are the files in no package."""

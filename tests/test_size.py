@@ -34,10 +34,10 @@ CAPS = {
     "runtime": 2429,
     "scaling": 555,
     "schedules": 1605,
-    "torch": 6417,
+    "torch": 6415,
     "training": 12925,
     "transforms": 1011,
-    "verify": 18308,
+    "verify": 18306,
     "web": 575,
 }
 """The most code lines of each package; "modules" are the files in no package."""

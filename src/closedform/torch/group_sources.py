@@ -209,16 +209,12 @@ def group_source(
 def _with_decay_rates(group: dict[str, Any], rule: UpdateRule) -> dict[str, Any]:
     """A group with beta1, beta2 and so on for betas, as the functions of rules and torch say."""
     rates: Any = group.get("betas")
-    if not _is_several(rates):
+    if not isinstance(rates, tuple | list):
         return group
     named_rates = {f"beta{number}": rate for number, rate in enumerate(rates, 1)}
     if not named_rates.keys() <= rule.hyperparameters.keys():
         return group
     return {**named_rates, **{name: value for name, value in group.items() if name != "betas"}}
-
-
-def _is_several(value: Any) -> bool:
-    return isinstance(value, tuple | list)
 
 
 def _with_left_out(source: HyperSource, group: Mapping[str, Any], where: str) -> HyperSource:
@@ -228,7 +224,7 @@ def _with_left_out(source: HyperSource, group: Mapping[str, Any], where: str) ->
         value = group[name]
         if is_number(value) or isinstance(value, Schedule):
             left_out.append(name)
-        elif value != arguments[name] and not _is_several(value):
+        elif value != arguments[name] and not isinstance(value, tuple | list):
             raise ArgumentError(
                 f"{name!r} is {arguments[name]!r} in the rule {source.rule.name!r}, and "
                 f"{value!r} in the group: it is not a hyperparameter",

@@ -129,6 +129,12 @@ def test_a_number_of_the_host_is_found_in_a_rule(name: str, number: str) -> None
     assert named(claims.capturable(rule, device=given).verify()) == {number}
 
 
+def test_a_schedule_without_values_is_not_in_the_graph() -> None:
+    rate = schedules.cosine(1e-3, 0, 100)
+    assert named(claims.capturable(optimizers.lion(rate)).verify()) == set()
+    assert named(claims.capturable(optimizers.lion(rate.unbind())).verify()) == {"lr"}
+
+
 # --- files ---------------------------------------------------------------------------------------
 
 

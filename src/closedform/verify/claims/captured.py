@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 
 from closedform.effort import Effort
 from closedform.errors import VerificationError, describe, nearest
-from closedform.language import UpdateRule
+from closedform.language import Schedule, UpdateRule
 from closedform.verify.claims.core import Claim
 from closedform.verify.terms.verdict import Status, Verdict
 
@@ -58,8 +58,12 @@ def capturable(step: UpdateRule | Replayable, *, device: Iterable[str] = ()) -> 
         PROVED by the inputs of the step
     """
     if isinstance(step, UpdateRule):
-        numbers = step.hyperparameters.items()
-        ways = {name: "an input without a value" for name, value in numbers if value is None}
+        # A Schedule with open hyperparameters has no value either.
+        is_open = {
+            name: bool(value.open) if isinstance(value, Schedule) else value is None
+            for name, value in step.hyperparameters.items()
+        }
+        ways = dict.fromkeys(filter(is_open.get, is_open), "an input without a value")
         ways |= dict.fromkeys(step.inputs, "a tensor that each step is given")
     elif isinstance(step, Replayable):
         ways = dict(step.host_numbers())

@@ -30,14 +30,7 @@ from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.facts import Direction, direction_from, is_non_negative, sign_from
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, line
-from closedform.verify.terms.real_line import (
-    TIME,
-    RealCell,
-    cells_of,
-    moving,
-    over_real_clock,
-    real_cells,
-)
+from closedform.verify.terms.real_line import TIME, RealCell, cells_of, moving
 from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, fold, walk
 
 
@@ -61,17 +54,15 @@ def continuous(
     places = tuple(jumps)
     reading = read_schedule(lr, assume)
     excluded_times = [reading.read(place) for place in places]
-    # Without open hyperparameters the points at which minima turn are numbers, too.
-    cells = real_cells(over_real_clock(reading.value)) if lr.open else cells_of(lr)
     goals: list[Goal] = []
-    for joint in _joints(cells):
+    for joint in _joints(cells_of(lr)):
         time = build.rational(joint.time)
         if time not in excluded_times:
             inside = reading.given_at(time)
             goals += [replace(goal, given=(*inside, *goal.given)) for goal in joint.goals()]
     elsewhere = tuple(build.negate(build.equal(TIME, place)) for place in excluded_times)
     elsewhere = (*reading.given_at(TIME), *elsewhere)
-    for cell in cells:
+    for cell in cells_of(lr):
         goals += [_within(cell, goal, elsewhere) for goal in _crossings(cell.value)]
     names = ", ".join(value_text(place) for place in places)
     sentence = "the value does not jump" + (f" but at t = {names}" if names else "")

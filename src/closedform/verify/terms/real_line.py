@@ -69,8 +69,16 @@ def real_cells(root: Term) -> list[RealCell]:
 
 
 def cells_of(lr: Schedule) -> list[RealCell]:
-    """Returns the cells of a schedule without open hyperparameters; minima, too, are choices."""
-    cells: list[RealCell] = lr.memo("cells", lambda: choice_cells(value_term(lr)))
+    """Returns the cells of a schedule.
+
+    Without open hyperparameters the points at which minima turn are numbers, too.
+    """
+
+    def make() -> list[RealCell]:
+        root = over_real_clock(value_term(lr))
+        return real_cells(root if lr.open else as_choices(root))
+
+    cells: list[RealCell] = lr.memo("cells", make)
     return cells
 
 

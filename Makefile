@@ -121,7 +121,7 @@ environments: $(STAMP) ## the tests with the core install, the lowest and the ne
 $(PAGES): $(STAMP) ## rewrite the page from the code or the stored results; review it with git diff
 	@$(BIN)/python -m tools $@
 
-gpu: ## optimizer steps on one CUDA GPU, with the python3 of the machine; docs/gpu.md
+gpu: ## optimizer steps on one CUDA GPU, with the python3 of the machine; docs/cuda_graphs.md
 	@PYTHONPATH=src:. python3 -m benchmarks.gpu; status=$$?; python3 -m tools gpu; exit $$status
 
 docs: $(STAMP) ## the site, into build/site; a broken link or a warning is an error

@@ -16,7 +16,7 @@ from tools.__main__ import MODULES
 
 SOURCE = ROOT / "src" / "closedform"
 CAPS = {
-    "analysis": 6924,
+    "analysis": 6923,
     "api": 756,
     "cli": 2957,
     "exporters": 3759,
@@ -30,14 +30,14 @@ CAPS = {
     "optimizers": 3597,
     "plotting": 730,
     "recipes": 7114,
-    "referee": 2663,
+    "referee": 2681,
     "runtime": 2426,
     "scaling": 624,
     "schedules": 1605,
-    "torch": 6520,
+    "torch": 6563,
     "training": 12941,
-    "transforms": 1106,
-    "verify": 18336,
+    "transforms": 1105,
+    "verify": 18361,
     "web": 612,
 }
 """The most code lines of each package; "modules" are the files in no package."""

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CONFIG = """\
 trainer:
   init:
@@ -60,6 +62,31 @@ def test_showing_a_schedule_imports_sympy_and_the_schedules_alone() -> None:
     own = ("closedform.recipes", "closedform.optimizers", "closedform.verify", "closedform.ir")
     found = imported(code, *prefixes, *own, "closedform.plotting.")
     assert found[found.index("END") + 1 :] == ["closedform.plotting.steps"]
+
+
+COMMANDS = {
+    "lint": ["CONFIG"],
+    "show": ["CONFIG"],
+    "diff": ["CONFIG", "LOG"],
+    "diff of recipes": ["CONFIG", "CONFIG"],
+    "watch": ["CONFIG", "LOG"],
+}
+"""The commands that a job of CI runs, with a config and the log of a run."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_of_ci_imports_no_engine(name: str, tmp_path: Path) -> None:
+    config, log = tmp_path / "config.yaml", tmp_path / "log.csv"
+    config.write_text(CONFIG, encoding="utf-8")
+    rows = [f"{step},{1e-3 * (10 - step) / 10:.6g}" for step in range(10)]
+    log.write_text("\n".join(["step,lr", *rows]), encoding="utf-8")
+    files = {"CONFIG": str(config), "LOG": str(log)}
+    words = [name.split()[0], *(files[word] for word in COMMANDS[name])]
+    code = f"from closedform.cli.application import run\nassert run({words!r}) == 0\nprint('END')"
+    engines = ("onnx", "onnxruntime", "torch", "jax", "z3", "matplotlib", "closedform.exporters")
+    prover = () if name == "diff of recipes" else ("closedform.verify.claims", "closedform.runtime")
+    modules = imported(code, *engines, *prover)
+    assert modules[modules.index("END") + 1 :] == []
 
 
 def test_schedules_import_no_update_rules() -> None:

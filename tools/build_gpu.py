@@ -1,4 +1,4 @@
-"""Writes the tables of docs/gpu.md: optimizer steps on a CUDA GPU, next to torch.
+"""Writes the tables of docs/cuda_graphs.md: optimizer steps on a CUDA GPU, next to torch.
 
 `make gpu` measures and runs it. The figures are in tools/results/gpu.json: a row with the figure
 1.28 and the bar 1.15 becomes "| … compile / torch, fused | 1.28 | ≤ 1.15 | **missed** | … |".
@@ -29,7 +29,7 @@ def _section(name: str, section: dict[str, Any]) -> str:
 
 
 SECTION = GeneratedSection(
-    DOCS / "gpu.md", "<!-- figures: make gpu -->\n", "<!-- end of the figures -->\n", tables
+    DOCS / "cuda_graphs.md", "<!-- figures: make gpu -->\n", "<!-- end of the figures -->\n", tables
 )
 
 

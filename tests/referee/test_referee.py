@@ -227,9 +227,11 @@ def test_verify_file(tmp_path: Path) -> None:
     path = tmp_path / "step.onnx"
     onnx.save(step.model, path)
     report = cf.verify_file(path, against=step.rule, ports=step.ports)
-    assert [row.verdict for row in report.rows] == ["PROVED", "PROVED", "STATED", "STATED"]
+    verdicts = ["PROVED", "PROVED", "STATED", "PROVED", "STATED"]
+    assert [row.verdict for row in report.rows] == verdicts
     assert report.rows[2].detail.startswith("no bound after up to 4 steps")
-    assert report.rows[3].detail == "shared.count in the rule: t"
+    assert report.rows[3].name == "capturable"
+    assert report.rows[4].detail == "shared.count in the rule: t"
     assert cf.verify_file(path).rows[0].detail == "name its rule: --against adamw"
     with pytest.raises(ArgumentError, match="a step of an optimizer, and its source is a schedule"):
         cf.verify_file(path, against="constant --value 1")

@@ -443,15 +443,6 @@ def test_uninitialized_parameters_are_named_where_they_cannot_be_taken() -> None
         optimizer.load_state_dict(source.state_dict())
 
 
-def test_a_capture_of_the_first_step_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    params = parameters(((2,),))
-    optimizer = optim.AdamW(params)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    with pytest.raises(StateError, match=r"at its first step.*step once before"):
-        steps(optimizer, params, 1)
-
-
 # --- names -------------------------------------------------------------------------------------
 
 

@@ -10,8 +10,8 @@ from flint import fmpq
 
 from closedform.language import Schedule
 from closedform.verify.claims.core import Claim
-from closedform.verify.claims.reading import value_term
 from closedform.verify.terms.evaluate import Undefined, holds, value
+from closedform.verify.terms.sympy_io import value_term
 from closedform.verify.terms.tree import symbols
 from closedform.verify.terms.verdict import Status, Verdict
 from tests.recipes.schedule_tables import DEFECTS

@@ -443,7 +443,7 @@ def _sample_steps(left: Schedule, right: Schedule, end: int) -> StepArray:
     """All updates, or the joints of both and evenly spaced ones."""
     if end <= ALL_STEPS:
         return np.arange(end)
-    from closedform.verify.claims.continuity import cells_of
+    from closedform.verify.terms.real_line import cells_of
 
     marks = [cell.first for side in (left, right) for cell in cells_of(side)]
     # Curves that agree elsewhere may differ in one update at a joint, which even samples miss.

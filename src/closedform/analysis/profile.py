@@ -23,10 +23,9 @@ from closedform.errors import ClosedFormError, VerificationError
 from closedform.ir.types import FloatArray
 from closedform.language import Schedule
 from closedform.magnitude import LAST_STEP
-from closedform.verify.claims.continuity import cells_of
-from closedform.verify.claims.reading import read_schedule
 from closedform.verify.terms.evaluate import Undefined, value
-from closedform.verify.terms.real_line import RealCell, moving
+from closedform.verify.terms.real_line import RealCell, cells_of, moving
+from closedform.verify.terms.sympy_io import value_term
 from closedform.verify.terms.tree import Op
 
 # The values past the end are looked at up to this multiple of the run, on so many updates.
@@ -312,7 +311,7 @@ def _stretches(schedule: Schedule, updates: int) -> Iterator[tuple[int, int, boo
 
 def ball_at(schedule: Schedule, step: int) -> arb | None:
     """Returns a ball with the exact value at an update; None where the schedule has none."""
-    result = value(read_schedule(schedule).value, {"t": fmpq(step)})
+    result = value(value_term(schedule), {"t": fmpq(step)})
     return None if isinstance(result, Undefined) else arb(result)
 
 

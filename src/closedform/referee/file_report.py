@@ -9,22 +9,25 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from onnx import ModelProto
 
 from closedform.effort import Effort, Watch
-from closedform.errors import ArgumentError, ClosedFormError
+from closedform.errors import ArgumentError, ClosedFormError, VerificationError
 from closedform.importers.onnx_checks import CheckedModel
 from closedform.importers.onnx_graph import checked_model, read_model, type_of
 from closedform.ir import naming
 from closedform.language import Schedule, UpdateRule
-from closedform.referee.judgement import Judgement, bound_floats, judge_step
+from closedform.referee.judgement import Judgement, bound_floats, judge_step, read_step
 from closedform.referee.own_files import FileVerdict, judge_file, judge_schedule
 from closedform.referee.ports import PortNames
+from closedform.referee.step import ForeignStep, ports_by_name
 from closedform.verify.certificates.floats import schedule_floats
+from closedform.verify.claims.captured import capturable
 from closedform.verify.claims.core import claim_effort
 from closedform.verify.claims.files import verify_file
 from closedform.verify.claims.report import Finding
@@ -134,6 +137,24 @@ def row_of(finding: Finding) -> ReportLine:
     )
 
 
+def _line_of(
+    verdict: Verdict,
+    claim: str,
+    name: str,
+    tensors: Mapping[str, str] | None,
+    *,
+    is_out_of_reach: bool,
+) -> ReportLine:
+    """A verdict on a file as a row, with the tensors of its run where there is one."""
+    point = {symbol: str(number) for symbol, number in (verdict.counterexample or {}).items()}
+    place = ", ".join(f"{symbol} = {number}" for symbol, number in point.items())
+    by = f"by {verdict.means}" if verdict.grounds else ""
+    parts = (by,) if verdict.proved else (place, verdict.proved_range)
+    detail = ": ".join(filter(None, (*parts, verdict.reason)))
+    status, shown = str(verdict.status), dict(tensors or point)
+    return ReportLine(status, claim, detail, name, shown, is_reached=not is_out_of_reach)
+
+
 def check_file(
     path: str | Path,
     source: Source | None = None,
@@ -180,6 +201,8 @@ def _rows(
             yield ReportLine(
                 str(Status.UNKNOWN), "it is the step of an optimizer", reason, "source"
             )
+            with suppress(VerificationError):  # the use of its ports does not say what they are
+                yield _replay(read_step(model, ports))
         else:
             yield from _judge_foreign_step(path, model, source, ports, effort, budget)
         return
@@ -195,6 +218,9 @@ def _rows(
         yield _floats(model)
     if source is not None:
         yield _compare_with_source(path, model, source, kind, claim_effort(effort, budget))
+    if kind == "step":
+        graph = read_model(model)
+        yield _replay(ForeignStep(graph, ports_by_name(graph), model))
     yield from _stated_rows(model)
     if kind is not None and source is None:
         reason = "name its rule: --against adamw"
@@ -211,6 +237,12 @@ def _floats(model: CheckedModel) -> ReportLine:
     return ReportLine(
         status, "no value of its graph overflows or is NaN", result.reason, "floats", point
     )
+
+
+def _replay(step: ForeignStep) -> ReportLine:
+    """Whether replays of a captured step need a number from the host: a question, not a fault."""
+    claim = replace(capturable(step), is_question=True)
+    return row_of(Finding(claim, claim.verify()))
 
 
 def rule_file(model: ModelProto) -> str | None:
@@ -262,22 +294,15 @@ def _judge_foreign_step(
         yield ReportLine(str(Status.UNKNOWN), claim, str(error), "step")
         return
     verdict, difference = judgement.verdict, judgement.difference
-    tensors = {} if difference is None else dict(difference.tensors)
-    point = {key: str(number) for key, number in (verdict.counterexample or {}).items()}
-    parts = [f"by {verdict.means}"] if verdict.proved else []
-    if point and not verdict.proved:
-        parts.append(", ".join(f"{key} = {number}" for key, number in point.items()))
-    detail = ": ".join(part for part in (*parts, verdict.reason) if part)
-    is_reached = not judgement.is_out_of_reach
-    yield ReportLine(
-        str(verdict.status), claim, detail, "step", tensors or point, is_reached=is_reached
-    )
+    tensors = None if difference is None else difference.tensors
+    yield _line_of(verdict, claim, "step", tensors, is_out_of_reach=judgement.is_out_of_reach)
     if judgement.beginning is not None:
         claim = f"its states begin as those of {name!r}"
         beginning = judgement.beginning
         yield ReportLine(str(beginning.status), claim, beginning.reason, "beginning")
     if verdict.proved:
         yield _bound_floats(judgement, source, name)
+    yield _replay(judgement.step)
     reading = [f"{port} in the rule: {meaning}" for port, meaning in judgement.renamed]
     if judgement.step.ports.is_by_use:
         reading.insert(0, f"ports by their use: {judgement.step.ports}")
@@ -345,21 +370,7 @@ def _compare_with_source(
         )
     except (ClosedFormError, ArithmeticError) as error:
         entry = FileVerdict(Verdict(Status.UNKNOWN, reason=str(error)))
-    verdict = entry.verdict
-    point = verdict.counterexample or {}
-    point_texts = {name: str(number) for name, number in point.items()}
-    by = f"by {verdict.means}" if verdict.grounds else ""
-    place = ", ".join(f"{name} = {number}" for name, number in point_texts.items())
-    if verdict.proved:
-        parts = [by, verdict.reason]
-    else:
-        parts = [place, verdict.proved_range, verdict.reason]
-    detail = ": ".join(part for part in parts if part)
-    return ReportLine(
-        str(verdict.status),
-        f"the file is {source.name!r}",
-        detail,
-        "translation",
-        entry.tensors or point_texts,
-        is_reached=not entry.is_out_of_reach,
+    claim = f"the file is {source.name!r}"
+    return _line_of(
+        entry.verdict, claim, "translation", entry.tensors, is_out_of_reach=entry.is_out_of_reach
     )

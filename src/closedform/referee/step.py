@@ -105,6 +105,25 @@ class ForeignStep:
         )
         return frozenset(self.ports.inputs[name] for name in names)
 
+    def host_numbers(self) -> dict[str, str]:
+        """Returns how the host gives what no step computes, by the names of the inputs.
+
+        A number that a step gives back as it is changes only where the host writes it. A tensor
+        that it gives back, such as the first parameters of DoG, is a state.
+        """
+        numbers: dict[str, str] = {}
+        for name, port in self.ports.inputs.items():
+            is_number = all(size == 1 for size in self.types[port].shape)
+            if port.kind is PortKind.HYPER or port in self.host_values:
+                numbers[name] = "an input that no output replaces"
+            elif port in self.unchanged and is_number and port.kind is PortKind.STATE:
+                numbers[name] = "a state that the step gives back as it is"
+        return {
+            name: way
+            for name, way in numbers.items()
+            if self.ports.inputs[name] in self.read_inputs
+        }
+
 
 def model_of_rules(rules: Rules, step: ForeignStep) -> Model:
     """Returns the rules of the parameters of a step, with their shapes.

@@ -12,7 +12,14 @@ from closedform.errors import ArgumentError, UnknownNameError, correction
 from closedform.language import Schedule, UpdateRule
 from closedform.language.config_names import suggest_argument
 from closedform.torch.engine.hyper_inputs import constants_of
-from closedform.torch.engine.specialize import HyperSource, RuleSource, Specializer, specializer
+from closedform.torch.engine.specialize import (
+    HyperSource,
+    RuleSource,
+    Specializer,
+    entries_of,
+    is_number,
+    specializer,
+)
 from closedform.torch.param_groups import TRAIN_MODE
 
 RULE = "rule"
@@ -31,6 +38,9 @@ ENTRIES = frozenset(
 _SYNONYMS = frozenset({"learning_rate", "wd", "epsilon", "beta_1", "beta_2"})
 """Names of hyperparameters in other libraries."""
 
+_MARKS = dict.fromkeys(("momentum", "betas", "beta1"), "max_momentum")
+"""Entries that OneCycleLR and CyclicLR cycle with the rate, and the entry by which they show it."""
+
 _COMMON = ("weight_decay", "momentum")
 """Hyperparameters that a group sets to 0 where its rule has none."""
 
@@ -42,12 +52,14 @@ class GroupSource:
     Attributes:
         source: Builds the rule.
         scheduled: The hyperparameters that are not entries of the group.
+        first_values: The entries that determine the rule, as the first step read them.
         keys: The entries that determine the rule.
         specializer: Its rules, which all groups with an equal source share.
     """
 
     source: RuleSource
     scheduled: dict[str, Any] = field(default_factory=dict)
+    first_values: dict[str, Any] = field(default_factory=dict)
     keys: tuple[str, ...] = field(init=False)
     specializer: Specializer = field(init=False)
 
@@ -92,6 +104,30 @@ class GroupSource:
                 if kind == "rule"
                 else f"the entries that are read are {', '.join(self.keys)}",
             )
+
+    def host_numbers(self, group: Mapping[str, Any]) -> dict[str, str]:
+        """Returns how the host gives entries that change between steps, by name.
+
+        A number is a constant of a captured step: it comes from the host if a scheduler has left
+        its mark in the group, or it is no longer that of the first step. A tensor on the device of
+        the parameters is read there by each replay.
+        """
+        device = next((param.device for param in group["params"]), None)
+        marks = group.keys() - {*self.keys}  # initial_lr is a hyperparameter of some rules
+        values = {
+            key: group[key] for key in self.keys if key in group.keys() - self.scheduled.keys()
+        }
+        numbers: dict[str, str] = {}
+        for entry, value in entries_of(values):
+            key = entry.key
+            if isinstance(value, Tensor):
+                if value.device != device:
+                    numbers[key] = f"a tensor on {value.device}"
+            elif is_number(value) and marks & {f"initial_{key}", _MARKS.get(key)}:
+                numbers[key] = "a number that a scheduler writes"
+            elif is_number(value) and self.first_values.get(key, values[key]) != values[key]:
+                numbers[key] = "a number that has changed since the first step"
+        return numbers
 
     def states_of_variants(self, group: Mapping[str, Any], where: str) -> frozenset[str]:
         """Returns the states that the group would have with other values of its entries."""
@@ -173,7 +209,7 @@ def group_source(
 def _with_decay_rates(group: dict[str, Any], rule: UpdateRule) -> dict[str, Any]:
     """A group with beta1, beta2 and so on for betas, as the functions of rules and torch say."""
     rates: Any = group.get("betas")
-    if not _is_several(rates):
+    if not isinstance(rates, tuple | list):
         return group
     named_rates = {f"beta{number}": rate for number, rate in enumerate(rates, 1)}
     if not named_rates.keys() <= rule.hyperparameters.keys():
@@ -181,18 +217,14 @@ def _with_decay_rates(group: dict[str, Any], rule: UpdateRule) -> dict[str, Any]
     return {**named_rates, **{name: value for name, value in group.items() if name != "betas"}}
 
 
-def _is_several(value: Any) -> bool:
-    return isinstance(value, tuple | list)
-
-
 def _with_left_out(source: HyperSource, group: Mapping[str, Any], where: str) -> HyperSource:
     """The source that also reads the entries of terms that the function of a rule leaves out."""
     arguments, left_out = source.rule.arguments, []
     for name in arguments.keys() & group.keys() - source.rule.hyperparameters.keys():
         value = group[name]
-        if isinstance(value, int | float | Tensor | Schedule) and not isinstance(value, bool):
+        if is_number(value) or isinstance(value, Schedule):
             left_out.append(name)
-        elif value != arguments[name] and not _is_several(value):
+        elif value != arguments[name] and not isinstance(value, tuple | list):
             raise ArgumentError(
                 f"{name!r} is {arguments[name]!r} in the rule {source.rule.name!r}, and "
                 f"{value!r} in the group: it is not a hyperparameter",

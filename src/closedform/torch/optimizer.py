@@ -50,6 +50,7 @@ from closedform.torch.engine.specialize import (
     HyperSource,
     Layout,
     RuleSource,
+    entries_of,
     input_tensors,
 )
 from closedform.torch.evaluation import TrainEvalOptimizer
@@ -64,6 +65,7 @@ from closedform.torch.group_sources import (
 from closedform.torch.param_groups import place
 from closedform.torch.parameter_checks import (
     check_all,
+    check_captured,
     check_complex,
     check_parameter,
     check_stored,
@@ -217,12 +219,9 @@ class Optimizer(TrainEvalOptimizer):
                 where=where,
                 hint="use torch's own optimizer to differentiate through a step",
             )
-        scheduled_values = {
-            scheduled_key: group[scheduled_key]
-            for scheduled_key in self._group_sources[index].keys
-            if _is_scheduled(group.get(scheduled_key))
-        }
-        values = self._values_of(index)
+        source, values = self._group_sources[index], self._values_of(index)
+        entries = [(entry.key, value) for entry, value in entries_of(values)]
+        scheduled_keys = dict.fromkeys(key for key, value in entries if isinstance(value, Schedule))
         # The rule is built once here, so that a wrong value is an error of the constructor.
         rule = self._rule_of(index)
         self._check_rule(rule, group, where)
@@ -230,12 +229,10 @@ class Optimizer(TrainEvalOptimizer):
             check_complex(rule, where)
         check_shapes(rule, group, index, type(self).__name__)
         check_whole(rule, group, index, type(self).__name__)
-        for scheduled_key in scheduled_values:
-            del group[scheduled_key]
+        source.scheduled.update({key: group.pop(key) for key in scheduled_keys})
         # Tags are saved in state dicts, where a set has no order.
         if "tags" in group and isinstance(group["tags"], set | frozenset | tuple):
             group["tags"] = sorted(group["tags"])
-        self._group_sources[index].scheduled.update(scheduled_values)
         self._begin_states(index)
         is_tensor = any(isinstance(value, Tensor) for value in values.values())
         self._is_traced |= is_tensor  # the first step may be traced as a whole
@@ -331,13 +328,50 @@ class Optimizer(TrainEvalOptimizer):
                 loss = closure()
         if torch.compiler.is_compiling():
             self._step_in_trace()
+            return loss
+        if _is_capturing():
+            self._check_captured()
         # Groups, hyperparameters or states were replaced: the captured step is invalid.
-        elif self._captured is None or not self._captured.update(self.param_groups, self.state):
+        if self._captured is None or not self._captured.update(self.param_groups, self.state):
             self._captured = None
             self._captured = self._step_and_capture()
         else:
             self._captured.replay()
         return loss
+
+    def host_numbers(self) -> dict[str, str]:
+        """Returns how the host gives numbers of the step that change, by key and param group.
+
+        A CUDA graph that captures the step would keep them as they are: a step during a capture
+        refuses them. ``closedform.claims.capturable`` of the optimizer is the claim that there are
+        none. A Schedule is in the graph, and a tensor on the device of the parameters is read by
+        each replay.
+
+        Example:
+            >>> import closedform as cf
+            >>> weight = torch.nn.Parameter(torch.ones(2))
+            >>> optimizer = Optimizer([weight], cf.optimizers.lion(lr=1e-3))
+            >>> _ = torch.optim.lr_scheduler.LinearLR(optimizer)
+            >>> optimizer.host_numbers()
+            {'lr of param group 0': 'a number that a scheduler writes'}
+        """
+        return {
+            f"{key} of param group {index}": way
+            for index, source in enumerate(self._group_sources)
+            for key, way in source.host_numbers(self.param_groups[index]).items()
+        }
+
+    def _check_captured(self) -> None:
+        """Raises StateError for what a CUDA graph that captures this step would freeze."""
+        for index, group in enumerate(self.param_groups):
+            check_captured(group, index, type(self).__name__)
+        for name, way in self.host_numbers().items():
+            raise StateError(
+                f"a captured step would keep {name}, {way}, as it is in all replays",
+                where=type(self).__name__,
+                hint="give the optimizer a Schedule for it, which is computed in the graph, or a "
+                "tensor on the device of the parameters, which is filled between replays",
+            )
 
     def _step_in_trace(self) -> None:
         """Steps within a torch.compile of the user, once the groups are compiled."""
@@ -443,24 +477,20 @@ class Optimizer(TrainEvalOptimizer):
             compiled_group = self._compiled.get(index)
             if compiled_group is None or compiled_group.is_joint:
                 continue
+            # A rule that stores states in other dtypes is not one vector.
             if not compiled_group.specialization.rule.is_in_one_dtype:
-                # A rule that stores states in other dtypes is not one vector.
                 continue
             rows: dict[int, tuple[FlatKernel, list[Tensor]]] = {}
             for kernel, param in zip(compiled_group.kernels, group["params"], strict=True):
-                if not self._has_states(param):
-                    continue
-                if not isinstance(kernel, TorchKernel) or not is_flat(param):
-                    continue
-                programs = kernel.compiled_flat if self._backend == "compile" else kernel.flat
-                if programs is not None:
-                    rows.setdefault(id(kernel), (programs, []))[1].append(param)
+                if isinstance(kernel, TorchKernel) and self._has_states(param) and is_flat(param):
+                    programs = kernel.compiled_flat if self._backend == "compile" else kernel.flat
+                    if programs is not None:
+                        rows.setdefault(id(kernel), (programs, []))[1].append(param)
             flat_steps[index] = [
                 FlatStep(kernel, compiled_group, params, [self.state[param] for param in params])
                 for kernel, params in rows.values()
             ]
-        for steps in flat_steps.values():
-            for step in steps:
+            for step in flat_steps[index]:
                 step.grads[:] = [
                     None if param.grad is None else local(gradient_of(param))
                     for param in step.params
@@ -515,7 +545,7 @@ class Optimizer(TrainEvalOptimizer):
     @outside_traces  # tracing would trace SymPy
     def _make_states(self, index: int, numbered_params: Sequence[tuple[int, Tensor]]) -> None:
         """Makes the states that parameters lack; present ones may be those that were loaded."""
-        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        if _is_capturing():
             raise StateError(
                 "a parameter is at its first step, which makes its states",
                 where=self._place(index),
@@ -556,8 +586,9 @@ class Optimizer(TrainEvalOptimizer):
         parameters, layouts = param_group["params"], _layouts(param_group)
         where = self._place(index)
         shape = next((tuple(param.shape) for param in _initialized_params(param_group)), ())
-        specializer = self._group_sources[index].specializer
-        specialization = specializer.specialize(self._values_of(index), shape, where)
+        values, source = self._values_of(index), self._group_sources[index]
+        source.first_values = source.first_values or values
+        specialization = source.specializer.specialize(values, shape, where)
         rule = specialization.rule
         group = CompiledGroup(
             specialization,
@@ -649,6 +680,7 @@ class Optimizer(TrainEvalOptimizer):
         self.state.update(loaded_states)  # torch's loader would cast them to the parameter's dtype.
         for index, group in enumerate(self.param_groups):
             self._begin_states(index)
+            self._group_sources[index].first_values = self._values_of(index)
             if not is_joint(self._rule_of(index)):
                 present = list(filter(self._has_states, group["params"]))
                 states = [self.state[param] for param in present]
@@ -743,14 +775,13 @@ def _layouts(group: Mapping[str, Any]) -> list[Layout | None]:
     ]
 
 
+def _is_capturing() -> bool:
+    """Whether a CUDA graph captures what is called."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
 def _has_hooks(args: Sequence[Any]) -> bool:
     """Whether a step, whose first argument is its optimizer, has hooks."""
     if optimizer._global_optimizer_pre_hooks or optimizer._global_optimizer_post_hooks:
         return True
     return bool(args[0]._optimizer_step_pre_hooks or args[0]._optimizer_step_post_hooks)
-
-
-def _is_scheduled(value: Any) -> bool:
-    if isinstance(value, tuple | list):
-        return any(isinstance(entry, Schedule) for entry in value)
-    return isinstance(value, Schedule)

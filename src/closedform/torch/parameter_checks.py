@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from closedform.errors import ArgumentError
+from closedform.errors import ArgumentError, StateError
 from closedform.exporters.torch_ops import TORCH_DTYPES
 from closedform.ir.types import DType
 from closedform.language import UpdateRule
@@ -128,6 +128,21 @@ def with_gradients(
             spot = f"{owner}, {place(group, index, number)}"
             check_gradient(param, param.grad, spot, may_be_sparse=may_be_sparse)
     return numbered_params
+
+
+def check_captured(group: Mapping[str, Any], index: int, owner: str) -> None:
+    """Raises StateError if a parameter that is trained has no gradient where a step is captured.
+
+    A replay steps the parameters that the captured step has stepped, whatever gradients come later.
+    """
+    for number, param in enumerate(group["params"]):
+        if param.requires_grad and param.grad is None:
+            raise StateError(
+                "a captured step would leave out a parameter that has no gradient, in all replays",
+                where=f"{owner}, {place(group, index, number)}",
+                hint="run backward() before the capture, then zero_grad(set_to_none=False); or "
+                "freeze the parameter with requires_grad_(False)",
+            )
 
 
 def check_all(

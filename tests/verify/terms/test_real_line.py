@@ -10,17 +10,16 @@ from flint import fmpq
 from closedform import schedules
 from closedform.errors import VerificationError
 from closedform.language import Schedule, floor_div, floor_mod, hyper, t
-from closedform.verify.claims.continuity import (
-    cells_of,
-    continuous,
-    directions_of,
-    jumps,
-    limits,
-    over_real_clock,
-)
+from closedform.verify.claims.continuity import continuous, directions_of, jumps, limits
 from closedform.verify.terms.evaluate import value
 from closedform.verify.terms.linear import line as line_in
-from closedform.verify.terms.real_line import TIME, as_choices, real_cells
+from closedform.verify.terms.real_line import (
+    TIME,
+    as_choices,
+    cells_of,
+    over_real_clock,
+    real_cells,
+)
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import Op, Term, walk
 from tests.test_library import SCHEDULES

@@ -34,9 +34,9 @@ from closedform.recipes.forms import (
 from closedform.recipes.load import load_recipe
 from closedform.recipes.recipe import ClippingKind, ParamGroup, Recipe, Role, is_constant
 from closedform.recipes.registry import FRAMEWORKS, unknown_framework
-from closedform.verify.claims.continuity import cells_of
 from closedform.verify.claims.values import equal_to
 from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.real_line import cells_of
 from closedform.verify.terms.verdict import Status
 
 AFTER = 1000

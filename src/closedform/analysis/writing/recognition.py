@@ -12,7 +12,7 @@ from closedform.analysis.profile import Profile
 from closedform.analysis.writing.fits import DIGITS, fit_segment, periods, simple
 from closedform.language import Schedule
 from closedform.recipes.forms import CurveName, CurveSegment, Rise, WarmupDecayForm
-from closedform.verify.claims.continuity import cells_of
+from closedform.verify.terms.real_line import cells_of
 
 LOOK_AHEAD = 200
 """Updates after the beginning of a last segment that are looked at, at least."""

@@ -317,7 +317,7 @@ class Specializer:
         """Returns the states of all rules that differ in one entry: a switch, or a 0 or not."""
         numbers = _numbers(values)
         names = set(self.source.build(numbers).states)
-        for entry, value in _entries(numbers):
+        for entry, value in entries_of(numbers):
             if value is None or isinstance(value, str | Schedule):
                 continue
             # A switch is turned, a number becomes 0 or is no longer 0.
@@ -329,7 +329,7 @@ class Specializer:
     def _make(self, values: Mapping[str, Any], shape: tuple[int, ...]) -> Specialization:
         numbers = _numbers(values)
         rule = self._rule(numbers)
-        entries = dict(_entries(values))
+        entries = dict(entries_of(values))
         structure = tuple((entry, _structure(value)) for entry, value in entries.items())
         if structure not in self._analyses:
             hypers, unused_switches = _hypers(self.source, rule, numbers)
@@ -361,7 +361,8 @@ class Specializer:
         return Specialization(with_inputs(rule, ranges), inputs, constants, analysis.nonzero)
 
 
-def _entries(values: Mapping[str, Any]) -> Iterator[tuple[GroupEntry, Any]]:
+def entries_of(values: Mapping[str, Any]) -> Iterator[tuple[GroupEntry, Any]]:
+    """Yields the entries of a group, those of a tuple one by one, with their values."""
     for key, value in values.items():
         if isinstance(value, tuple | list):
             yield from ((GroupEntry(key, index), element) for index, element in enumerate(value))
@@ -376,23 +377,22 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
-def _is_number(value: Any) -> bool:
-    if isinstance(value, bool | Schedule | str) or value is None:
-        return False
-    return isinstance(value, int | float | Tensor)
+def is_number(value: Any) -> bool:
+    """Returns whether an entry is a number, or a tensor with one."""
+    return isinstance(value, int | float | Tensor) and not isinstance(value, bool)
 
 
 def _structure(value: Any) -> Any:
     """The part of a value on which the form of a rule depends: is a number 0, and all others."""
     if isinstance(value, Tensor):
         return "tensor"
-    return value == 0 if _is_number(value) else repr(value)
+    return value == 0 if is_number(value) else repr(value)
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values for the source: a tensor as its number, or as another one if that is 0."""
     numbers = dict(values)
-    for entry, value in _entries(values):
+    for entry, value in entries_of(values):
         if isinstance(value, Tensor):
             # A tensor may be filled with another value later, so that its 0 must not leave a term
             # out.
@@ -406,7 +406,7 @@ def _hypers(
     """The entry of each hyperparameter that has one, and the switches that change nothing."""
     entries = [
         (entry, value)
-        for entry, value in _entries(numbers)
+        for entry, value in entries_of(numbers)
         if value is not None and not isinstance(value, bool | str | Schedule)
     ]
     switches = _switches(numbers)
@@ -514,7 +514,7 @@ def _switches(numbers: Mapping[str, Any]) -> dict[GroupEntry, Any]:
     """The switches that select an implementation."""
     return {
         entry: value
-        for entry, value in _entries(numbers)
+        for entry, value in entries_of(numbers)
         if entry.key in _SELECTING and (value is None or isinstance(value, bool))
     }
 

@@ -5,8 +5,8 @@ About a schedule: ``total``, ``finite``, ``where_safe``, ``reached``, ``unambigu
 ``argmin``, ``ends_at``, ``periodic``, ``equal``, ``close``, ``recurrence``, ``area``,
 ``sum_diverges``, ``square_summable``. About its graph in floats: ``float_finite``,
 ``float_bounded``, ``float_monotone``, ``float_within``. About a rule: ``same_rule``,
-``invariant``, ``finite_steps``, ``bounded_update``, ``after_steps``. About odd polynomials that
-are iterated: ``iterate_within``.
+``invariant``, ``finite_steps``, ``bounded_update``, ``after_steps``, ``capturable``. About odd
+polynomials that are iterated: ``iterate_within``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from closedform.errors import unknown_attribute
+from closedform.verify.claims.captured import capturable
 from closedform.verify.claims.changes import argmax, argmin, bounded_change, close
 from closedform.verify.claims.continuity import continuous
 from closedform.verify.claims.core import Claim, Goal, Proofs
@@ -57,6 +58,7 @@ __all__ = [
     "bounded",
     "bounded_change",
     "bounded_update",
+    "capturable",
     "close",
     "continuous",
     "ends_at",

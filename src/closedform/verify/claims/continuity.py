@@ -23,7 +23,6 @@ from closedform.verify.claims.reading import (
     condition_text,
     has_value,
     read_schedule,
-    value_term,
     value_text,
 )
 from closedform.verify.terms import build
@@ -31,8 +30,7 @@ from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.facts import Direction, direction_from, is_non_negative, sign_from
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, line
-from closedform.verify.terms.real_line import TIME, RealCell, as_choices, moving, real_cells
-from closedform.verify.terms.sympy_io import CLOCK
+from closedform.verify.terms.real_line import TIME, RealCell, cells_of, moving
 from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, fold, walk
 
 
@@ -56,17 +54,15 @@ def continuous(
     places = tuple(jumps)
     reading = read_schedule(lr, assume)
     excluded_times = [reading.read(place) for place in places]
-    # Without open hyperparameters the points at which minima turn are numbers, too.
-    cells = real_cells(over_real_clock(reading.value)) if lr.open else cells_of(lr)
     goals: list[Goal] = []
-    for joint in _joints(cells):
+    for joint in _joints(cells_of(lr)):
         time = build.rational(joint.time)
         if time not in excluded_times:
             inside = reading.given_at(time)
             goals += [replace(goal, given=(*inside, *goal.given)) for goal in joint.goals()]
     elsewhere = tuple(build.negate(build.equal(TIME, place)) for place in excluded_times)
     elsewhere = (*reading.given_at(TIME), *elsewhere)
-    for cell in cells:
+    for cell in cells_of(lr):
         goals += [_within(cell, goal, elsewhere) for goal in _crossings(cell.value)]
     names = ", ".join(value_text(place) for place in places)
     sentence = "the value does not jump" + (f" but at t = {names}" if names else "")
@@ -74,25 +70,6 @@ def continuous(
     everywhere = replace(reading, where=build.TRUE, steps=build.TRUE)
     claim = claim_about(everywhere, "continuous", sentence, goals, presumes)
     return replace(claim, is_question=is_question)
-
-
-def cells_of(lr: Schedule) -> list[RealCell]:
-    """Returns the cells of a schedule without open hyperparameters; minima, too, are choices."""
-    cells: list[RealCell] = lr.memo(
-        "cells", lambda: real_cells(as_choices(over_real_clock(value_term(lr))))
-    )
-    return cells
-
-
-def over_real_clock(root: Term) -> Term:
-    """Returns the term with the real clock in place of the integer one.
-
-    A sign that depends on the clock becomes a choice, whose cells the partition separates.
-    """
-    root = build.substitute(root, {CLOCK: TIME})
-    for node in moving(root, Op.SIGN):
-        root = build.substitute(root, {node: build.as_choice(node)})
-    return root
 
 
 Directions = Mapping[Term, int]

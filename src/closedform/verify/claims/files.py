@@ -17,24 +17,13 @@ from closedform.errors import DefinitionError, VerificationError, shortened
 from closedform.importers.onnx_checks import CheckedModel
 from closedform.importers.onnx_graph import checked_model, read_model
 from closedform.language import Schedule
-from closedform.verify.claims.changes import argmax, argmin, bounded_change, close
-from closedform.verify.claims.continuity import continuous
+from closedform.verify import claims
 from closedform.verify.claims.core import Claim, Goal
-from closedform.verify.claims.defined import finite, reached, total, unambiguous, where_safe
 from closedform.verify.claims.floats import FLOAT_CLAIMS, about_graph
-from closedform.verify.claims.induction import area, recurrence_of
+from closedform.verify.claims.induction import recurrence_of
 from closedform.verify.claims.report import Report, check
-from closedform.verify.claims.series import square_summable, sum_diverges
 from closedform.verify.claims.standard import verify_schedule
 from closedform.verify.claims.statements import read_arguments
-from closedform.verify.claims.values import (
-    bounded,
-    ends_at,
-    equal_to,
-    monotone,
-    non_negative,
-    periodic,
-)
 from closedform.verify.terms.build import FALSE
 from closedform.verify.translation.from_onnx import from_onnx
 
@@ -45,26 +34,26 @@ KEY = "closedform.claims"
 _MADE_AGAIN: Mapping[str, Callable[..., Claim]] = {
     make.__name__: make
     for make in (
-        total,
-        finite,
-        where_safe,
-        reached,
-        unambiguous,
-        bounded,
-        non_negative,
-        continuous,
-        monotone,
-        bounded_change,
-        argmax,
-        argmin,
-        ends_at,
-        periodic,
-        close,
-        area,
-        sum_diverges,
-        square_summable,
+        claims.total,
+        claims.finite,
+        claims.where_safe,
+        claims.reached,
+        claims.unambiguous,
+        claims.bounded,
+        claims.non_negative,
+        claims.continuous,
+        claims.monotone,
+        claims.bounded_change,
+        claims.argmax,
+        claims.argmin,
+        claims.ends_at,
+        claims.periodic,
+        claims.close,
+        claims.area,
+        claims.sum_diverges,
+        claims.square_summable,
     )
-} | {"equal": equal_to, "recurrence": recurrence_of}
+} | {"equal": claims.equal, "recurrence": recurrence_of}
 
 
 def verify_file(
@@ -96,17 +85,17 @@ def verify_file(
     schedule = from_onnx(model)
     report = verify_schedule(schedule, effort=effort, budget=budget)
     findings = {finding.claim.sentence: finding for finding in report}
-    claims = []
+    stated = []
     for entry in entries:
         finding_in_report = findings.pop(str(entry.get("sentence")), None)
-        claims.append(
+        stated.append(
             _again(entry, schedule, model, where)
             if finding_in_report is None
             else finding_in_report.claim
         )
     again = check(
         schedule.name,
-        (replace(claim, is_question=False) for claim in claims),
+        (replace(claim, is_question=False) for claim in stated),
         effort=effort,
         budget=budget,
     )

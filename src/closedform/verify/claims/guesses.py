@@ -17,12 +17,11 @@ from sympy.core.relational import Relational
 
 from closedform.language import Schedule, t
 from closedform.language.boundaries import root_of_line
-from closedform.verify.claims.continuity import cells_of, over_real_clock
 from closedform.verify.claims.reading import ScheduleReading
 from closedform.verify.terms.build import rational, substitute
 from closedform.verify.terms.evaluate import Undefined, holds, value
 from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.real_line import RealCell, as_choices, real_cells
+from closedform.verify.terms.real_line import RealCell, cells_of, choice_cells
 from closedform.verify.terms.sympy_io import CLOCK, term
 from closedform.verify.terms.tree import Sign, Term, symbols
 
@@ -85,7 +84,7 @@ def sample_cells(reading: ScheduleReading, seed: int = 0) -> list[Sample]:
             declared_symbols[name]: rational(number) for name, number in parameters.items()
         }
         cells = (
-            real_cells(as_choices(over_real_clock(substitute(reading.value, numbers_by_symbol))))
+            choice_cells(substitute(reading.value, numbers_by_symbol))
             if numbers_by_symbol
             else cells_of(reading.schedule)
         )

@@ -16,21 +16,17 @@ from closedform.verify.claims.core import Claim, Goal, all_defined
 from closedform.verify.claims.statements import as_texts
 from closedform.verify.terms.build import (
     FALSE,
-    HALF,
     TRUE,
     ZERO,
     both,
-    cospi,
     equal,
     floor,
     less_equal,
     own_symbol,
-    rebuild,
     substitute,
-    subtract,
 )
-from closedform.verify.terms.sympy_io import CLOCK, term, to_sympy
-from closedform.verify.terms.tree import Op, Sign, Term, fold, symbols, walk
+from closedform.verify.terms.sympy_io import CLOCK, term, to_sympy, value_term
+from closedform.verify.terms.tree import Sign, Term, symbols, walk
 
 LATER = own_symbol("t'", integer=True, sign=Sign.NONNEGATIVE)
 """A second step in claims that compare two."""
@@ -118,21 +114,6 @@ def read_schedule(
 
 def _is_about_steps(fact: Term) -> bool:
     return CLOCK in walk(fact)
-
-
-def value_term(schedule: Schedule) -> Term:
-    """Returns the term of a schedule's value at ``t``, with its sines as cosines.
-
-    The lemmas of the prover are about cosines; files hold sines where these are more exact.
-    """
-    value_as_term: Term = schedule.memo("term", lambda: fold(term(schedule.bound), _with_cosines))
-    return value_as_term
-
-
-def _with_cosines(node: Term, args: list[Term]) -> Term:
-    if node.op is Op.SINPI:
-        return cospi(subtract(HALF, args[0]))
-    return rebuild(node, tuple(args))
 
 
 def read_about(schedule: Schedule, expr: Any) -> Term:

@@ -33,7 +33,6 @@ from closedform.effort import Effort
 from closedform.errors import VerificationError
 from closedform.language import Schedule, t
 from closedform.language.boundaries import root_of_line
-from closedform.verify.claims.continuity import cells_of
 from closedform.verify.claims.core import Claim, Goal, Proofs
 from closedform.verify.claims.guesses import differences, draws
 from closedform.verify.claims.reading import (
@@ -48,7 +47,7 @@ from closedform.verify.claims.sums import defined_goals
 from closedform.verify.claims.values import by_parity
 from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import Undefined, value
-from closedform.verify.terms.real_line import TIME
+from closedform.verify.terms.real_line import TIME, cells_of
 from closedform.verify.terms.sympy_io import CLOCK, term, to_sympy
 from closedform.verify.terms.tree import Op, Sign, Term, walk
 from closedform.verify.terms.verdict import Status, Verdict

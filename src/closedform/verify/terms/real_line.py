@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from flint import fmpq
 
-from closedform.verify.terms.build import as_choice, rebuild, symbol
+from closedform.language import Schedule
+from closedform.verify.terms.build import as_choice, rebuild, substitute, symbol
 from closedform.verify.terms.limits import FOREVER
 from closedform.verify.terms.partition import partition_line
+from closedform.verify.terms.sympy_io import CLOCK, value_term
 from closedform.verify.terms.tree import Op, Sign, Term, fold, walk
 
 TIME = symbol("t", sign=Sign.NONNEGATIVE)
@@ -64,6 +66,36 @@ def real_cells(root: Term) -> list[RealCell]:
         end = None if high == FOREVER else high
         cells.append(RealCell(low, not is_after, end, bool(is_past), segment.term(TIME)))
     return cells
+
+
+def cells_of(lr: Schedule) -> list[RealCell]:
+    """Returns the cells of a schedule.
+
+    Without open hyperparameters the points at which minima turn are numbers, too.
+    """
+
+    def make() -> list[RealCell]:
+        root = over_real_clock(value_term(lr))
+        return real_cells(root if lr.open else as_choices(root))
+
+    cells: list[RealCell] = lr.memo("cells", make)
+    return cells
+
+
+def choice_cells(root: Term) -> list[RealCell]:
+    """Returns the cells of a term in the integer clock; minima, too, are choices."""
+    return real_cells(as_choices(over_real_clock(root)))
+
+
+def over_real_clock(root: Term) -> Term:
+    """Returns the term with the real clock in place of the integer one.
+
+    A sign that depends on the clock becomes a choice, whose cells the partition separates.
+    """
+    root = substitute(root, {CLOCK: TIME})
+    for node in moving(root, Op.SIGN):
+        root = substitute(root, {node: as_choice(node)})
+    return root
 
 
 def moving(root: Term, *ops: Op) -> list[Term]:

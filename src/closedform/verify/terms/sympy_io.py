@@ -15,10 +15,11 @@ from sympy.core.sympify import _sympify
 from closedform.errors import VerificationError, shortened
 from closedform.language import FloorDiv, FloorMod, MatMul, ReduceMax, ReduceSum, Transpose
 from closedform.language.elementary import DEFINITIONS
+from closedform.language.schedule import Schedule
 from closedform.language.symbols import InternalName, t
 from closedform.verify.terms import build
 from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.tree import Op, Sign, Term, chain, show, walk
+from closedform.verify.terms.tree import Op, Sign, Term, chain, fold, show, walk
 
 Reader = Callable[[Any, Callable[[sp.Basic], "Term"]], "Term"]
 """The reader of a kind of SymPy node: from the node and the reader of its parts."""
@@ -52,6 +53,21 @@ def term(expr: Any, readers: Mapping[type, Reader] | None = None) -> Term:
             f"{len(expr.args)} arguments",
             hint="flatten it",
         ) from None
+
+
+def value_term(schedule: Schedule) -> Term:
+    """Returns the term of a schedule's value at ``t``, with its sines as cosines.
+
+    The lemmas of the prover are about cosines; files hold sines where these are more exact.
+    """
+    value_as_term: Term = schedule.memo("term", lambda: fold(term(schedule.bound), _with_cosines))
+    return value_as_term
+
+
+def _with_cosines(node: Term, args: list[Term]) -> Term:
+    if node.op is Op.SINPI:
+        return build.cospi(build.subtract(build.HALF, args[0]))
+    return build.rebuild(node, tuple(args))
 
 
 def _read(expr: sp.Basic, terms: dict[sp.Basic, Term], readers: Mapping[type, Reader]) -> Term:

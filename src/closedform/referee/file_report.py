@@ -151,8 +151,8 @@ def _line_of(
     by = f"by {verdict.means}" if verdict.grounds else ""
     parts = (by,) if verdict.proved else (place, verdict.proved_range)
     detail = ": ".join(filter(None, (*parts, verdict.reason)))
-    status, shown = str(verdict.status), dict(tensors or point)
-    return ReportLine(status, claim, detail, name, shown, is_reached=not is_out_of_reach)
+    status, values = str(verdict.status), dict(tensors or point)
+    return ReportLine(status, claim, detail, name, values, is_reached=not is_out_of_reach)
 
 
 def check_file(

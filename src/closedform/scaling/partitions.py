@@ -52,7 +52,7 @@ FUSED: Mapping[str, _Fused] = {
 def partition_of(
     name: str, shapes: Mapping[str, Shape], heads: int | None = None
 ) -> Partition | None:
-    """Returns the blocks of a weight by the name of its layer, None for one that is not fused.
+    """Returns the blocks of a weight by the name of its layer, None for one that is not layer_form.
 
     Args:
         name: The name of the weight.
@@ -66,30 +66,30 @@ def partition_of(
     """
     path = re.sub(r"\.weight\d*$", "", name)  # the experts of Megatron are weight0, weight1, …
     prefix, dot, layer = path.rpartition(".")
-    fused = FUSED.get(layer)
-    if fused is None:
+    layer_form = FUSED.get(layer)
+    if layer_form is None:
         return None
     shape = shapes[name]
-    after = shapes.get(f"{prefix}{dot}{fused.following}{name.removeprefix(path)}", ())
+    after = shapes.get(f"{prefix}{dot}{layer_form.following}{name.removeprefix(path)}", ())
     for axis in (-2, -1) if len(after) == len(shape) else ():
         # The next layer goes back to the width of the model.
         first, width = after[-3 - axis], shape[-3 - axis]
-        size, remainder = divmod(shape[axis] - first, fused.others)
+        size, remainder = divmod(shape[axis] - first, layer_form.others)
         if after[axis] != width or remainder or size < 0:
             continue
-        if size == 0 and fused.others == 1:
+        if size == 0 and layer_form.others == 1:
             return None  # an MLP without a gate
         if size == 0 or f"{prefix}{dot}q_attn.weight" in shapes:
             continue  # keys and values of another sequence, whose queries are apart
-        sizes = (first, *(size,) * fused.others)
-        if fused.is_by_heads:
+        sizes = (first, *(size,) * layer_form.others)
+        if layer_form.is_by_heads:
             return Partition(sizes, axis + len(shape), _groups(sizes, heads, name))
         # gpt-oss: gates are the even columns (models/gpt_oss/modeling_gpt_oss.py, GptOssExperts).
         groups = size if f"{path}_bias" in shapes else 1
         return Partition(sizes, axis + len(shape), groups)
     raise DefinitionError(
         f"the blocks of {layer} do not follow from its shape {list(shape)} and that of "
-        f"{fused.following}, {list(after)}",
+        f"{layer_form.following}, {list(after)}",
         where=f"parameter {name!r}",
         hint="give it a group with muon(…, partitions=…)",
     )

@@ -75,8 +75,8 @@ def write_universal(
         for key, value in states.items():
             # A copy: a part of a vector would be saved with all of it. The loader cuts a parameter
             # along the axis "cat_dim" for its tensor-parallel ranks.
-            stored = value.clone() if key == STEP else {"param": value.clone(), "cat_dim": 0}
-            torch.save(stored, zero / name / f"{key}.pt")
+            content = value.clone() if key == STEP else {"param": value.clone(), "cat_dim": 0}
+            torch.save(content, zero / name / f"{key}.pt")
     # Not the parameters, tensors and schedules of a group, which its optimizer has.
     groups = [
         {key: value for key, value in group.items() if isinstance(value, int | float | str | tuple)}

@@ -271,8 +271,8 @@ def _round_at_random(
     """
     bits = rounded(exact, stored)
     # A subnormal number would have its neighbour beyond 0, and a second moment below 0 no root.
-    flushed = sp.Piecewise((0, sp.Abs(bits) < _LEAST_STEP[stored]), (bits, True))
-    rule, nearest = with_definition(rule, "nearest", flushed)
+    near_zero = sp.Piecewise((0, sp.Abs(bits) < _LEAST_STEP[stored]), (bits, True))
+    rule, nearest = with_definition(rule, "nearest", near_zero)
     rule, rest = with_definition(rule, "rest", exact - nearest)
     # Between 0.625 and 1.25 units in the last place, also below a power of 2, where it is half of
     # the unit above: the sum rounds to the next number of the dtype.

@@ -157,8 +157,8 @@ def write_model_of_page(folder: Path, train: Path, session: OnnxSession) -> dict
     source = train.with_name(EVAL_FILE)
     if not source.is_file():
         return {}
-    carried = [name for name in session.inputs if name.startswith(CARRIED)]
-    model, weights = read_forward(source, carried, f"file {str(source)!r}")
+    inputs_of_step = [name for name in session.inputs if name.startswith(CARRIED)]
+    model, weights = read_forward(source, inputs_of_step, f"file {str(source)!r}")
     inputs = [value for value in model.graph.input if value.name not in weights]
     del model.graph.input[:]
     model.graph.input.extend(inputs)

@@ -84,15 +84,15 @@ def _engine(
     reading: kit.Reading, trainer: kit.Recipe, document: kit.Document, adam: Adam
 ) -> kit.Recipe:
     """The recipe that DeepSpeed makes of its config with the values of the Trainer."""
-    derived = trainer.derived
+    values = trainer.derived
     clip = 0 if trainer.clipping is None else trainer.clipping.threshold
     arguments = {
-        "lr": derived["lr"],
-        "warmup_max_lr": derived["lr"],
+        "lr": values["lr"],
+        "warmup_max_lr": values["lr"],
         # max(1, ·): DeepSpeed refuses a warmup of 0 updates, and takes 1 for 2.
-        "warmup_num_steps": max(1, derived["warmup_updates"]),
+        "warmup_num_steps": max(1, values["warmup_updates"]),
         "total_num_steps": trainer.horizon,
-        "weight_decay": derived["weight_decay"],
+        "weight_decay": values["weight_decay"],
         "betas": (adam.adam_beta1, adam.adam_beta2),
         "eps": adam.adam_epsilon,
         "gradient_clipping": clip,

@@ -614,8 +614,8 @@ def _transpose(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure
 
 def _slice(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     a = _with_all_elements(sources[0], operands[0])
-    every = (slice(None),) * len(_intervals_of(sources[0], a))
-    return a.map(lambda part: part[(*every, *places_of(node))])
+    leading_axes = (slice(None),) * len(_intervals_of(sources[0], a))
+    return a.map(lambda part: part[(*leading_axes, *places_of(node))])
 
 
 def _concat(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:

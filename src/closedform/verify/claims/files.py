@@ -85,17 +85,17 @@ def verify_file(
     schedule = from_onnx(model)
     report = verify_schedule(schedule, effort=effort, budget=budget)
     findings = {finding.claim.sentence: finding for finding in report}
-    stated = []
+    claims_of_file = []
     for entry in entries:
         finding_in_report = findings.pop(str(entry.get("sentence")), None)
-        stated.append(
+        claims_of_file.append(
             _again(entry, schedule, model, where)
             if finding_in_report is None
             else finding_in_report.claim
         )
     again = check(
         schedule.name,
-        (replace(claim, is_question=False) for claim in stated),
+        (replace(claim, is_question=False) for claim in claims_of_file),
         effort=effort,
         budget=budget,
     )

@@ -111,7 +111,7 @@ class Effort:
             raise OutOfEffort
 
     @contextmanager
-    def enforced(self) -> Iterator[None]:
+    def enforce(self) -> Iterator[None]:
         """Ends all work on terms in this context where this effort ends, by OutOfEffort.
 
         A comparison of two terms of thousands of choices is one step of a search, which looks at

@@ -325,9 +325,9 @@ def test_a_comparison_ends_with_its_effort(depth: int) -> None:
     tensors = build.symbol("x"), build.symbol("y")
     left, right = nested(tensors, False), nested(tensors, True)
     begin, allowed = METER.work, 100_000
-    with Effort.of(allowed).enforced(), pytest.raises(OutOfEffort):
+    with Effort.of(allowed).enforce(), pytest.raises(OutOfEffort):
         are_equal(left, right, StepRange(CLOCK, 0, 100))
     # Work is looked at when it is reported: of a polynomial when it is made.
     assert METER.work - begin < 3 * allowed
-    with Effort.of(allowed).enforced():
+    with Effort.of(allowed).enforce():
         assert are_equal(nested(tensors, False), left, StepRange(CLOCK, 0, 100)) == "structure"

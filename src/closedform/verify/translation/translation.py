@@ -138,7 +138,7 @@ def time_verdict(decide: Callable[[], Verdict], effort: Effort) -> Verdict:
     """Returns a verdict with its time; UNKNOWN where the terms cannot be made or computed with."""
     watch = Watch()
     try:
-        with effort.enforced():
+        with effort.enforce():
             verdict = decide()
     except (ClosedFormError, ArithmeticError) as error:
         verdict = Verdict(Status.UNKNOWN, reason=str(error))

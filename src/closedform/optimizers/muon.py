@@ -78,7 +78,7 @@ _IS_TALL = sp.Or(
 ROWS = sp.Piecewise((axis_size(0), IS_KERNEL), (axis_size(-2), True))
 """The rows of each matrix; axes before the last two are batch axes, but for a kernel."""
 FAN_IN = sp.Piecewise((axis_size(1), IS_KERNEL), (axis_size(-1), True))
-"""The columns of each matrix, those of a kernel at one place of it."""
+"""The columns of each matrix, of a kernel at one place of it."""
 COLUMNS = sp.Piecewise((SIZE / sp.Max(1, axis_size(0)), IS_KERNEL), (axis_size(-1), True))
 """The columns of each matrix, a kernel being one matrix of its first axis by the others."""
 IS_BATCH = sp.And(sp.Gt(RANK, 2), sp.Not(IS_KERNEL))

@@ -1,6 +1,6 @@
 """States of an optimizer in the checkpoints of DeepSpeed and Megatron, both ways, by names.
 
-Both index the states of a parameter by its name and keep those of the parameter's shape, next to
+Both index the states of a parameter by its name and keep states of the parameter's shape, next to
 its value in float32. Which states there are is not a table: a rule declares them, and torch's
 classes have the same names (``exp_avg`` of Lion, ``momentum_buffer`` of Muon).
 

@@ -458,7 +458,7 @@ class _Search:
         yield from self._range(expected)
 
     def _range(self, expected: FloatArray) -> Iterator[Cause]:
-        """Another peak and another end of the same curve; any line has those of another one."""
+        """Another peak and another end of the same curve; any line has the ends of another one."""
         line = np.polynomial.Polynomial.fit(self.seen.updates, expected, 1)(self.seen.updates)
         span = np.ptp(expected)
         if len(expected) < 4 or np.max(np.abs(expected - line)) <= _BEND * span:

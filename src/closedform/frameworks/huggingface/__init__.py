@@ -24,7 +24,7 @@ DEFECTS: Mapping[str, kit.Defect[...]] = {
     name: defect for name, defect in TRAINER_DEFECTS.items() if name.startswith("cosine")
 }
 _LENGTHS = ("num_warmup_steps", "num_training_steps")
-"""Arguments of ``get_scheduler`` itself; the others are those of a scheduler."""
+"""Arguments of ``get_scheduler`` itself; the others belong to a scheduler."""
 
 
 def _entry(name: str, *parameters: kit.Parameter) -> kit.ScheduleEntry:

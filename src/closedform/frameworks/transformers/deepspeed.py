@@ -31,7 +31,7 @@ def in_place_of_trainer(
     transformers 5.23.0, integrations/deepspeed.py: lines 136 to 258 insert and compare the values,
     lines 576 to 608 choose the optimizer and the scheduler. The optimizer has one group with all
     parameters, so that biases decay as well. Clipping is left to DeepSpeed (accelerate 1.15.0,
-    accelerator.py:3023), which clips by ``gradient_clipping`` alone.
+    accelerator.py:3023), which clips only by ``gradient_clipping``.
 
     Args:
         reading: The reading of the arguments.

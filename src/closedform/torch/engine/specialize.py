@@ -362,7 +362,7 @@ class Specializer:
 
 
 def entries_of(values: Mapping[str, Any]) -> Iterator[tuple[GroupEntry, Any]]:
-    """Yields the entries of a group, those of a tuple one by one, with their values."""
+    """Yields the entries of a group, and of tuples one by one, with their values."""
     for key, value in values.items():
         if isinstance(value, tuple | list):
             yield from ((GroupEntry(key, index), element) for index, element in enumerate(value))

@@ -104,7 +104,7 @@ class Partition:
         return sp.Tuple(self.axis, self.groups, is_stack, sp.Tuple(*self.sizes))
 
     def shape_symbols(self, size: sp.Expr) -> dict[sp.Symbol, sp.Expr]:
-        """Returns the symbols of the shape of a block of a size, by the symbols of the parameter."""
+        """Returns the symbols of the shape of a block, by the symbols of the parameter."""
         if self.is_stack:
             sizes = {axis_size(axis): axis_size(axis + 1) for axis in range(_AXES.stop - 1)}
             return {RANK: RANK - 1, SIZE: SIZE / axis_size(0), **sizes}

@@ -53,7 +53,7 @@ def _begin(
 
 
 class Collectives(TorchDispatchMode):
-    """Counts the collectives of this process by kind, and the bytes of their results."""
+    """Counts the collectives and messages of this process by kind, and the bytes they bring."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -66,9 +66,9 @@ class Collectives(TorchDispatchMode):
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented
         result = func(*args, **(kwargs or {}))
-        for kind in ("allreduce", "all_gather"):
+        for kind in ("allreduce", "all_gather", "recv"):
             if func.namespace in ("c10d", "_c10d_functional") and kind in func.__name__:
-                value = args[0][0] if kind == "allreduce" else result
+                value = result if kind == "all_gather" else args[0][0]
                 self.counts[kind] += 1
                 self.bytes[kind] += value.nbytes
         return result

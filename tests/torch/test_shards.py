@@ -150,8 +150,16 @@ def _check_collectives(mesh: Any, placements: Any) -> None:
     adamw, lamb = cf.optimizers.adamw(lr=0.1), cf.optimizers.lamb(lr=0.1)
     clip = cf.transforms.clip_by_global_norm
     coded = cf.transforms.eight_bit_states(adamw, least_size=256)
-    rules = [adamw, lamb, clip(adamw, 1), clip(lamb, 1), cf.optimizers.adafactor(), MUON]
-    rows = re.findall(r"^\| .+? \| (\d) \| ([\d,]+) \| (\d) \| ([\d,]+) \|$", PAGE, re.MULTILINE)
+    rules = [
+        adamw,
+        lamb,
+        clip(adamw, 1),
+        clip(lamb, 1),
+        MUON,
+        clip(MUON, 1),
+        cf.optimizers.adafactor(),
+    ]
+    rows = re.findall(r"^\| .+? \| (\d) \| ([\d,]+) \| (\d+) \| ([\d,]+) \|$", PAGE, re.MULTILINE)
     assert len(rows) == len(rules)
     for rule, row in zip([*rules, coded], [*rows, rows[0]], strict=True):
         optimizer = begin(rule, mesh, placements, ((64, 64),))
@@ -160,10 +168,14 @@ def _check_collectives(mesh: Any, placements: Any) -> None:
             optimizer.step()
         counted = [
             number
-            for kind in ("allreduce", "all_gather")
+            for kind in ("allreduce", "recv")
             for number in (collectives.counts[kind], collectives.bytes[kind])
         ]
-        assert counted == [int(cell.replace(",", "")) for cell in row], (rule.name, counted)
+        # The first process owns the matrix.
+        assert dist.get_rank() or counted == [int(cell.replace(",", "")) for cell in row], (
+            rule.name,
+            counted,
+        )
 
 
 def _check_moved_parts(mesh: Any, placements: Any) -> None:
@@ -240,7 +252,7 @@ def _like(value: Any, like: Any) -> Any:
 
 
 def _check_states(mesh: Any, placements: Any) -> None:
-    """States lie where their parameter does; others are whole in every process."""
+    """States lie where their parameter does, and others in shards of their own rows."""
     from torch.distributed.tensor import Replicate
 
     optimizer = begin(cf.optimizers.adafactor(beta1=0.9), mesh, placements, MATRICES)
@@ -250,7 +262,7 @@ def _check_states(mesh: Any, placements: Any) -> None:
         found: Any = states
         assert found["exp_avg"].placements == given.placements
         assert found["exp_avg"].to_local().shape == given.to_local().shape
-        assert found["exp_avg_sq_row"].placements == (Replicate(),)
+        assert found["exp_avg_sq_row"].placements == given.placements
         assert found["exp_avg_sq_row"].shape == param.shape[:-1]
         assert type(found["step"]) is torch.Tensor
     # A state dict of plain tensors is cut; one of another placement is sent.
@@ -287,7 +299,7 @@ def _check_switches(mesh: Any, placements: Any) -> None:
 
 
 def _check_codes(mesh: Any, placements: Any) -> None:
-    """Codes of states are those of one process, in shards where these are whole blocks."""
+    """Codes of states are those of one process, in shards."""
     from torch.distributed.tensor import DTensor
 
     # Eight blocks in each process; an odd number of rows; a block and a half in each; not coded.
@@ -305,10 +317,10 @@ def _check_codes(mesh: Any, placements: Any) -> None:
         for ours, theirs in pairs:
             assert {n: v.dtype for n, v in ours.items()} == {n: v.dtype for n, v in theirs.items()}
             assert all(torch.equal(whole(ours[name]), theirs[name]) for name in theirs)
-        for (ours, theirs), share in zip(pairs, (2, 1, 1), strict=False):
+        for ours, theirs in pairs[:3]:
             assert isinstance(ours["exp_avg_code"], DTensor)
-            size = ours["exp_avg_code"].to_local().numel()
-            assert size * share == theirs["exp_avg_code"].numel(), share
+            rows, most = len(ours["exp_avg_code"].to_local()), -(-len(theirs["exp_avg_code"]) // 2)
+            assert rows in (most, len(theirs["exp_avg_code"]) - most)
 
 
 def _check_gradients(mesh: Any, placements: Any) -> None:

@@ -342,6 +342,11 @@ OPS: Mapping[Op, OpSpec] = {
     )
 }
 
+ELEMENTWISE = frozenset(
+    op for op, spec in OPS.items() if spec.infer in (_elementwise, _comparison, _where, _cast)
+)
+"""The ops whose elements need only those at the same place."""
+
 # Bit for bit: IEEE 754 rounds a + b and b + a alike.
 COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX, Op.EQ, Op.AND, Op.OR})
 

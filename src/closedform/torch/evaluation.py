@@ -19,10 +19,11 @@ from closedform.lowering.sums import evaluation_rule
 from closedform.options import GraphOptions, ModelSpec
 from closedform.torch.distributed.partial_sums import shard_rules
 from closedform.torch.distributed.shard_steps import (
+    ShardCompiler,
     ShardKernel,
     ShardTensors,
-    StageGraph,
     graph_runners,
+    graph_shape,
     run_shards,
 )
 from closedform.torch.engine.kernels import COMPUTE_DTYPES, GRAPH_DTYPES, LABEL
@@ -109,16 +110,15 @@ class TrainEvalOptimizer(torch.optim.Optimizer):
         if index not in self._evaluations or self._evaluations[index][0] != current:
             self._evaluations[index] = current, {}
         cache = self._evaluations[index][1]
-        make_runner = graph_runners(self._backend)
+        compiler = ShardCompiler(graph_runners(self._backend), cache)
         work = []
         for param, shard_rule in zip(params, shard_rules(rule, params, cache), strict=True):
-            shape = shard_rule.shape if shard_rule.is_gathered else tuple(local(param).shape)
-            key = ("evaluation", shard_rule, shape, param.dtype)
+            part = tuple(local(param).shape)
+            key = ("evaluation", shard_rule, part, param.dtype)
             if key not in cache:
                 dtype = GRAPH_DTYPES[COMPUTE_DTYPES[param.dtype]]
-                spec = ModelSpec(shard_rule.rule, {f"{LABEL}0": shape})
+                spec = ModelSpec(shard_rule.rule, {f"{LABEL}0": graph_shape(shard_rule, part)})
                 graph = compile_evaluation(spec, GraphOptions(dtype=dtype))
-                stage = StageGraph(graph, make_runner(graph, shard_rule.first_place))
-                cache[key] = ShardKernel((), stage, frozenset(), shard_rule.is_gathered)
+                cache[key] = compiler.kernel([], graph, shard_rule, part)
             work.append((cache[key], ShardTensors(param, param, self.state[param], {})))
         return work

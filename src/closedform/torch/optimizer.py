@@ -19,11 +19,11 @@ from closedform.ir.naming import GRAD, PARAM, SHARED
 from closedform.language import Schedule, UpdateRule
 from closedform.torch.distributed.partial_sums import shard_rules
 from closedform.torch.distributed.shard_steps import (
+    ShardCompiler,
     ShardKernel,
     ShardTensors,
     graph_runners,
     run_shards,
-    shard_kernels,
 )
 from closedform.torch.engine.batching import pack_scalars
 from closedform.torch.engine.compiled import compiling_batcher
@@ -614,7 +614,7 @@ class Optimizer(TrainEvalOptimizer):
                 key = self._backend, params[0].device
                 cache = specialization.kernels.setdefault(key, {})
                 rules = shard_rules(rule, params, cache)
-                group.kernels += shard_kernels(rule.name, rules, params, make_runner, cache)
+                group.kernels += ShardCompiler(make_runner, cache).kernels(rule.name, rules, params)
                 continue
             group.kernels.append(self._kernel(group, index, numbers))
         self._compiled[index] = group

@@ -8,7 +8,8 @@ sharded along an axis of the tensor, or replicated. Shards may differ in size, a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,17 +183,11 @@ class ShardMesh:
         totals = torch.stack([*guards, *partial_sums])
         for axis in self.axes:
             # Axes that replicate hold the same sums: with them the total would be a multiple.
-            try:
+            with self._together():
                 torch.distributed.all_reduce(totals, group=self.mesh.get_group(axis))
-            except RuntimeError as error:
-                raise StateError(
-                    f"the processes of mesh {self.mesh} did not step together: {error}",
-                    hint="has another process raised an error, or not called step()?",
-                ) from error
         if guard is None:
             return totals.unbind()
-        count = math.prod(map(self.mesh.size, self.axes))
-        is_alike = (totals[: len(guards)] == count * guard.to(device)).all()
+        is_alike = (totals[: len(guards)] == self.size * guard.to(device)).all()
         totals = totals[len(guards) :]
         if partial_sums and not totals.is_cpu:
             # No step waits for a device: its numbers are NaN.
@@ -203,6 +198,95 @@ class ShardMesh:
                 hint="give each process gradients of the same parameters, zeros for those unused",
             )
         return totals.unbind()
+
+    @property
+    def size(self) -> int:
+        """The number of these processes."""
+        return math.prod(map(self.mesh.size, self.axes))
+
+    @property
+    def rank(self) -> int:
+        """The place of this process along the only axis."""
+        (axis,) = self.axes
+        return int(self.mesh.get_local_rank(axis))
+
+    def part_of(self, shape: Sequence[int], place: int) -> tuple[int, ...]:
+        """Returns the shape of the rows of a tensor that a process along the only axis has."""
+        return (row_counts(shape[0], self.size)[place], *shape[1:])
+
+    def gather(self, parts: Sequence[tuple[Tensor, Sequence[int], int]]) -> list[Tensor | None]:
+        """Returns full tensors, each in the process that is to have it, and None elsewhere.
+
+        Args:
+            parts: For each tensor its rows here, its shape, and the place of its process.
+        """
+        segments = [
+            [
+                part if place == self.rank else part.new_empty(self.part_of(shape, place))
+                for place in range(self.size)
+            ]
+            if owner == self.rank
+            else []
+            for part, shape, owner in parts
+        ]
+        self._transfer(
+            [(part, owner) for part, _, owner in parts],
+            [(segment, place) for row in segments for place, segment in enumerate(row)],
+        )
+        return [torch.cat(row) if row else None for row in segments]
+
+    def scatter(self, tensors: Sequence[tuple[Tensor, int, bool]]) -> list[Tensor]:
+        """Returns the rows here of full tensors, each of which one process has, or all of it.
+
+        Args:
+            tensors: For each the tensor, or one on the meta device where it is not, the place of
+                its process, and whether it is sharded.
+        """
+        results, sent_segments, received_segments = [], [], []
+        for value, owner, is_sharded in tensors:
+            if owner == self.rank:
+                rows = row_counts(len(value), self.size) if is_sharded else []
+                segments = value.split(rows) if is_sharded else [value] * self.size
+                sent_segments += list(zip(segments, range(self.size), strict=True))
+                results.append(segments[self.rank])
+                continue
+            shape = self.part_of(value.shape, self.rank) if is_sharded else value.shape
+            results.append(torch.empty(shape, dtype=value.dtype, device=self.mesh.device_type))
+            received_segments.append((results[-1], owner))
+        self._transfer(sent_segments, received_segments)
+        return results
+
+    def _transfer(
+        self,
+        sent_segments: Sequence[tuple[Tensor, int]],
+        received_segments: Sequence[tuple[Tensor, int]],
+    ) -> None:
+        """Sends tensors to the places of other processes, and receives theirs, as one batch."""
+        group = self.mesh.get_group(*self.axes)
+        ranks = torch.distributed.get_process_group_ranks(group)
+        operations = [
+            torch.distributed.P2POp(function, value.contiguous(), ranks[place], group)
+            for function, pairs in (
+                (torch.distributed.isend, sent_segments),
+                (torch.distributed.irecv, received_segments),
+            )
+            for value, place in pairs
+            if value.numel() and place != self.rank
+        ]
+        with self._together():
+            for request in torch.distributed.batch_isend_irecv(operations) if operations else ():
+                request.wait()
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """An error of a collective as one of processes that do not step together."""
+        try:
+            yield
+        except RuntimeError as error:
+            raise StateError(
+                f"the processes of mesh {self.mesh} did not step together: {error}",
+                hint="has another process raised an error, or not called step()?",
+            ) from error
 
 
 def shard_mesh(param: Tensor) -> ShardMesh:
@@ -223,11 +307,19 @@ def first_place(param: Tensor) -> int | None:
     count = row_shards(param)
     if count is None:
         return None
-    (axis,) = shard_mesh(param).axes
-    # torch.chunk: equal parts but for the last ones.
-    rows = -(-param.shape[0] // count)
-    first_row = min(rows * _mesh(param).get_local_rank(axis), param.shape[0])
-    return int(first_row * math.prod(param.shape[1:]))
+    first_row = sum(row_counts(param.shape[0], count)[: shard_mesh(param).rank])
+    return first_row * math.prod(param.shape[1:])
+
+
+def row_counts(rows: int, count: int) -> list[int]:
+    """Returns how many rows of a tensor each of several processes has: equal parts, then the rest.
+
+    Example:
+        >>> row_counts(7, 4), row_counts(1, 2)
+        ([2, 2, 2, 1], [1, 0])
+    """
+    most = -(-rows // count)
+    return [min(most, max(0, rows - most * place)) for place in range(count)]
 
 
 def row_shards(param: Tensor) -> int | None:
@@ -247,38 +339,48 @@ def steps_by_shards(rule: UpdateRule) -> bool:
     return rule.is_elementwise and rule.is_for_all_shapes
 
 
-def other_states(
-    rule: UpdateRule, param: Tensor, dtype: torch.dtype, *, is_sharded_by_blocks: bool
-) -> Mapping[str, Tensor]:
-    """Returns the states that do not have the parameter's shape, before the first step.
+def other_states(rule: UpdateRule, param: Tensor, dtype: torch.dtype) -> Mapping[str, Tensor]:
+    """Returns the states of a DTensor that do not have its shape by rule, before the first step.
 
-    States of rank 0 are plain tensors; the others are replicated, or sharded with the parameter.
+    States of rank 0 are plain tensors. The others are in shards of their rows if the parameter is,
+    and else replicated, unless their sizes are those of the parameter.
 
     Args:
-        rule: The rule for the shape of the parameter, or of its local part if it is sharded.
+        rule: The rule for the shape of the parameter.
         param: The parameter.
         dtype: The dtype of states that are not stored in another one.
-        is_sharded_by_blocks: Whether a shard has the states of its blocks.
     """
-    part = local(param.detach())
-    device, sizes = part.device, tuple(part.shape if is_sharded_by_blocks else param.shape)
-    placements = _placements(param) if is_sharded_by_blocks else None
+    part, mesh, is_by_rows = local(param.detach()), shard_mesh(param), row_shards(param) is not None
     states = {}
     for name, spec in rule.states.items():
-        if spec.shape != "param":
-            shape = [int(size) for size in rule.state_shape(name, sizes)]
-            storage_dtype = dtype if spec.stored is None else TORCH_DTYPES[DType(spec.stored)]
-            full = torch.full(shape, float(spec.initial), dtype=storage_dtype, device=device)
-            states[name] = _place(full, param, placements) if shape else full
+        if spec.shape == "param":
+            continue
+        shape = tuple(int(size) for size in rule.state_shape(name, tuple(param.shape)))
+        is_alike = shape == tuple(param.shape)
+        local_shape = tuple(part.shape) if is_alike else shape
+        if is_by_rows and shape:
+            local_shape = mesh.part_of(shape, mesh.rank)
+        stored_dtype = dtype if spec.stored is None else TORCH_DTYPES[DType(spec.stored)]
+        value = torch.full(local_shape, float(spec.initial), dtype=stored_dtype, device=part.device)
+        placements = _placements(param) if is_alike or is_by_rows else None
+        states[name] = _place(value, param, placements, shape) if shape else value
     return states
 
 
-def _place(part: Tensor, like: Tensor, placements: Sequence[Any] | None = None) -> Tensor:
-    """A DTensor on the mesh of another one, replicated or in shards of equal size."""
+def _place(
+    part: Tensor,
+    like: Tensor,
+    placements: Sequence[Any] | None = None,
+    shape: tuple[int, ...] | None = None,
+) -> Tensor:
+    """A DTensor on the mesh of another one, replicated or with placements, of a shape."""
     from torch.distributed.tensor import DTensor, Replicate
 
-    mesh = _mesh(like)
-    return DTensor.from_local(part, mesh, placements or [Replicate()] * mesh.ndim, run_check=False)
+    mesh, full = _mesh(like), torch.empty(shape or part.shape, device="meta")
+    placements = placements or [Replicate()] * mesh.ndim
+    return DTensor.from_local(
+        part, mesh, placements, run_check=False, shape=full.shape, stride=full.stride()
+    )
 
 
 def _mesh(value: Any) -> Any:

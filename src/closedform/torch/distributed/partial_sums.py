@@ -21,7 +21,6 @@ from closedform.language.groups import Assignment
 from closedform.language.model import GlobalSum
 from closedform.language.shapes import Shape
 from closedform.lowering.sums import SumTable
-from closedform.torch.blocks import block_rule
 from closedform.torch.shards import first_place, is_sharded, row_shards
 
 _OWN = "of_one_parameter"
@@ -36,13 +35,16 @@ class ShardRule:
         rule: The rule for its shape, with partial sums.
         shape: The shape of the full parameter.
         is_gathered: Whether it needs the full tensor; the rule is then unchanged.
-        first_place: The place in the full tensor of the first element that is stepped here.
+        first_place: The place in the full tensor of the first local element; None if the next ones
+            do not follow it.
+        count: The number of shards if they are equally many rows; 0 if not.
     """
 
     rule: UpdateRule
     shape: Shape
     is_gathered: bool
-    first_place: int = 0
+    first_place: int | None = 0
+    count: int = 0
 
 
 def shard_rule(rule: UpdateRule, shape: Shape, place: int | None = None) -> ShardRule:
@@ -77,7 +79,7 @@ def shard_rule(rule: UpdateRule, shape: Shape, place: int | None = None) -> Shar
     functions = {*WHOLE_TENSOR} - ({Uniform} if place is not None else set())
     is_local &= not any(expr.has(*functions) for expr in summed_rule.all_expressions())
     if not is_local:
-        return ShardRule(shaped_rule, shape, True)
+        return ShardRule(shaped_rule, shape, True, place)
     is_drawn = any(expr.has(Uniform) for expr in summed_rule.all_expressions())
     return ShardRule(summed_rule, shape, False, place or 0 if is_drawn else 0)
 
@@ -110,10 +112,10 @@ def _rule_of(rule: UpdateRule, param: Tensor) -> ShardRule:
     shape = tuple(param.shape)
     if not is_sharded(param):
         return ShardRule(rule.for_shape(shape), shape, True)
-    part_rule = block_rule(rule, param)
-    if part_rule is not None:
-        return ShardRule(part_rule, shape, False)
-    return shard_rule(rule, shape, first_place(param))
+    count = row_shards(param) or 0
+    is_even = bool(count) and shape[0] % count == 0
+    placed_rule = shard_rule(rule, shape, first_place(param))
+    return replace(placed_rule, count=count if is_even else 0)
 
 
 def distinct_rules(rules: Iterable[ShardRule], shapes: Mapping[str, Shape]) -> list[Assignment]:

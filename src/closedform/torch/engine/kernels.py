@@ -28,7 +28,6 @@ from closedform.language.model import GlobalSum
 from closedform.language.shapes import RANK, SHAPE_SYMBOLS, Sizes
 from closedform.lowering.sums import narrow_rule
 from closedform.options import GraphOptions, ModelSpec
-from closedform.torch.blocks import block_rule
 from closedform.torch.engine.compiled import compiled_kernel
 from closedform.torch.engine.flat import FlatKernel, flat_kernel
 from closedform.torch.engine.programs import BoundProgram
@@ -175,11 +174,7 @@ def _initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
         for name, value in states.items()
         if name in shaped_rule.states and shaped_rule.states[name].shape == "param"
     }
-    part_rule = block_rule(rule, param)
-    others = other_states(
-        part_rule or shaped_rule, param, dtype, is_sharded_by_blocks=part_rule is not None
-    )
-    return {**states, **part_states, **others}
+    return {**states, **part_states, **other_states(shaped_rule, param, dtype)}
 
 
 @lru_cache(128)

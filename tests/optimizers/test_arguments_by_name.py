@@ -10,7 +10,12 @@ import pytest
 from closedform import optimizers, transforms
 from closedform.errors import ArgumentError
 
-FUNCTIONS = [(module, name) for module in (optimizers, transforms) for name in module.__all__]
+FUNCTIONS = [
+    (module, name)
+    for module in (optimizers, transforms)
+    for name in module.__all__
+    if not inspect.isclass(getattr(module, name))
+]
 IDS = [name for _, name in FUNCTIONS]
 # The keywords of other libraries, and the arguments that they may mean, the likeliest first.
 FOREIGN = {

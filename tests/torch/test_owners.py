@@ -183,11 +183,17 @@ def test_blocks_need_no_owner_where_each_process_has_whole_ones() -> None:
     own = reduce_max(blocks, (1,), True)
     assert not has_owner(scaled_rule(own, sizes), 32)
     assert has_owner(scaled_rule(own, sizes), 24, 0)
-    across = reduce_max(blocks, (0,), True)
+
+    def row_maximum(value: Any) -> Any:
+        return reduce_max(value, (1,), True)
+
+    across = row_maximum(reduce_max(blocks, (0,), True))
     row = reshape(reduce_max(PARAM, (1,), True), (4, 16))
     places = positions(blocks, 0)
     scales = [own * across, own + reduce_max(places, (1,), True), own * reduce_max(PARAM)]
-    scales += [own * reduce_max(blocks, axes, True) for axes in ((-2,), (0, 1), all_but(1))]
+    scales += [
+        own * row_maximum(reduce_max(blocks, axes, True)) for axes in ((-2,), (0, 1), all_but(1))
+    ]
     scales += [own * reduce_max(reshape(row, (1, 64)), (1,), True)]
     for scale in scales:
         assert has_owner(scaled_rule(scale, sizes), 32), scale

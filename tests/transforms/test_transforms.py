@@ -466,8 +466,8 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
     ),
     "no step": (
         lambda: transforms.cautious(transforms.skip_nonfinite(ADAM)),
-        "the next parameter of rule 'adam' is not the parameter less a step (cautious): make the "
-        "rule cautious before other transforms",
+        "the next parameter of rule 'adam' is not the parameter less a step (cautious): apply "
+        "cautious before other transforms",
     ),
     "least": (
         lambda: transforms.cautious(ADAM, 0),

@@ -22,6 +22,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language.arguments import whole
 from closedform.language.functions import Block, Joined, LikeBlock, LikeParam
+from closedform.language.lengths import with_checked_keywords
 from closedform.language.model import GlobalSum, tensor_input
 from closedform.language.shapes import RANK, SIZE, Shape, Sizes, Without, axis_size
 from closedform.language.symbols import GRAD, PARAM, local, state
@@ -169,6 +170,7 @@ class Layout:
         return start, start + self.sizes[place] // self.groups
 
 
+@with_checked_keywords
 def partition(rule: UpdateRule, blocks: Partitions | None) -> UpdateRule:
     """Returns a rule that steps each block of a parameter as a parameter of its shape.
 

@@ -46,6 +46,7 @@ SCALES = ("original", "match_rms_adamw")
 DECAYS = ("plain", "scaled")
 FLOORS = ("clamped", "added")
 PRECISIONS = ("parameter", "bf16", "bf16_fused")
+MATRIX_AXES = ("last", "first")
 COEFFICIENTS = (3.4445, -4.775, 2.0315)
 
 _POLAR = (
@@ -107,6 +108,7 @@ def muon(
     floor: str = "clamped",
     precision: str = "parameter",
     lost_buffer: bool = False,
+    matrix_axes: str = "last",
     partitions: Partitions | None = None,
 ) -> UpdateRule:
     r"""Returns Muon, for parameters of two axes or more.
@@ -145,6 +147,8 @@ def muon(
             dtype, ``"bf16"`` rounds every operation to bf16, ``"bf16_fused"`` every sum of
             products (torch), and 1e-2 of a step is then rounding.
         lost_buffer: Whether b is never written back, the defect of cerebras: there is no momentum.
+        matrix_axes: The axes whose sizes are rows and columns in s: ``"last"`` two as above, or
+            ``"first"`` two (cerebras), which are batch axes of a tensor of three.
         partitions: The blocks of a parameter that are stepped as separate parameters, by
             :func:`closedform.transforms.partition`: their sizes, their number, or a Partition.
 
@@ -168,6 +172,7 @@ def muon(
         ("decay", decay, DECAYS),
         ("floor", floor, FLOORS),
         ("precision", precision, PRECISIONS),
+        ("matrix_axes", matrix_axes, MATRIX_AXES),
     ):
         choice(setting, name, "muon", options)
     gradient = ascent_or_descent(maximize, "muon")
@@ -185,7 +190,9 @@ def muon(
     definitions |= orthogonalize(ns_steps, values, floor=floor, precision=precision)
     # s²: one root is taken below. 1/25 is the 0.2² of Moonlight (Liu et al. 2025), the rms of
     # AdamW's steps.
-    size = sp.Max(1, ROWS / FAN_IN) if scale == "original" else sp.Max(ROWS, FAN_IN) / 25
+    is_last = matrix_axes == "last"
+    rows, columns = (ROWS, FAN_IN) if is_last else (axis_size(0), axis_size(1))
+    size = sp.Max(1, rows / columns) if scale == "original" else sp.Max(rows, columns) / 25
     rate = hyper("lr") * sp.sqrt(size)
     step = rate * local("orthogonal")
     # "bf16" rounds every operation, the scaled step included; "bf16_fused" only sums of products.

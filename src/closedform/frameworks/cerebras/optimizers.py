@@ -60,6 +60,7 @@ _MUON_FORM: Mapping[str, Any] = {
     "scale": "match_rms_adamw",
     "decay": "scaled",
     "floor": "added",
+    "matrix_axes": "first",
     "precision": "bf16",
 }
 _NADAM = kit.parameters_of(nadam, "decoupled_weight_decay")

@@ -72,13 +72,15 @@ class Cut:
     def splits(self, node: Node, operands: Sequence[Node]) -> bool:
         """Returns whether the rows of a result need only the same rows of its operands."""
         first, *sizes = operands[0].type.shape or (1,) if operands else (1,)
+        # A constant is whole in each process.
+        is_even = self.count > 0 and not any(operand.op is Op.CONST for operand in operands)
         match node.op:
             case Op.REDUCE_SUM | Op.REDUCE_MAX:
                 is_split = bool(sizes) and 0 not in node.attribute("axes")
-                return is_split and self.count > 0 and self.has_parts((first, *sizes))
+                return is_split and is_even and self.has_parts((first, *sizes))
             case Op.RESHAPE:
                 shapes = (node.type.shape, operands[0].type.shape)
-                return self.count > 0 and all(map(self.has_parts, shapes))
+                return is_even and all(map(self.has_parts, shapes))
             case Op.UNIFORM:
                 return self.draws and node.type.shape == self.shape
             case Op.LOOKUP:
@@ -87,8 +89,11 @@ class Cut:
             return False
         return (self.has_parts(node.type.shape) or is_number(node)) and all(
             is_number(operand)
-            or (operand.op is Op.CONST and _is_repeated(operand, node))
-            or (self.has_parts(operand.type.shape) and _is_aligned(operand, node))
+            or (
+                _is_repeated(operand, node)
+                if operand.op is Op.CONST
+                else self.has_parts(operand.type.shape) and _is_aligned(operand, node)
+            )
             for operand in operands
         )
 

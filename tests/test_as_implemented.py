@@ -30,6 +30,7 @@ MUON: dict[str, Any] = {
     "scale": "match_rms_adamw",
     "decay": "scaled",
     "floor": "added",
+    "matrix_axes": "first",
     "precision": "bf16",
 }
 """The choices of cerebras' Muon."""

@@ -9,6 +9,7 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
 from closedform.errors import ExportError
 from closedform.exporters.onnx_metadata import set_metadata
+from closedform.exporters.onnx_scopes import graphs_within, scopes_of
 
 
 def join_models(
@@ -84,19 +85,13 @@ def rename_values(model: ModelProto, names: Mapping[str, str]) -> ModelProto:
     """Returns a copy of a model with other names for some of its values, in branches, too."""
     copy = ModelProto()
     copy.CopyFrom(model)
-    _rename(copy.graph, names)
+    for graph in scopes_of(copy.graph):
+        for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+            value.name = names.get(value.name, value.name)
+        for node in graph.node:
+            node.input[:] = [names.get(name, name) for name in node.input]
+            node.output[:] = [names.get(name, name) for name in node.output]
     return copy
-
-
-def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
-    for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
-        value.name = names.get(value.name, value.name)
-    for node in graph.node:
-        node.input[:] = [names.get(name, name) for name in node.input]
-        node.output[:] = [names.get(name, name) for name in node.output]
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                _rename(attribute.g, names)
 
 
 def unite_opsets(opsets: dict[str, int], model: ModelProto, label: str) -> None:
@@ -157,7 +152,7 @@ def _named_apart(graph: onnx.GraphProto, label: str, where: str) -> onnx.GraphPr
         return [name if not name or name in public else f"{label}/{name}" for name in names]
 
     for node in copy.node:
-        if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
+        if [*graphs_within(node)]:
             raise ExportError(
                 f"node {node.name!r} is control flow ({node.op_type})",
                 where=f"graph {where!r}, model {label!r}",

@@ -52,7 +52,7 @@ FUSED: Mapping[str, _Fused] = {
 def partition_of(
     name: str, shapes: Mapping[str, Shape], heads: int | None = None
 ) -> Partition | None:
-    """Returns the blocks of a weight by the name of its layer, None for one that is not layer_form.
+    """Returns the blocks of a weight by the name of its layer, None for one that is not fused.
 
     Args:
         name: The name of the weight.

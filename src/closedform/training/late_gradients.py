@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
+from closedform.exporters.onnx_scopes import graphs_within
+
 GRADIENT = "gradient"
 """The output of the model of a gradient."""
 
@@ -153,7 +155,7 @@ class LateGradients:
             sizes is not None
             and math.prod(sizes) >= self._smallest
             and len(node.output) == 1
-            and not any(attribute.HasField("g") for attribute in node.attribute)
+            and not [*graphs_within(node)]
         )
 
 

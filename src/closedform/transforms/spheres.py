@@ -14,12 +14,12 @@ from dataclasses import replace
 import sympy as sp
 
 from closedform.errors import DefinitionError
-from closedform.language import PARAM, Schedule, UpdateRule, hyper, local
+from closedform.language import PARAM, Schedule, UpdateRule, hyper
 from closedform.language.aliases import Number
 from closedform.language.arguments import number_or_schedule
 from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.formulas import norm
-from closedform.transforms.substitution import check_rule, split_step, unused_name
+from closedform.transforms.substitution import check_rule, split_step, with_definition
 
 
 @with_checked_keywords
@@ -62,15 +62,8 @@ def hyperball(
     if least == 0 or length == 0:
         raise DefinitionError("radius and eps must be above 0, got 0", where=where)
     decayed_param, step = split_step(rule, where)
-    names = [unused_name(rule, name) for name in ("step", "radius", "moved")]
-    direction, size, moved = map(local, names)
-    definitions = {
-        names[0]: step,
-        names[1]: length,
-        names[2]: decayed_param - direction * (hyper("lr") * size / sp.Max(norm(direction), least)),
-    }
-    return replace(
-        rule,
-        param=moved * (size / sp.Max(norm(moved), least)),
-        definitions={**rule.definitions, **definitions},
-    )
+    rule, direction = with_definition(rule, "step", step)
+    rule, size = with_definition(rule, "radius", length)
+    step_of_size = direction * (hyper("lr") * size / sp.Max(norm(direction), least))
+    rule, point = with_definition(rule, "moved", decayed_param - step_of_size)
+    return replace(rule, param=point * (size / sp.Max(norm(point), least)))

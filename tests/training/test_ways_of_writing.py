@@ -621,8 +621,13 @@ def test_a_step_is_that_of_torch(name: str, tmp_path: Path) -> None:
         assert session.params[label] == close, label
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", REFUSED)
-def test_another_step_is_refused(name: str, tmp_path: Path) -> None:
+def test_another_step_is_refused(
+    name: str, threads: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(functools.partial(torch.set_num_threads, torch.get_num_threads()))
+    torch.set_num_threads(threads)
     case, message = REFUSED[name]
     model, loss = _built(case)
     before = {n: value.clone() for n, value in model.state_dict().items()}

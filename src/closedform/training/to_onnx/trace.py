@@ -31,7 +31,7 @@ from closedform.training.to_onnx.batch import DynamicAxes, Loss, read_batch
 from closedform.training.to_onnx.comparison import check_step
 from closedform.training.to_onnx.forward import Forward
 from closedform.training.to_onnx.given_file import forward_of_file, names_of_file
-from closedform.training.to_onnx.isolation import PythonNumbers, restore_on_exit
+from closedform.training.to_onnx.isolation import PythonNumbers, restore_on_exit, state_of
 from closedform.training.to_onnx.onnx_program import Tensors, explain_error, write_onnx
 from closedform.training.to_onnx.probe import EagerRun, own_step, run_eagerly
 from closedform.training.to_onnx.symbolic import Symbols, drop_unchanged, traced_operators
@@ -189,7 +189,7 @@ def _checked_run(of: Forward, params: Tensors, buffers: Tensors) -> EagerRun:
     """
     numbers = PythonNumbers(of.modules(), of.loss)
     frozen = of.uncopied_tensors(buffers)
-    before = numbers.values()
+    before, restore = numbers.values(), state_of(*of.modules())
     pending = run_eagerly(of, params, buffers, of.batch.tensors)
     run, digests, after = pending.run, pending.digests(frozen), numbers.values()
     changed_names = [name for name, value in after.items() if before.get(name) != value]
@@ -208,7 +208,8 @@ def _checked_run(of: Forward, params: Tensors, buffers: Tensors) -> EagerRun:
             own_digests, following = own.digests(frozen), numbers.values()
     different_names = [name for name, bits in digests.items() if own_digests.get(name) != bits]
     if different_names and (threads := torch.get_num_threads()) > 1:
-        # Threads may add to one place in any order.
+        # Threads may add to one place in any order. A state of the first call is there no more.
+        restore()
         torch.set_num_threads(1)
         try:
             return _checked_run(of, params, buffers)

@@ -76,6 +76,16 @@ def test_pages_begin_with_their_purpose() -> None:
         assert "`make " not in first.split(". ")[0], path
 
 
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/index.md", "docs/compared_with_other_tools.md"]
+)
+def test_the_number_of_frameworks_is_that_of_their_table(page: str) -> None:
+    table = (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8")
+    number = len(re.findall(r"^\| \[[^|]+\| read", table, re.MULTILINE))
+    text = (ROOT / page).read_text(encoding="utf-8").replace("21 frameworks", "")
+    assert {int(figure) for figure in re.findall(r"(\d+) frameworks", text)} == {number}
+
+
 def test_figures_of_the_page_on_trust_are_not_above_those_of_today() -> None:
     text = (ROOT / "docs" / "what_to_trust.md").read_text(encoding="utf-8")
     _, _, after = text.partition(build_trust.SECTION.begin)

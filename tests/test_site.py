@@ -16,6 +16,7 @@ from tools import (
     build_track_3,
     build_trust,
     redirects,
+    source_links,
 )
 from tools.sections import GeneratedSection
 
@@ -125,6 +126,26 @@ def test_each_public_name_is_documented(package: str | None) -> None:
     }
     assert documented
     assert [name for name, value in documented.items() if not inspect.getdoc(value)] == []
+
+
+def test_links_into_the_source_lead_to_definitions() -> None:
+    pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("**/*.md")]
+    texts = [source_links.with_addresses(text) for text in pages if "(../src/" in text]
+    assert not any("(../src/" in text for text in texts)
+    assert sum(text.count(f"({source_links.ADDRESS}") for text in texts) > 60
+
+
+@pytest.mark.parametrize(
+    ("link", "fault"),
+    [
+        ("[`Graf`](../src/closedform/ir/graph.py)", "Graf: src/closedform/ir/graph.py does not"),
+        ("[`Builder.subtract`](../src/closedform/ir/graph.py)", "Builder.subtract: "),
+        ("[graf.py](../src/closedform/ir/graf.py)", "there is no src/closedform/ir/graf.py"),
+    ],
+)
+def test_a_link_to_a_name_that_moved_is_reported(link: str, fault: str) -> None:
+    with pytest.raises(LookupError, match=re.escape(fault)):
+        source_links.with_addresses(link)
 
 
 def test_no_page_loads_a_script_a_style_or_a_font_from_another_site() -> None:

@@ -1,7 +1,7 @@
 """Draws docs/architecture.svg: the packages of src/closedform by layer, and what each imports.
 
-``make docs`` runs it. A room is a package with the first line of its docstring; a frame holds
-packages that import each other. A line leads down from a frame to one whose names it imports, if
+``make docs`` runs it. A package is shown with the first line of its docstring; a frame holds
+those that import each other. A line leads down from a frame to one whose names it imports, if
 no other line leads there through a frame between the two: the rest follows from these.
 """
 
@@ -23,9 +23,9 @@ WIDTH, MARGIN, GAP = 1080, 12, 14
 LINE, PADDING, BETWEEN = 13, 8, 34
 LETTER = 5.6
 """The mean width of a letter at 10.5 pixels."""
-WIDEST_ROOM = 400
+WIDEST = 400
 BASE = "errors"
-"""The lowest layer is one room: its files are those that every package may use."""
+"""The lowest layer is shown as one: its files are those that every package may use."""
 BASE_SENTENCE = "files of one concept each, used everywhere"
 
 
@@ -38,7 +38,7 @@ def sentence(name: str) -> str:
 
 
 def rows() -> list[list[list[tuple[str, str]]]]:
-    """Returns the layers from the highest: frames of rooms, each with its name and sentence."""
+    """Returns the layers from the highest: frames of packages, each with its sentence."""
     frames: dict[int, dict[str, list[tuple[str, str]]]] = defaultdict(dict)
     for name, layer in LAYERS.items():
         if layer.group == LAYERS[BASE].group:
@@ -69,7 +69,7 @@ def draw() -> str:
     for row in rows():
         count = sum(len(frame) for frame in row)
         free = WIDTH - 2 * MARGIN - GAP * (len(row) - 1)
-        width = min(free / count, WIDEST_ROOM if "," not in row[0][0][0] else free)
+        width = min(free / count, WIDEST if "," not in row[0][0][0] else free)
         texts = {
             name: textwrap.wrap(words, int((width - 2 * PADDING) / LETTER))
             for frame in row
@@ -82,7 +82,7 @@ def draw() -> str:
             boxes[group] = (left, top, len(frame) * width, height)
             shapes.append(_rectangle(*boxes[group]))
             for name, _ in frame:
-                shapes.append(_room(left + PADDING, top + PADDING, name, texts[name]))
+                shapes.append(_package(left + PADDING, top + PADDING, name, texts[name]))
                 left += width
             left += GAP
         top += height + BETWEEN
@@ -116,7 +116,7 @@ def _rectangle(left: float, top: float, width: float, height: float) -> str:
     )
 
 
-def _room(left: float, top: float, name: str, texts: list[str]) -> str:
+def _package(left: float, top: float, name: str, texts: list[str]) -> str:
     lines = "".join(
         f'<tspan x="{left:.0f}" dy="{LINE}">{html.escape(text)}</tspan>' for text in texts
     )

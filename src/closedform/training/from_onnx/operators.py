@@ -52,32 +52,21 @@ def is_training_form(node: NodeProto, version: int) -> bool:
     return any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
 
 
-_REDUCED = dict.fromkeys((name for name in ROWS if name.startswith("Reduce")), (1,))
-
-
+_WITH_SECOND = (
+    "CumSum Expand OneHot Reshape SequenceAt Split SplitToSequence Squeeze Tile TopK Trilu "
+    "Unsqueeze Upsample"
+)
 KNOWN_PLACES: Mapping[str, tuple[int, ...]] = {
-    **_REDUCED,
+    **dict.fromkeys(_WITH_SECOND.split(), (1,)),
+    **dict.fromkeys((name for name in ROWS if name.startswith("Reduce")), (1,)),
     "ConstantOfShape": (0,),
-    "CumSum": (1,),
     "Dropout": (1, 2),
-    "Expand": (1,),
     # A Loop is unrolled, so that its trip count and its first condition are numbers.
     LOOP: (0, 1),
-    "OneHot": (1,),
     "Pad": (1, 2, 3),
     "Range": (0, 1, 2),
-    "Reshape": (1,),
     "Resize": (1, 2, 3),
-    "SequenceAt": (1,),
     "Slice": (1, 2, 3, 4),
-    "Split": (1,),
-    "SplitToSequence": (1,),
-    "Squeeze": (1,),
-    "Tile": (1,),
-    "TopK": (1,),
-    "Trilu": (1,),
-    "Unsqueeze": (1,),
-    "Upsample": (1,),
 }
 """Operands that have to be known while a graph is traced, by operator."""
 
@@ -117,28 +106,11 @@ def _add_needed(node: NodeProto, names: set[str]) -> None:
         names.update(node.input[place] for place in places if place < len(node.input))
 
 
-_KINDS: Mapping[str, str] = {
-    "ai.onnx.ml": "it is a model of scikit-learn's kind (trees, or other classical models), which "
-    "has no weights that gradients train",
-    "quantized": "it is a quantized model: its integer weights have no gradients",
-}
-
-
 _DOMAINS = {"Scaler": "ai.onnx.ml"}
 """The domains of operators that are not ONNX's own."""
 
-
-_QUANTIZED = frozenset(
-    {
-        "ConvInteger",
-        "DequantizeLinear",
-        "DynamicQuantizeLinear",
-        "MatMulInteger",
-        "QLinearConv",
-        "QLinearMatMul",
-        "QuantizeLinear",
-    }
-)
+_QUANTIZED = ("ConvInteger", "MatMulInteger", "Quantize", "QLinear")
+"""Parts of the names of operators on quantized weights."""
 
 
 def check_operator(node: NodeProto) -> None:
@@ -152,34 +124,26 @@ def check_operator(node: NodeProto) -> None:
         return
     if node.op_type in (*ROWS, "Constant") and node.domain == _DOMAINS.get(node.op_type, ""):
         return
-    is_quantized = node.op_type in _QUANTIZED or (
-        node.domain == "com.microsoft" and ("Quantize" in node.op_type or "QLinear" in node.op_type)
-    )
-    of = f" of the domain {node.domain!r}" if node.domain else ""
-    problem = f"the operator {node.op_type!r}{of} is not supported"
-    place = node_place(node)
-    if is_quantized:
-        raise TrainingExportError(
-            f"{problem}: {_KINDS['quantized']}", where=place, hint="take the model in float32"
+    domain = f" of the domain {node.domain!r}" if node.domain else ""
+    reason, hint = "", "export the model without fused operators"
+    if any(part in node.op_type for part in _QUANTIZED):
+        reason = ": it is a quantized model: its integer weights have no gradients"
+        hint = "take the model in float32"
+    elif node.domain == "ai.onnx.ml":
+        reason = (
+            ": it is a model of scikit-learn's kind (trees, or other classical models), which has "
+            "no weights that gradients train"
         )
-    if node.domain == "ai.onnx.ml":
-        raise TrainingExportError(
-            f"{problem}: {_KINDS[node.domain]}",
-            where=place,
-            hint="train it with the package that it comes from, or train a network in its place",
-        )
-    if node.op_type == "Scan":
-        raise TrainingExportError(
-            f"{problem}: a graph that is trained has no control flow",
-            where=place,
-            hint="export the model without loops, such as for one length",
-        )
+        hint = "train it with the package that it comes from, or train a network in its place"
+    elif node.op_type == "Scan":
+        reason = ": a graph that is trained has no control flow"
+        hint = "export the model without loops, such as for one length"
+    elif not node.domain:
+        hint = nearest(node.op_type, ROWS)
     raise TrainingExportError(
-        problem,
-        where=place,
-        hint="export the model without fused operators"
-        if node.domain
-        else nearest(node.op_type, ROWS),
+        f"the operator {node.op_type!r}{domain} is not supported{reason}",
+        where=node_place(node),
+        hint=hint,
     )
 
 

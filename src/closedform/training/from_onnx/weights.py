@@ -133,7 +133,28 @@ def check_bytes(tensors: Sequence[TensorProto], where: str) -> None:
 def read_weights(graph: GraphProto, where: str) -> Iterator[tuple[str, Known]]:
     """Yields the initializers, and the constants among the nodes, including branches."""
     for body in scopes_of(graph):
-        yield from _weights_of(body, where)
+        for tensor in body.initializer:
+            yield tensor.name, array_of(tensor, where)
+        for node in body.node:
+            if node.op_type != "Constant" or node.domain:
+                continue
+            (attribute,) = node.attribute
+            value = helper.get_attribute_value(attribute)
+            match attribute.name:
+                case "value":
+                    check_bytes([value], where)
+                    array = array_of(value, where)
+                case "value_float" | "value_floats":
+                    array = np.asarray(value, np.float32)
+                case "value_int" | "value_ints":
+                    array = np.asarray(value, np.int64)
+                case _:
+                    raise TrainingExportError(
+                        f"the constant {node.output[0]!r} has a {attribute.name!r}",
+                        where=where,
+                        hint="store it as value, a tensor",
+                    )
+            yield node.output[0], array
 
 
 def weight_names(graph: GraphProto) -> set[str]:
@@ -146,31 +167,6 @@ def weight_names(graph: GraphProto) -> set[str]:
             *(node.output[0] for node in body.node if node.op_type == "Constant"),
         )
     }
-
-
-def _weights_of(graph: GraphProto, where: str) -> Iterator[tuple[str, Known]]:
-    for tensor in graph.initializer:
-        yield tensor.name, array_of(tensor, where)
-    for node in graph.node:
-        if node.op_type != "Constant" or node.domain:
-            continue
-        (attribute,) = node.attribute
-        value = helper.get_attribute_value(attribute)
-        match attribute.name:
-            case "value":
-                check_bytes([value], where)
-                array = array_of(value, where)
-            case "value_float" | "value_floats":
-                array = np.asarray(value, np.float32)
-            case "value_int" | "value_ints":
-                array = np.asarray(value, np.int64)
-            case _:
-                raise TrainingExportError(
-                    f"the constant {node.output[0]!r} has a {attribute.name!r}",
-                    where=where,
-                    hint="store it as value, a tensor",
-                )
-        yield node.output[0], array
 
 
 def array_of(tensor: TensorProto, where: str) -> Known:

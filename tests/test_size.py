@@ -23,7 +23,7 @@ CAPS = {
     "frameworks": 20292,
     "importers": 14908,
     "ir": 3997,
-    "language": 3982,
+    "language": 3981,
     "laws": 1436,
     "lowering": 4329,
     "modules": 1244,

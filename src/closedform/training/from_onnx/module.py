@@ -459,7 +459,7 @@ class _Branch:
 
 
 def _nodes_within(nodes: Iterable[_Node]) -> Iterator[_Node]:
-    """Nodes, with those of their branches."""
+    """Yields nodes, and the nodes of their branches."""
     for node in nodes:
         yield node
         for branch in node.branches:

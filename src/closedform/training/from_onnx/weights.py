@@ -1,6 +1,6 @@
 """The weights of ONNX files: read within a limit, chosen by name to be trained, and left out.
 
-Weights are initializers and constants, those of branches included. ``trainable_names`` has
+Weights are initializers and constants, also in branches. ``trainable_names`` has
 ``fc.weight`` for the glob ``*.weight``.
 """
 

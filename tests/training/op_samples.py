@@ -18,9 +18,9 @@ from closedform.errors import ExportError, SessionError
 from closedform.runtime.onnx_session import open_session, run_on
 from closedform.training.feeds import draw
 from closedform.training.to_onnx.arrays import array_of
+from closedform.training.to_onnx.isolation import plain_kernels
 from closedform.training.to_onnx.onnx_registry import quiet
 from closedform.training.to_onnx.places import Places
-from closedform.training.to_onnx.plain_layers import plain_kernels
 from closedform.training.to_onnx.random_operators import Drawn
 from closedform.training.to_onnx.trace import trace
 from tests.support.torch_testing import torch_testing

@@ -14,8 +14,8 @@ from torch.utils import _pytree as pytree
 from closedform import optimizers
 from closedform.errors import ExportError
 from closedform.training import TrainSession, export
+from closedform.training.to_onnx.isolation import plain_kernels
 from closedform.training.to_onnx.onnx_registry import quiet
-from closedform.training.to_onnx.plain_layers import plain_kernels
 
 
 class Situations(nn.Module):

@@ -22,9 +22,9 @@ from closedform.training.assembly import assemble
 from closedform.training.feeds import draw
 from closedform.training.to_onnx.arrays import array_of
 from closedform.training.to_onnx.batch import read_batch
+from closedform.training.to_onnx.isolation import plain_kernels
 from closedform.training.to_onnx.onnx_registry import quiet
 from closedform.training.to_onnx.places import Places
-from closedform.training.to_onnx.plain_layers import plain_kernels
 from closedform.training.to_onnx.random_operators import Drawn
 from closedform.training.to_onnx.trace import trace
 from tests.training.zoo import Entry

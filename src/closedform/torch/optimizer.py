@@ -27,7 +27,6 @@ from closedform.torch.distributed.shard_steps import (
 )
 from closedform.torch.engine.batching import pack_scalars
 from closedform.torch.engine.compiled import compiling_batcher
-from closedform.torch.engine.compiled_group import CompiledGroup, Layout, input_tensors
 from closedform.torch.engine.flat import FlatKernel, FlatStep
 from closedform.torch.engine.flat_memory import is_flat, pack_states
 from closedform.torch.engine.foreach import foreach
@@ -47,7 +46,14 @@ from closedform.torch.engine.programs import (
     run_in_trace,
 )
 from closedform.torch.engine.replay import CapturedStep, capture
-from closedform.torch.engine.specialize import HyperSource, RuleSource, entries_of
+from closedform.torch.engine.specialize import (
+    CompiledGroup,
+    HyperSource,
+    Layout,
+    RuleSource,
+    entries_of,
+    input_tensors,
+)
 from closedform.torch.evaluation import TrainEvalOptimizer
 from closedform.torch.group_sources import (
     RULE,

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from closedform.torch.engine.compiled_group import CompiledGroup
 from closedform.torch.engine.flat import FlatStep
 from closedform.torch.engine.programs import BatchedStep
+from closedform.torch.engine.specialize import CompiledGroup
 from closedform.torch.shards import local_gradient
 
 ParamGroup = Mapping[str, Any]

@@ -17,10 +17,10 @@ from closedform.errors import TrainingExportError
 from closedform.training.to_onnx.arrays import NARROW
 from closedform.training.to_onnx.batch import Batch, Loss, key_text
 from closedform.training.to_onnx.free_counts import FreeCounts
+from closedform.training.to_onnx.isolation import plain_kernels, symbolic_lengths
 from closedform.training.to_onnx.onnx_program import Tensors
 from closedform.training.to_onnx.onnx_registry import quiet
 from closedform.training.to_onnx.places import Places
-from closedform.training.to_onnx.plain_layers import plain_kernels, symbolic_lengths
 from closedform.training.to_onnx.tensor_accesses import Substitutes, check_shared_memory
 
 

@@ -35,7 +35,7 @@ UPSTREAM = frozenset(
         *("ModelEmaV3", "PackedSequence", "TrainingInfoProto", "adaptive_clip_grad"),
         *("as_strided_", "find_lr", "fit_flat_cos", "get_piecewise_constant_schedule"),
         *("linear_warmup_cosine_decay", "neg_pre_grad", "param_groups_layer_decay"),
-        *("piecewise_fold", "reset_state", "sym_sizes", "torch_huber", "train_gpt2cu"),
+        *("reset_state", "sym_sizes", "torch_huber", "train_gpt2cu"),
         *("precond_update_prob_schedule", "training_log", "weight_lr_power", "2nd_moment_group"),
         # Files of users, and functions of C that a user names.
         *("NAME_init", "NAME_step", "code.py", "file.py", "train.py", "webgpu.onnx"),

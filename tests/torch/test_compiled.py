@@ -9,7 +9,7 @@ from torch._dynamo.utils import counters
 
 import closedform as cf
 from closedform.torch import Optimizer, optim
-from closedform.torch.engine import compiled, flat_memory, inductor
+from closedform.torch.engine import compiled, flat, inductor
 from tests.torch.training import COMPILING, SHAPES, largest_difference, parameters, steps
 
 pytestmark = pytest.mark.filterwarnings(COMPILING)
@@ -106,7 +106,7 @@ def test_an_equal_optimizer_takes_the_compiled_function_of_another() -> None:
 def test_an_elementwise_rule_is_compiled_once_for_all_shapes(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flat_memory, "SMALL", 16)  # the largest parameter is stepped alone
+    monkeypatch.setattr(flat, "SMALL", 16)  # the largest parameter is stepped alone
     made = optim.OPTIMIZERS[name]
     first = parameters([(3,), (4, 5)])
     steps(made(first, lr=1e-2, backend="compile"), first, 2)
@@ -149,7 +149,7 @@ def test_vectors_are_stepped_by_all_threads_of_torch(shapes: list[tuple[int, ...
     assert largest_difference(ours, theirs) <= 3 * 10 * 6e-8  # ten roundings a step
 
 
-@pytest.mark.parametrize("size", [3, flat_memory.SMALL + 1])
+@pytest.mark.parametrize("size", [3, flat.SMALL + 1])
 def test_autograd_sees_that_a_parameter_has_changed(size: int) -> None:
     (param,) = params = parameters([(size,)])
     mine = optim.SGD(params, lr=0.1, momentum=0.9, backend="compile")
@@ -160,7 +160,7 @@ def test_autograd_sees_that_a_parameter_has_changed(size: int) -> None:
         loss.backward()
 
 
-@pytest.mark.parametrize("size", [3, flat_memory.SMALL + 1])
+@pytest.mark.parametrize("size", [3, flat.SMALL + 1])
 def test_a_parameter_of_another_length_is_refused(size: int) -> None:
     params = parameters([(size,), (size,)])
     mine = optim.SGD(params, lr=0.1, momentum=0.9, backend="compile")
@@ -172,7 +172,7 @@ def test_a_parameter_of_another_length_is_refused(size: int) -> None:
 
 
 def test_a_parameter_of_another_dtype_is_stepped_as_before() -> None:
-    ours, theirs = parameters([(flat_memory.SMALL + 1,)]), parameters([(flat_memory.SMALL + 1,)])
+    ours, theirs = parameters([(flat.SMALL + 1,)]), parameters([(flat.SMALL + 1,)])
     mine = optim.SGD(ours, lr=0.1, momentum=0.9, backend="compile")
     other = optim.SGD(theirs, lr=0.1, momentum=0.9)
     for one, params in ((mine, ours), (other, theirs)):
@@ -222,7 +222,7 @@ def test_numbers_of_which_any_may_be_one_for_each_parameter() -> None:
 
 
 def test_a_parameter_may_be_given_other_memory() -> None:
-    ours, theirs = parameters([(flat_memory.SMALL + 1,)]), parameters([(flat_memory.SMALL + 1,)])
+    ours, theirs = parameters([(flat.SMALL + 1,)]), parameters([(flat.SMALL + 1,)])
     mine = optim.SGD(ours, lr=0.1, momentum=0.9, backend="compile")
     other = optim.SGD(theirs, lr=0.1, momentum=0.9)
     for one, params in ((mine, ours), (other, theirs)):

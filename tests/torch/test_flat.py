@@ -11,9 +11,8 @@ import closedform as cf
 from closedform.exporters.torch_module import FxProgram, to_fx
 from closedform.ir.graph import Graph
 from closedform.torch import Optimizer, optim
-from closedform.torch.engine import flat, flat_memory
-from closedform.torch.engine.flat import FlatStep
-from closedform.torch.engine.flat_memory import segments
+from closedform.torch.engine import flat
+from closedform.torch.engine.flat import FlatStep, segments
 from closedform.torch.engine.specialize import specializer
 from closedform.torch.engine.tensor_program import TensorProgram
 from tests.torch.engines import LIBRARY, shapes_of
@@ -29,7 +28,7 @@ def flat_steps(optimizer: Optimizer) -> list[FlatStep]:
 
 
 def test_segments_join_small_parameters_in_order() -> None:
-    small, large, limit = 5, flat_memory.SMALL + 1, flat_memory.JOINED
+    small, large, limit = 5, flat.SMALL + 1, flat.JOINED
     assert segments([]) == []
     assert segments([small, small]) == [range(2)]
     assert segments([small, large, large, small]) == [
@@ -38,8 +37,8 @@ def test_segments_join_small_parameters_in_order() -> None:
         range(2, 3),
         range(3, 4),
     ]
-    many = segments([flat_memory.SMALL] * 7)
-    assert [len(run) * flat_memory.SMALL for run in many] == [limit, 7 * flat_memory.SMALL - limit]
+    many = segments([flat.SMALL] * 7)
+    assert [len(run) * flat.SMALL for run in many] == [limit, 7 * flat.SMALL - limit]
     assert segments([0, 0, large]) == [range(2), range(2, 3)]
 
 
@@ -54,7 +53,7 @@ def test_vectors_and_numbers_are_stepped_together(shapes: list[tuple[int, ...]])
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", LIBRARY)
 def test_every_rule_on_tiles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flat_memory, "SMALL", 4)  # 5 elements and more are stepped alone
+    monkeypatch.setattr(flat, "SMALL", 4)  # 5 elements and more are stepped alone
     monkeypatch.setattr(flat, "TILE", 7)  # 24 elements in four tiles of 6, 12 in two
     rule = LIBRARY[name]()
     found, bound = apart(both(rule, shapes_of(rule), 4))
@@ -86,7 +85,7 @@ def with_missing(optimizer: Optimizer, params: Sequence[nn.Parameter], count: in
 def test_parameters_without_gradients_are_left_as_they_are(name: str) -> None:
     made = []
     for make in (Optimizer, plain):
-        params = parameters([(3,), (2, 2), (), (0,), (4, 1), (flat_memory.SMALL + 1,), (5,)])
+        params = parameters([(3,), (2, 2), (), (0,), (4, 1), (flat.SMALL + 1,), (5,)])
         optimizer = make(params, RULES[name])
         steps(optimizer, params, 2)
         with_missing(optimizer, params, 5)
@@ -111,7 +110,7 @@ def test_parameters_without_gradients_are_left_as_they_are(name: str) -> None:
 
 
 def test_the_pattern_of_missing_gradients_compiles_and_captures_nothing() -> None:
-    params = parameters([(3,), (2, 2), (flat_memory.SMALL + 1,), (4,)])
+    params = parameters([(3,), (2, 2), (flat.SMALL + 1,), (4,)])
     optimizer = optim.AdamW(params)
     steps(optimizer, params, 1)
     captured = optimizer._captured

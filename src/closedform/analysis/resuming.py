@@ -18,7 +18,7 @@ from closedform.errors import ArgumentError, DefinitionError, DomainError, neare
 from closedform.language import Schedule, exact_number, t
 from closedform.language.aliases import Number
 from closedform.language.exact import to_float
-from closedform.language.schedule_parts import whole_steps
+from closedform.language.schedule import whole_steps
 from closedform.verify.claims.values import equal_to
 from closedform.verify.terms.verdict import Status
 

@@ -12,8 +12,7 @@ from closedform.language.aliases import Steps
 from closedform.language.exact import value_at
 from closedform.language.integers import floor_mod
 from closedform.language.lengths import with_lengths
-from closedform.language.schedule import Schedule, check_schedule
-from closedform.language.schedule_parts import whole_steps
+from closedform.language.schedule import Schedule, check_schedule, whole_steps
 from closedform.language.settled import values_in
 from closedform.language.symbols import t
 

@@ -27,8 +27,7 @@ from closedform.torch.distributed.shard_steps import (
 )
 from closedform.torch.engine.batching import pack_scalars
 from closedform.torch.engine.compiled import compiling_batcher
-from closedform.torch.engine.flat import FlatKernel, FlatStep
-from closedform.torch.engine.flat_memory import is_flat, pack_states
+from closedform.torch.engine.flat import FlatKernel, FlatStep, is_flat, pack_states
 from closedform.torch.engine.foreach import foreach
 from closedform.torch.engine.kernels import (
     BACKENDS,

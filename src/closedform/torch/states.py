@@ -16,7 +16,7 @@ from closedform.ir.types import MAX_STEP
 from closedform.language import Schedule, UpdateRule, t
 from closedform.language.symbols import internal_symbol
 from closedform.runtime.state_layouts import POWERS, step_of_powers
-from closedform.torch.engine.flat_memory import is_flat, packed_zeros
+from closedform.torch.engine.flat import is_flat, packed_zeros
 from closedform.torch.engine.kernels import (
     COMPUTE_DTYPES,
     is_joint,

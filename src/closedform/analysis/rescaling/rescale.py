@@ -33,7 +33,7 @@ from closedform.errors import ArgumentError, DefinitionError, DomainError, neare
 from closedform.language import Schedule, UpdateRule, exact_number, t
 from closedform.language.aliases import Number
 from closedform.language.exact import to_float
-from closedform.language.schedule_parts import whole_steps
+from closedform.language.schedule import whole_steps
 from closedform.recipes.clock import Facts
 from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe
 from closedform.verify.terms.verdict import Status

@@ -127,7 +127,7 @@ gpu: ## optimizer steps on one CUDA GPU, with the python3 of the machine; docs/c
 docs: $(STAMP) ## the site, into build/site; a broken link or a warning is an error
 	@$(BIN)/python -m pip install -qq -e ".[docs]" $(VERSIONS)
 	@tools/node_packages.sh site
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@$(BIN)/python -m tools architecture && NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
 bench: $(STAMP) $(COMPARE_STAMP) ## every script of benchmarks/; writes benchmarks/RESULTS.md

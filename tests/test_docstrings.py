@@ -35,8 +35,8 @@ UPSTREAM = frozenset(
         *("ModelEmaV3", "PackedSequence", "TrainingInfoProto", "adaptive_clip_grad"),
         *("as_strided_", "find_lr", "fit_flat_cos", "get_piecewise_constant_schedule"),
         *("linear_warmup_cosine_decay", "neg_pre_grad", "param_groups_layer_decay"),
-        *("piecewise_fold", "reset_state", "sym_sizes", "torch_huber", "train_gpt2cu"),
-        *("training_log", "weight_lr_power", "2nd_moment_group"),
+        *("reset_state", "sym_sizes", "torch_huber", "train_gpt2cu"),
+        *("precond_update_prob_schedule", "training_log", "weight_lr_power", "2nd_moment_group"),
         # Files of users, and functions of C that a user names.
         *("NAME_init", "NAME_step", "code.py", "file.py", "train.py", "webgpu.onnx"),
         *("common/coco_schedule.py", "common/optim.py", "common/train.py", "dion_simple.py"),
@@ -160,3 +160,19 @@ def test_upstream_names_are_in_docstrings() -> None:
 def test_unknown_names_are_found(text: str, names: list[str]) -> None:
     docstring = f'"""{text}"""\n'
     assert sorted(unknown_names(docstring, SOURCE / "ir" / "ops.py")) == sorted(names)
+
+
+MOST_LINES = 30
+WITHOUT_EXAMPLE = frozenset(
+    {"analysis", "cli", "frameworks", "importers", "lowering", "recipes", "verify", "web"}
+)
+
+
+def test_docstrings_of_packages_are_short_and_have_an_example() -> None:
+    docstrings = {
+        path.parent.name: texts()[path].split('"""')[1]
+        for path in texts()
+        if path.name == "__init__.py" and path.parents[1] == SOURCE
+    }
+    assert max(text.count("\n") for text in docstrings.values()) <= MOST_LINES
+    assert {name for name, text in docstrings.items() if ">>>" not in text} == WITHOUT_EXAMPLE

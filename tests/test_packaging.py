@@ -14,7 +14,7 @@ import yaml
 
 from closedform.deprecation import REMOVED_IN
 from closedform.version import __version__
-from tests.support.build_release import normalize_sdist, wheel_faults
+from tests.support.build_release import compress_wheel, normalize_sdist, wheel_faults
 from tests.support.conda_recipe import RECIPE, fill_recipe
 
 ROOT = Path(__file__).parents[1]
@@ -224,6 +224,19 @@ def test_an_sdist_does_not_depend_on_when_and_by_whom_it_was_built(tmp_path: Pat
         normalize_sdist(sdist, 1_795_651_200)
         contents.append(sdist.read_bytes())
     assert contents[0] == contents[1]
+
+
+def test_a_wheel_is_packed_again_without_a_change_of_its_files(tmp_path: Path) -> None:
+    wheel, content = tmp_path / "a.whl", bytes(range(256)) * 40 + RECIPE.read_bytes()
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr(zipfile.ZipInfo("closedform/a.py", (2026, 11, 29, 1, 2, 4)), content)
+    size = wheel.stat().st_size
+    compress_wheel(wheel)
+    with zipfile.ZipFile(wheel) as archive:
+        (entry,) = archive.infolist()
+        assert archive.read(entry) == content
+    assert (entry.filename, entry.date_time[0]) == ("closedform/a.py", 2026)
+    assert wheel.stat().st_size < size
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The site: pages and public names; `make docs` builds it strictly."""
 
 import inspect
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tools import (
     build_track_3,
     build_trust,
     redirects,
+    source_links,
 )
 from tools.sections import GeneratedSection
 
@@ -38,16 +40,29 @@ def navigation() -> list[str]:
     return pages(config["nav"])
 
 
-def test_each_page_is_in_the_navigation_once() -> None:
+MOST_ITEMS, MOST_PAGES = 7, 9
+
+
+def test_the_navigation_is_short() -> None:
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    sizes = [len(pages(item)) for item in config["nav"]]
+    assert len(sizes) <= MOST_ITEMS
+    assert max(sizes) <= MOST_PAGES, sizes
+
+
+def test_each_page_is_in_the_navigation_once_or_a_page_of_it_leads_there() -> None:
+    folder = ROOT / "docs"
     listed = [page for page in navigation() if not page.startswith("api/")]
-    written = {
-        path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").glob("**/*.md")
+    written = {path.relative_to(folder).as_posix() for path in folder.glob("**/*.md")}
+    assert len(listed) == len(set(listed))
+    assert set(listed) <= written | GENERATED
+    links = {
+        os.path.normpath(Path(page).parent / link)
+        for page in listed
+        if page in written
+        for link in re.findall(r"\]\(([\w./-]+\.md)", (folder / page).read_text(encoding="utf-8"))
     }
-    # The table of all frameworks leads to their pages.
-    reached = {page for page in written if page.startswith("frameworks/")}
-    table = (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8")
-    assert [page for page in reached if f"]({page})" not in table] == []
-    assert sorted(listed) == sorted((written - reached) | GENERATED)
+    assert (written | GENERATED) - set(listed) - links == set()
 
 
 def test_old_addresses_lead_to_pages(tmp_path: Path) -> None:
@@ -74,6 +89,16 @@ def test_pages_begin_with_their_purpose() -> None:
         _, _, text = path.read_text(encoding="utf-8").partition("\n# ")
         first = " ".join(text.split("\n\n")[1:2]) or path.read_text(encoding="utf-8")[:300]
         assert "`make " not in first.split(". ")[0], path
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/index.md", "docs/compared_with_other_tools.md"]
+)
+def test_the_number_of_frameworks_is_that_of_their_table(page: str) -> None:
+    table = (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8")
+    number = len(re.findall(r"^\| \[[^|]+\| read", table, re.MULTILINE))
+    text = (ROOT / page).read_text(encoding="utf-8").replace("21 frameworks", "")
+    assert {int(figure) for figure in re.findall(r"(\d+) frameworks", text)} == {number}
 
 
 def test_figures_of_the_page_on_trust_are_not_above_those_of_today() -> None:
@@ -115,6 +140,26 @@ def test_each_public_name_is_documented(package: str | None) -> None:
     }
     assert documented
     assert [name for name, value in documented.items() if not inspect.getdoc(value)] == []
+
+
+def test_links_into_the_source_lead_to_definitions() -> None:
+    pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("**/*.md")]
+    texts = [source_links.with_addresses(text) for text in pages if "(../src/" in text]
+    assert not any("(../src/" in text for text in texts)
+    assert sum(text.count(f"({source_links.ADDRESS}") for text in texts) > 60
+
+
+@pytest.mark.parametrize(
+    ("link", "fault"),
+    [
+        ("[`Graf`](../src/closedform/ir/graph.py)", "Graf: src/closedform/ir/graph.py does not"),
+        ("[`Builder.subtract`](../src/closedform/ir/graph.py)", "Builder.subtract: "),
+        ("[graf.py](../src/closedform/ir/graf.py)", "there is no src/closedform/ir/graf.py"),
+    ],
+)
+def test_a_link_to_a_name_that_moved_is_reported(link: str, fault: str) -> None:
+    with pytest.raises(LookupError, match=re.escape(fault)):
+        source_links.with_addresses(link)
 
 
 def test_no_page_loads_a_script_a_style_or_a_font_from_another_site() -> None:

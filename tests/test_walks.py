@@ -13,11 +13,11 @@ from benchmarks import walks
 # files and proves it, which is half of its files. Decisions of floats, limits of numbers, states
 # that are made at the first step, and balls of intervals brought one to five files each.
 MOST_FILES = {
-    "to_onnx(schedule)": 69,
+    "to_onnx(schedule)": 68,
     # A curve of a framework is a plain function, which one file reads.
     "two recipes and diff": 55,
     # The checker and the search are among them: each question is answered by a replayed proof.
-    "equal recipes and diff": 103,
+    "equal recipes and diff": 102,
     "first step of torch": 54,
 }
 

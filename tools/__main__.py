@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 MODULES = {
     "accuracy": "build_accuracy",
+    "architecture": "build_architecture",
     "checker": "build_checker",
     "drift": "drift",
     "environments": "build_environments",

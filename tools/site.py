@@ -21,7 +21,7 @@ from mkdocs.structure.files import File, Files
 import closedform
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tools import redirects
+from tools import redirects, source_links
 from tools import run_notebooks as notebooks
 
 ROOT = Path(__file__).parents[1]
@@ -125,10 +125,10 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Puts the figure of the front page into it."""
+    """Puts the figure of the front page into it; links into src lead to the repository."""
     if page.file.src_uri == "index.md":
         return markdown.replace(FIGURE, FIGURE_FILE.read_text(encoding="utf-8"))
-    return markdown
+    return source_links.with_addresses(markdown)
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -15,7 +15,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from closedform.errors import ExportError
 from closedform.training.from_onnx import read_module
 from closedform.training.from_onnx.known import MOVED
-from closedform.training.from_onnx.module import ROWS
+from closedform.training.from_onnx.operators import ROWS
 
 NUMBERS = np.random.default_rng(0)
 

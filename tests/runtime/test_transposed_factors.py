@@ -9,8 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from closedform.runtime.onnx_session import open_session
-from closedform.runtime.transposed_factors import COLUMNS, ROWS_PER_COLUMN
-from closedform.runtime.tuned_session import tune
+from closedform.runtime.tuned_session import COLUMNS, ROWS_PER_COLUMN, tune
 
 
 def _product(

@@ -84,6 +84,7 @@ def _bytes(array: Array) -> Array:
 
 
 def _header(name: str, array: Array) -> TensorProto:
+    """A tensor without its data."""
     element = helper.np_dtype_to_tensor_dtype(array.dtype)
     return TensorProto(name=name, data_type=element, dims=array.shape)
 

@@ -1,6 +1,12 @@
 """The graph language: types, ops, graphs, and the functions that read and rewrite them.
 
 Knows no SymPy, no ONNX, no torch.
+
+Example:
+    >>> body = "%0 = const 0.5 : f64[] %1 = mul(x, %0) : f64[] y = %1"
+    >>> half = parse_graph(f"graph half(x: f64[] hyper) -> (y: f64[]) {{ {body} }}")
+    >>> evaluate(half, {"x": 3.0})
+    {'y': array(1.5)}
 """
 
 from closedform.ir.analysis.interval import Interval

@@ -264,7 +264,7 @@ def _read_by_tensors(graph: Graph, is_number: list[bool]) -> list[bool]:
 
 
 def _is_handed_over(node: Node) -> bool:
-    """Whether a number is handed over: constants and vectors of numbers are made in both graphs."""
+    """Whether the graph of numbers hands it to that of tensors, which makes constants itself."""
     return node.op is not Op.CONST and not node.type.shape
 
 

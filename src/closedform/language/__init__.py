@@ -3,6 +3,10 @@
 It imports SymPy and no other layer; methods that compute values find the compiler through
 :mod:`closedform.delegation`. Names of schedules are imported with the package, names of update
 rules and tensors when they are first used.
+
+Example:
+    >>> Schedule(1 / (t + 1)).exact(2)
+    1/3
 """
 
 from __future__ import annotations

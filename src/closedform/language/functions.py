@@ -38,7 +38,7 @@ class AllBut(sp.Tuple):
 class _TensorFunction(RealValued, sp.Function):
     """A function of tensors, inert; arguments after the first ones are its static structure."""
 
-    is_elementwise = False  # see sympy_folding
+    is_elementwise = False  # see sympy_corrections
 
     # SymPy's Function is complex by default: sqrt(sum**2) would not become Abs(sum).
     def _eval_is_real(self) -> bool:

@@ -24,7 +24,7 @@ class FloorDiv(sp.Function):
         """Computes on rational numbers; anything else stays as it is."""
         if a.is_Rational and b.is_Rational and b != 0:
             # On rationals only: for symbols SymPy's floor applies rules about parities (see
-            # sympy_parity).
+            # sympy_corrections).
             return sp.Integer((a / b).__floor__())
         return None
 

@@ -304,6 +304,11 @@ def _diagonal_blocks(x: sp.Expr, count: int, block: int) -> sp.Expr:
 
 
 def _orthogonal_factor(prefix: str, x: sp.Expr, rows: int, columns: int) -> Definitions:
+    """Definitions of Q of a QR decomposition by Householder reflections ``I - b v v'``.
+
+    Those of column i have its number and a letter: x the column from the diagonal on, h its head, s
+    the squares below it, g the sign, a the new element of the diagonal, v and b the reflection.
+    """
     if columns > MOST_COLUMNS or columns > rows:
         raise DefinitionError(
             f"a QR decomposition takes up to {MOST_COLUMNS} columns and no more than rows, got "

@@ -20,7 +20,7 @@ from closedform.language.symbols import exact_number
 class GlobalSum(sp.Function):
     """Sum of an expression over all elements of all parameters of the model, a scalar."""
 
-    is_elementwise = False  # see sympy_folding
+    is_elementwise = False  # see sympy_corrections
     nargs = 1
 
     def _eval_is_real(self) -> bool:

@@ -100,7 +100,7 @@ class Partition:
 
     @property
     def layout(self) -> sp.Tuple:
-        """The last argument of the functions of blocks."""
+        """The axis, groups, kind and sizes of the blocks, as an argument of SymPy functions."""
         is_stack = sp.true if self.is_stack else sp.false
         return sp.Tuple(self.axis, self.groups, is_stack, sp.Tuple(*self.sizes))
 

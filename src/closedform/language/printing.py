@@ -70,6 +70,7 @@ class _Code(StrPrinter):  # type: ignore[misc]
         return "(({}) % ({}))".format(*map(self._print, expr.args))
 
     def _print_Function(self, expr: sp.Function) -> str:
+        # Max and Min of SymPy are max and min.
         return str(super()._print_Function(expr)).lower()
 
     def _print_Max(self, expr: sp.Max) -> str:

@@ -484,13 +484,10 @@ class Schedule:
                 where=f"schedule {self.name!r}",
                 hint="give the lower bound first",
             )
-        expr = self.expr
         # min(max(f, low), high), the order of torch.clamp and numpy.clip; low <= high was checked,
         # so the order is free.
-        if lowest is not None:
-            expr = sp.Max(expr, lowest)
-        if highest is not None:
-            expr = sp.Min(expr, highest)
+        expr = self.expr if lowest is None else sp.Max(self.expr, lowest)
+        expr = expr if highest is None else sp.Min(expr, highest)
         return self._with(expr, self.hyperparameters)
 
     @with_lengths
@@ -505,22 +502,20 @@ class Schedule:
         # Steps before 0 have no values: formulas are stated for t >= 0 only.
         local = t + offset if offset >= 0 else sp.Max(t + offset, 0)
         length = None if self.duration is None else sp.Max(self.duration - offset, 0)
-        shifted_schedule = self._with(
-            self.expr.xreplace({t: local}), self.hyperparameters, length=length
-        )
-        # xreplace would write t + offset <= last, which _last_of refuses: conditions are shifted by
-        # hand.
+        schedule = self._with(self.expr.xreplace({t: local}), self.hyperparameters, length=length)
+        # xreplace would write t + offset <= last, which _last_of refuses: conditions are
+        # shifted by hand.
         ends = [_last_of(rule) - offset for rule in self.domain if t in rule.free_symbols]
         if not ends:
-            return shifted_schedule
-        rules = [rule for rule in shifted_schedule.domain if t not in rule.free_symbols]
+            return schedule
+        rules = [rule for rule in schedule.domain if t not in rule.free_symbols]
         return Schedule.of(
-            shifted_schedule.expr,
-            shifted_schedule.hyperparameters,
-            name=shifted_schedule.name,
-            length=shifted_schedule.duration,
+            schedule.expr,
+            schedule.hyperparameters,
+            name=schedule.name,
+            length=schedule.duration,
             domain=[*rules, *(t <= end for end in ends)],
-            ending=shifted_schedule.ending,
+            ending=schedule.ending,
         )
 
     def _with(
@@ -530,14 +525,13 @@ class Schedule:
         # of this schedule; an unknown name stays, for the error of the constructor.
         used_names = {symbol.name for symbol in expr.free_symbols} | {t.name}
         unknown = set(hyperparameters) - used_names - set(self.hyperparameters)
+        rules = [rule for rule in self.domain if {s.name for s in rule.free_symbols} <= used_names]
         return Schedule.of(
             expr,
             {key: hyperparameters[key] for key in hyperparameters if key in used_names | unknown},
             name=self.name,
             length=self.duration if length is ... else length,
-            domain=[
-                rule for rule in self.domain if {s.name for s in rule.free_symbols} <= used_names
-            ],
+            domain=rules,
             ending=self.ending,
         )
 
@@ -551,18 +545,14 @@ def check_schedule(value: object, subject: str, where: str | None = None) -> Non
     """Refuses a value that is not a Schedule; ``subject`` says what was expected, for the error."""
     if isinstance(value, Schedule):
         return
-    is_number = isinstance(value, int | float | Fraction | sp.Number)
-    raise DefinitionError(
-        f"{subject}, got {describe(value)}",
-        where=where,
-        hint=f"closedform.schedules.constant({value}) is one"
-        if is_number
-        else "make one with closedform.schedules or closedform.Schedule",
-    )
+    hint = "make one with closedform.schedules or closedform.Schedule"
+    if isinstance(value, int | float | Fraction | sp.Number):
+        hint = f"closedform.schedules.constant({value}) is one"
+    raise DefinitionError(f"{subject}, got {describe(value)}", where=where, hint=hint)
 
 
 def _symbols(expr: sp.Expr, name: str) -> dict[str, sp.Symbol]:
-    """The symbols but the clock by name."""
+    """Returns the symbols but the clock by name."""
     symbols: dict[str, sp.Symbol] = {}
     for symbol in expr.free_symbols - {t}:
         if symbol.name in symbols:
@@ -576,7 +566,7 @@ def _symbols(expr: sp.Expr, name: str) -> dict[str, sp.Symbol]:
 
 
 def _value(key: str, value: Number, symbols: Mapping[str, sp.Symbol], name: str) -> sp.Expr:
-    """The exact value of a hyperparameter, checked against the assumptions of its symbol."""
+    """Returns the exact value of a hyperparameter, which its symbol admits."""
     where = f"schedule {name!r}"
     if key not in symbols:
         raise DefinitionError(
@@ -598,7 +588,7 @@ def _domain(
     values: Mapping[str, sp.Expr],
     name: str,
 ) -> tuple[sp.Basic, ...]:
-    """The conditions, each checked where all of its symbols have values."""
+    """Returns the conditions, each checked where all of its symbols have values."""
     where = f"schedule {name!r}"
     checked_conditions = []
     for condition in conditions:
@@ -618,9 +608,8 @@ def _domain(
         # A condition is only false if all its symbols have values; SymPy leaves any other one open.
         numbers = {s: values[s.name] for s in condition.free_symbols if s.name in values}
         if condition.xreplace(numbers) == sp.false:
-            assignments = ", ".join(
-                f"{key} = {numbers[symbols[key]]}" for key in sorted(map(str, numbers))
-            )
+            keys = sorted(map(str, numbers))
+            assignments = ", ".join(f"{key} = {numbers[symbols[key]]}" for key in keys)
             raise DomainError(f"{condition} must hold, got {assignments}", where=where)
         if condition != sp.true:
             checked_conditions.append(condition)
@@ -628,7 +617,7 @@ def _domain(
 
 
 def _last_of(condition: sp.Basic, where: str = "") -> sp.Expr:
-    """The last step of a condition ``t <= last`` or ``t < end``; DefinitionError for another."""
+    """Returns the last step of ``t <= last`` or ``t < end``; DefinitionError for another."""
     if isinstance(condition, sp.Gt | sp.Ge):
         condition = condition.reversed
     is_end = isinstance(condition, sp.Lt | sp.Le) and condition.lhs == t
@@ -644,6 +633,7 @@ def _last_of(condition: sp.Basic, where: str = "") -> sp.Expr:
 
 
 def _duration(length: Steps | None) -> sp.Expr | None:
+    """Returns a length as an Integer; an expression of hyperparameters stays as it is."""
     if length is None or (isinstance(length, sp.Expr) and not length.is_number):
         return length
     return whole_steps(length, "length")
@@ -658,6 +648,7 @@ def whole_steps(value: object, name: str) -> sp.Integer:
 
 
 def _expression(expr: Any, name: str) -> sp.Expr:
+    """Returns an expression with exact numbers, which must be a finite function of the clock."""
     if not isinstance(expr, sp.Expr):
         return exact_number(expr, f"the expression of schedule {name!r}")
     if expr.has(sp.I, sp.zoo, sp.nan, sp.oo, sp.S.NegativeInfinity):

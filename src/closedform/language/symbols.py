@@ -11,9 +11,11 @@ import sympy as sp
 from closedform.errors import DefinitionError, describe
 from closedform.language.aliases import Operand
 from closedform.language.sizes import check_sizes
-from closedform.language.sympy_folding import correct_folding
-from closedform.language.sympy_parity import correct_integrality
-from closedform.language.sympy_powers import correct_powers
+from closedform.language.sympy_corrections import (
+    correct_folding,
+    correct_integrality,
+    correct_powers,
+)
 from closedform.magnitude import check_digits
 
 correct_integrality()

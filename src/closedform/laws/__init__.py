@@ -1,4 +1,11 @@
-"""Published laws of the loss as functionals of a schedule: predictions, fits and designs."""
+"""Published laws of the loss as functionals of a schedule: predictions, fits and designs.
+
+Example:
+    >>> from closedform.laws import predict
+    >>> from closedform.schedules import cosine
+    >>> round(predict(cosine(3e-4, 3e-5, 24_000), "multi_power", "400M", 24_000), 3)
+    2.6
+"""
 
 from __future__ import annotations
 

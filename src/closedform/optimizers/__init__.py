@@ -1,4 +1,9 @@
-"""The library of optimizers: one function per rule, with named choices where frameworks differ."""
+"""The library of optimizers: one function per rule, with named choices where frameworks differ.
+
+Example:
+    >>> sgd(lr=0.1, momentum=0.9).states["momentum_buffer"].next
+    grad + momentum*state.momentum_buffer
+"""
 
 from typing import TYPE_CHECKING, NoReturn
 

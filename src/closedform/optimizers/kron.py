@@ -56,6 +56,8 @@ def falling_probability(
         least: The last one l.
         decay: The rate δ.
         flat_steps: The number T of steps of the first frequency.
+
+    Source: ``precond_update_prob_schedule`` of kron_torch.
     """
     most, least, decay = (sp.Rational(str(number)) for number in (most, least, decay))
     fall = most * sp.exp(-decay * sp.Max(0, t - flat_steps))
@@ -272,7 +274,7 @@ def _updated_line(
 
 
 def _norm_bound(x: sp.Expr, prefix: str) -> Definitions:
-    """Definitions of a lower bound of the spectral norm of a symmetric matrix, of shape [1, 1]."""
+    """Definitions of ‖A a‖ / ‖a‖ ≤ ‖A‖ of a symmetric A, a its longest column; shape [1, 1]."""
     name = f"{prefix}_of"
     matrix = local(name)
     top = reduce_max(sp.Max(matrix, -matrix), (-2, -1), keepdims=True)

@@ -1,6 +1,12 @@
 """Plots of schedules and logs: figures of matplotlib, or characters for a terminal.
 
 The names are imported when they are used: the steps of a table need neither NumPy nor matplotlib.
+
+Example:
+    >>> from closedform.plotting import last_step
+    >>> from closedform.schedules import linear
+    >>> last_step(linear(0, 1, 4))
+    4
 """
 
 from __future__ import annotations

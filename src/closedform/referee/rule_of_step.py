@@ -87,7 +87,7 @@ class _Rules:
         self.types = {str(node.attribute("name")): node.type for node in graph.inputs}
 
     def _name(self, port: Port) -> str:
-        """The name of the input of a state; a number of a model of one parameter is one of it."""
+        """The name of the input of a state; with one parameter, states of the model are its own."""
         return str(self._owned(port))
 
     def _owned(self, port: Port) -> Port:

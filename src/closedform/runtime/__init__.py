@@ -1,4 +1,10 @@
-"""Sessions that run schedules and optimizer steps in onnxruntime, without torch."""
+"""Sessions that run schedules and optimizer steps in onnxruntime, without torch.
+
+Example:
+    >>> from closedform import schedules, to_onnx
+    >>> ScheduleSession(to_onnx(schedules.linear(0, 1, 4)))(3)
+    0.75
+"""
 
 from closedform.runtime.optimizer import OptimizerSession
 from closedform.runtime.schedule import ScheduleSession

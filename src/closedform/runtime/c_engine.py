@@ -25,8 +25,7 @@ from closedform.language import PARAM
 from closedform.options import GraphOptions, ModelSpec
 from closedform.runtime.c_library import CLibrary
 from closedform.runtime.double_buffer import read_only
-from closedform.runtime.memory import Memory
-from closedform.runtime.model_ports import model_ports
+from closedform.runtime.model_ports import Memory, model_ports
 from closedform.runtime.onnx_session import Port, checked_threads
 from closedform.runtime.tiles import SMALLEST_TILE, TILE_WITH_SUMS, ParamGroup
 from closedform.runtime.workers import Tensors, WorkerPool, cores

@@ -22,8 +22,7 @@ from closedform.ir import naming
 from closedform.ir.graph import Array
 from closedform.ir.naming import INPUT, STATE, STEP, TOTAL
 from closedform.runtime.double_buffer import read_only
-from closedform.runtime.memory import Memory
-from closedform.runtime.model_ports import model_ports
+from closedform.runtime.model_ports import Memory, model_ports
 from closedform.runtime.onnx_session import Port
 from closedform.runtime.step_ports import StepPorts
 from closedform.runtime.tiles import ParamGroup

@@ -1,8 +1,11 @@
-"""The ports of a model whose arrays a session owns, group by group."""
+"""The ports of a model whose arrays a session owns, group by group, and the memory of these."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import bisect
+from collections.abc import Iterable, Mapping, Sequence
+
+from numpy.lib.array_utils import byte_bounds
 
 from closedform.ir import naming
 from closedform.ir.graph import Array
@@ -54,3 +57,19 @@ def model_ports(
         name.removeprefix(SHARED): port(name) for name in arrays if name.startswith(SHARED)
     }
     return StepPorts(rule, port(STEP), params, states, hypers, optional, model_states, inputs)
+
+
+class Memory:
+    """The memory of arrays that do not overlap each other."""
+
+    def __init__(self, arrays: Iterable[Array]) -> None:
+        bounds = sorted(byte_bounds(array) for array in arrays if array.size)
+        self._starts, self._ends = [start for start, _ in bounds], [end for _, end in bounds]
+
+    def overlaps(self, array: Array) -> bool:
+        """Returns whether an array has memory in common with one of them."""
+        if array.size == 0:
+            return False
+        start, end = byte_bounds(array)
+        place = bisect.bisect_left(self._ends, start + 1)
+        return place < len(self._starts) and self._starts[place] < end

@@ -2,6 +2,10 @@
 
 Each returns a ``Schedule`` whose formula keeps its hyperparameters as symbols;
 ``reduce_on_plateau``, which is driven by a metric, an ``UpdateRule``.
+
+Example:
+    >>> linear(0, 1, 4).then(cosine(1, 0, 4)).exact(6)
+    1/2
 """
 
 from __future__ import annotations

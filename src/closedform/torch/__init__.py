@@ -2,6 +2,12 @@
 
 ``closedform.torch.cerebras``, ``.lr_scheduler``, ``.optim`` and ``.pytorch_accelerated`` hold the
 classes of other systems under their names there, ``.checkpoints`` the states of others.
+
+Example:
+    >>> from closedform import optimizers
+    >>> weight = torch.nn.Parameter(torch.ones(2))
+    >>> Optimizer([weight], optimizers.lion(lr=0.5)).param_groups[0]["lr"]
+    0.5
 """
 
 import importlib

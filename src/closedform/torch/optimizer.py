@@ -500,10 +500,8 @@ class Optimizer(TrainEvalOptimizer):
     def _work_of(self, index: int) -> list[Work]:
         """The kernel of each parameter of a group with a gradient, or one for all parameters."""
         group = self.param_groups[index]
-        may_be_sparse = self._group_sources[index].source.takes_sparse
-        numbered_params = with_gradients(
-            group, index, type(self).__name__, may_be_sparse=may_be_sparse
-        )
+        sparse = self._group_sources[index].source.takes_sparse
+        numbered_params = with_gradients(group, index, type(self).__name__, may_be_sparse=sparse)
         compiled_group, values = self._ready(index, numbered_params)
         hypers = compiled_group.write_inputs(values)
         if compiled_group.is_joint and numbered_params:
@@ -555,16 +553,19 @@ class Optimizer(TrainEvalOptimizer):
         params = [param for _, param in numbered_params]
         is_new = not any(self.state.get(param) for param in group["params"])
         may_be_packed = is_new and not is_joint(rule)
-        states_of_params = packed_zero_states(rule, params) if may_be_packed else None
-        if states_of_params is None:
-            states_of_params = self._completed_states(index, numbered_params)
-            states = {param: self.state.get(param, {}) for param in group["params"]}
-            states |= zip(params, states_of_params, strict=True)
-            if not is_joint(rule):
-                present = {param: states for param, states in states.items() if STEP in states}
-                pack_scalars(present.values())
-                pack_states(list(present), list(present.values()))
-        self.state.update(zip(params, states_of_params, strict=True))
+        zeros = packed_zero_states(rule, params) if may_be_packed else None
+        states = self._completed_states(index, numbered_params) if zeros is None else zeros
+        self.state.update(zip(params, states, strict=True))
+        if zeros is None:
+            self._pack_states(index)
+
+    def _pack_states(self, index: int) -> None:
+        """Makes the states of parameters that are stepped as one vector parts of one vector."""
+        if not is_joint(self._rule_of(index)):
+            params = list(filter(self._has_states, self.param_groups[index]["params"]))
+            states = [self.state[param] for param in params]
+            pack_scalars(states)
+            pack_states(params, states)
 
     def _completed_states(
         self, index: int, numbered_params: Sequence[tuple[int, Tensor]]
@@ -657,13 +658,9 @@ class Optimizer(TrainEvalOptimizer):
         loaded_states: list[tuple[Tensor, dict[str, Tensor]]] = []
 
         def adapt(_: Any, state_dict: dict[str, Any]) -> dict[str, Any]:
-            if isinstance(state_dict, Mapping) and isinstance(
-                state_dict.get("param_groups"), Sequence
-            ):
-                state_dict = {
-                    **state_dict,
-                    "param_groups": self._groups_to_load(state_dict["param_groups"]),
-                }
+            groups = state_dict.get("param_groups") if isinstance(state_dict, Mapping) else None
+            if isinstance(groups, Sequence):
+                state_dict = {**state_dict, "param_groups": self._groups_to_load(groups)}
             loaded_states.extend(
                 adapted_states(
                     state_dict, self._groups_for_load(), self._rule_for_load, self._states_for_load
@@ -678,14 +675,10 @@ class Optimizer(TrainEvalOptimizer):
         finally:
             handle.remove()
         self.state.update(loaded_states)  # torch's loader would cast them to the parameter's dtype.
-        for index, group in enumerate(self.param_groups):
+        for index in range(len(self.param_groups)):
             self._begin_states(index)
             self._group_sources[index].first_values = self._values_of(index)
-            if not is_joint(self._rule_of(index)):
-                present = list(filter(self._has_states, group["params"]))
-                states = [self.state[param] for param in present]
-                pack_scalars(states)
-                pack_states(present, states)
+            self._pack_states(index)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state dict, which torch's optimizer with the same states loads.

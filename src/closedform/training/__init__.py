@@ -1,6 +1,14 @@
 """A whole training step as one graph: forward, loss, gradients and update, in stock onnxruntime.
 
 ``export`` needs torch, to trace the model; ``TrainSession`` needs only NumPy and onnxruntime.
+
+Example:
+    >>> import tempfile, torch
+    >>> from closedform import optimizers
+    >>> model, example = torch.nn.Linear(2, 1), (torch.ones(4, 2), torch.ones(4, 1))
+    >>> folder = tempfile.mkdtemp()
+    >>> sorted(export(model, torch.nn.functional.mse_loss, example, optimizers.sgd(0.1), folder))
+    ['eval.onnx', 'init.onnx', 'train.onnx']
 """
 
 from typing import TYPE_CHECKING, NoReturn

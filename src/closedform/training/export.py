@@ -19,11 +19,7 @@ from closedform.options import CLOCK, GraphOptions, ModelSpec
 from closedform.runtime.onnx_session import open_session, run_into
 from closedform.training.dtypes import IN_FLOAT32, LOSS_SCALE, rules_by_name, update_dtype
 from closedform.training.progress import phase, show_phases
-from closedform.training.session import (
-    INIT_FILE,
-    STEPS,
-    TRAIN_FILE,
-)
+from closedform.training.session import INIT_FILE, STEPS, TRAIN_FILE
 from closedform.training.sources import loss_of, model_of
 from closedform.version import __version__
 

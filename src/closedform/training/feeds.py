@@ -83,10 +83,8 @@ def _at(value: Any, path: Sequence[str], name: str, where: str) -> Any:
 def contiguous(array: object, port: Port, where: str) -> Array:
     """Returns a contiguous array that fits the port."""
     valid_array = check_array(array, port, repr(port.name), where)
-    # ascontiguousarray makes an array of rank 0 one of rank 1.
-    return np.ascontiguousarray(valid_array).reshape(
-        valid_array.shape
-    )  # which keeps a scalar a scalar
+    # np.ascontiguousarray makes an array of rank 0 one of rank 1.
+    return np.asarray(valid_array, order="C")
 
 
 def read_sizes(

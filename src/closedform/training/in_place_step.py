@@ -25,12 +25,7 @@ from closedform.errors import SessionError
 from closedform.ir.graph import Array
 from closedform.ir.naming import STEP
 from closedform.runtime.double_buffer import DoubleBuffer, allocate, read_only, static_shape
-from closedform.runtime.onnx_session import (
-    OnnxSession,
-    Port,
-    SessionBinding,
-    open_session,
-)
+from closedform.runtime.onnx_session import OnnxSession, Port, SessionBinding, open_session
 from closedform.runtime.tuned_session import open_tuned
 from closedform.runtime.workers import Scratch, WorkerPool, cores
 from closedform.training.late_gradients import BEFORE, GRADIENT, LateGradient

@@ -2,6 +2,11 @@
 
 The outermost transform sees the gradient that the step is given; each hands its own to the one
 inside. ``skip_nonfinite(clip_by_global_norm(rule, 1))`` tests the gradient as it comes.
+
+Example:
+    >>> from closedform.optimizers import sgd
+    >>> clip_by_value(sgd(lr=1), 2).definitions
+    {'gradient_1': Max(-2, Min(2, grad))}
 """
 
 from typing import NoReturn

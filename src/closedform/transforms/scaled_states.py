@@ -93,7 +93,11 @@ def _tensor_operators(graph: Graph) -> int:
 
 
 def _with_scales(rule: UpdateRule, scales: Scales) -> UpdateRule:
-    """Returns the rule of states that are stored divided by these factors, which are above 0."""
+    """Returns the rule of states that are stored divided by these factors, which are above 0.
+
+    Where an expression holds the next value of a state, a mark stands for that value until the
+    factors are pulled out of the expression.
+    """
     inside = {state(name): factor * state(name) for name, factor in scales.items()}
     # A next value that occurs in another expression stays a whole, and is computed once.
     marks = {name: sp.Dummy(name, real=True) for name in scales}
@@ -204,7 +208,7 @@ def _pull_out_scales(
         args = [visit(arg) for arg in part.args]
         if isinstance(part, sp.Pow) and args[1].is_Rational:
             # (k x)^r is k^r x^r for k > 0.
-            factor, core = split(_common(args[0], split, is_tensor))
+            factor, core = split(_factor_out(args[0], split, is_tensor))
             return factor ** args[1] * core ** args[1]
         if isinstance(part, sp.Max | sp.Min):
             factors = {split(arg)[0] for arg in args}
@@ -213,13 +217,13 @@ def _pull_out_scales(
                 (factor,) = factors
                 return factor * part.func(*(split(arg)[1] for arg in args))
         if isinstance(part, sp.Add):
-            return _common(sp.Add(*args), split, is_tensor)
+            return _factor_out(sp.Add(*args), split, is_tensor)
         return part.func(*args)
 
     return visit(expr)
 
 
-def _common(
+def _factor_out(
     expr: sp.Expr,
     split: Callable[[sp.Expr], tuple[sp.Expr, sp.Expr]],
     is_tensor: Callable[[sp.Expr], bool],

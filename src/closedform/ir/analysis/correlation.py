@@ -88,7 +88,7 @@ def _collect(
         return
     size = max(map(abs, coefficient))
     # The rounding of an inner node reaches the result times the coefficient at that place.
-    form.error += size * _rounding(_size(intervals[index]), node.type.dtype)
+    form.error += size * _rounding(_magnitude(intervals[index]), node.type.dtype)
     if factor is not None:
         inner, ends = factor
         _collect(nodes, intervals, inner, _product(coefficient, ends), form)
@@ -151,7 +151,7 @@ def _rounding(size: float, dtype: DType) -> float:
 _ROUNDED = frozenset({DType.F32, DType.F64})
 
 
-def _size(interval: Interval) -> float:
+def _magnitude(interval: Interval) -> float:
     return float(max(abs(interval.low), abs(interval.high)))
 
 

@@ -64,7 +64,7 @@ class Cut:
         return bool(shape) and (shape == self.shape or is_even)
 
     def part_of(self, shape: Shape) -> Shape:
-        """Returns the shape of the local part of such a tensor; another one is whole."""
+        """Returns the local shape of a tensor of some shape; one without parts is whole."""
         if shape == self.shape:
             return self.part
         return (int(shape[0]) // self.count, *shape[1:]) if self.has_parts(shape) else shape

@@ -157,7 +157,7 @@ def _compile_step(request: _Request) -> Callable[..., list[Tensor]]:
     # torch._dynamo stops at its recompile_limit, which is 8 for a code object in torch 2.13.
     code = run_all.__code__.replace(co_name=name)
     function = FunctionType(code, run_all.__globals__, name, None, run_all.__closure__)
-    options: dict[str, Any] = {"guard_filter_fn": _is_of_tensors, "size_asserts": False}
+    options: dict[str, Any] = {"guard_filter_fn": _keep_tensor_guards, "size_asserts": False}
     compiled_step: Callable[..., list[Tensor]]
     compiled_step = torch.compile(
         function, fullgraph=True, options=options
@@ -165,8 +165,8 @@ def _compile_step(request: _Request) -> Callable[..., list[Tensor]]:
     return compiled_step
 
 
-def _is_of_tensors(guards: Sequence[Any]) -> list[bool]:
-    """The guards to keep: on the tensors and on torch; guards on the programs are dropped."""
+def _keep_tensor_guards(guards: Sequence[Any]) -> list[bool]:
+    """Returns whether each guard of torch.compile stays: those on tensors and on torch do."""
     return [not guard.name or guard.name.startswith("tensors") for guard in guards]
 
 

@@ -100,10 +100,6 @@ def _gelu(value: Tensor, approximate: bytes) -> Tensor:
     return functional.gelu(value, approximate=approximate.decode())
 
 
-def _leaky_relu(value: Tensor, alpha: float) -> Tensor:
-    return functional.leaky_relu(value, alpha)
-
-
 def _hard_sigmoid(value: Tensor, alpha: float, beta: float) -> Tensor:
     # torch's hardsigmoid has fixed slopes: 1/6 and 1/2.
     return (alpha * value + beta).clamp(0, 1)

@@ -10,21 +10,18 @@ import contextlib
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import torch
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from closedform.errors import ClosedFormError, TrainingExportError, nearest
-from closedform.exporters.onnx_scopes import all_nodes, names_read, needed_nodes, scopes_of
-from closedform.files import check_regular
-from closedform.importers.onnx_checks import CheckedModel, check_model, node_place
+from closedform.errors import ClosedFormError, TrainingExportError
+from closedform.exporters.onnx_scopes import names_read, needed_nodes
+from closedform.importers.onnx_checks import CheckedModel, check_model
 from closedform.importers.onnx_structure import MOST_ENTRIES
 from closedform.training.file_names import python_name
 from closedform.training.from_onnx.control_flow import (
@@ -34,18 +31,22 @@ from closedform.training.from_onnx.control_flow import (
     select_branch,
     unroll_loop,
 )
-from closedform.training.from_onnx.elementwise import ELEMENTWISE
 from closedform.training.from_onnx.input_shapes import InputShapes
 from closedform.training.from_onnx.known import known_results
-from closedform.training.from_onnx.layers import LAYERS
-from closedform.training.from_onnx.movement import MOVEMENT
-from closedform.training.from_onnx.recurrent import RECURRENT
-from closedform.training.from_onnx.resizing import RESIZING
+from closedform.training.from_onnx.operators import (
+    NEWEST,
+    OLDEST,
+    ROWS,
+    attributes_of,
+    check_operator,
+    is_training_form,
+    needed_names,
+    running_statistics,
+)
 from closedform.training.from_onnx.scopes import distinct_names
 from closedform.training.from_onnx.values import (
     ANOTHER_SOURCE,
     INVALID_FILE,
-    TORCH_BY_NUMBER,
     FixedSizeError,
     Items,
     Known,
@@ -53,18 +54,16 @@ from closedform.training.from_onnx.values import (
     OnnxValue,
     as_tensor,
 )
-from closedform.training.tables import union
-
-ROWS = union(ELEMENTWISE, MOVEMENT, LAYERS, RECURRENT, RESIZING)
-"""The table of operators: a function, and the attributes with their defaults."""
-
-OLDEST, NEWEST = 7, 24
-"""The opsets that the table is for: rows also have the attributes that were operands later on."""
-
-# Weights are held twice for a while, as bytes of protobuf and as arrays; a protobuf file itself
-# ends at 2 GiB, external data do not.
-MOST_BYTES = 4 * 2**30
-"""Bytes of all weights of a model."""
+from closedform.training.from_onnx.weights import (
+    FLOATS,
+    check_bytes,
+    load_model,
+    read_weights,
+    tensor_of,
+    trainable_names,
+    weight_names,
+    without_weights,
+)
 
 MOST_KNOWN = 16
 """Entries of floats that may be sizes, such as factors of a Resize."""
@@ -101,7 +100,7 @@ class OnnxModule(torch.nn.Module):
         self._where = where
         self._limit: int | None = None
         self.version, self.is_chosen = version, trainable is not None
-        weights = dict(_weights(graph, where))
+        weights = dict(read_weights(graph, where))
         graph_inputs = [value for value in graph.input if value.name not in weights]
         self.file_inputs = tuple(value.name for value in graph_inputs)
         self.input_names = tuple(map(python_name, self.file_inputs))
@@ -116,10 +115,10 @@ class OnnxModule(torch.nn.Module):
             dict(zip(self.input_names, graph_inputs, strict=True)), where
         )
         nodes = needed_nodes(graph.node, self.output_names)
-        statistics = _statistics(nodes)
+        statistics = running_statistics(nodes)
         # A weight from which a shape is computed has to be a number while torch traces.
-        untrainable = statistics | _needed_names(nodes)
-        self._trained = frozenset(_trainable_names(weights, trainable, untrainable, where))
+        untrainable = statistics | needed_names(nodes)
+        self._trained = frozenset(trainable_names(weights, trainable, untrainable, where))
         self._nodes = self._body(nodes, self.output_names)
         _check_order(self._nodes, {"", *weights, *self.file_inputs}, self.output_names, where)
         self._known: dict[str, Known] = {}
@@ -131,8 +130,10 @@ class OnnxModule(torch.nn.Module):
         # After the weights were added: constants are the weights that are not trained and small.
         self._nodes = self._fold_constants(self._nodes)
         # A weight within a function is a constant of each of its calls: they are written out.
-        has_calls = graph is inlined_graph and self._owners.keys() <= _weight_names(model.graph)
-        self.skeleton = _skeleton(model.model, model.graph if has_calls else graph, self._owners)
+        has_calls = graph is inlined_graph and self._owners.keys() <= weight_names(model.graph)
+        self.skeleton = without_weights(
+            model.model, model.graph if has_calls else graph, self._owners
+        )
 
     def freeze(self, names: Collection[str]) -> None:
         """Makes parameters frozen ones, by name."""
@@ -374,7 +375,7 @@ class OnnxModule(torch.nn.Module):
             return _Node(
                 node.op_type, tuple(node.input), outputs, {}, True, where, is_used, branches
             )
-        attributes = _attributes(node, where)
+        attributes = attributes_of(node, where)
         is_trained = True
         if node.op_type == "BatchNormalization":
             is_trained = is_training_form(node, self.version) or not self._trained.isdisjoint(
@@ -387,7 +388,7 @@ class OnnxModule(torch.nn.Module):
     def _add(self, name: str, array: Known, *, is_written: bool) -> None:
         """Adds a weight: a parameter if it is trained, else a buffer, or a constant."""
         kind = array.dtype.name
-        is_small = array.size <= (MOST_KNOWN if kind in _FLOATS else MOST_ENTRIES)
+        is_small = array.size <= (MOST_KNOWN if kind in FLOATS else MOST_ENTRIES)
         # A constant has to be small, since folding computes in NumPy at the time of reading.
         # NumPy has no bfloat16 to fold with; running statistics are written to.
         if name not in self._trained and is_small and not is_written and kind != "bfloat16":
@@ -403,9 +404,9 @@ class OnnxModule(torch.nn.Module):
                     owner.add_module(part, torch.nn.Module())
                 owner = owner.get_submodule(part)
             if name in self._trained:
-                owner.register_parameter(last, torch.nn.Parameter(_tensor(array)))
+                owner.register_parameter(last, torch.nn.Parameter(tensor_of(array)))
             else:
-                owner.register_buffer(last, _tensor(array))
+                owner.register_buffer(last, tensor_of(array))
         except (KeyError, AttributeError) as error:
             raise TrainingExportError(
                 f"the weight {name!r} cannot have its name in torch: {error}",
@@ -413,9 +414,6 @@ class OnnxModule(torch.nn.Module):
                 hint="rename it in the file",
             ) from error
         self._owners[name] = owner, last
-
-
-_FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,7 +459,7 @@ class _Branch:
 
 
 def _nodes_within(nodes: Iterable[_Node]) -> Iterator[_Node]:
-    """Nodes, with those of their branches."""
+    """Yields nodes, and the nodes of their branches."""
     for node in nodes:
         yield node
         for branch in node.branches:
@@ -513,11 +511,11 @@ def read_module(
             or an opset that is not supported; or a name in ``trainable`` is not that of a weight.
     """
     where = "the ONNX model" if isinstance(source, ModelProto) else f"file {str(source)!r}"
-    model = source if isinstance(source, ModelProto) else _load(Path(source), where)
+    model = source if isinstance(source, ModelProto) else load_model(Path(source), where)
     model = _without_false_sizes(model, is_shared=isinstance(source, ModelProto))
-    _check_bytes(list(model.graph.initializer), where)
+    check_bytes(list(model.graph.initializer), where)
     try:
-        checked_model = check_model(model, _check_operator)
+        checked_model = check_model(model, check_operator)
     except ClosedFormError as error:
         is_node = error.where is not None and error.where.startswith("node")
         place = f"{where}, {error.where}" if is_node else where
@@ -560,364 +558,6 @@ def _without_false_sizes(model: ModelProto, *, is_shared: bool) -> ModelProto:
         if not value.type.tensor_type.shape.dim:
             value.type.tensor_type.ClearField("shape")
     return model
-
-
-def _skeleton(model: ModelProto, graph: GraphProto, owned_names: Collection[str]) -> ModelProto:
-    """A copy of a model with a graph without some of its weights."""
-    copy = ModelProto()
-    has_calls = graph is model.graph
-    # Fields are copied one by one: CopyFrom would copy gigabytes of weights first.
-    for field, value in model.ListFields():
-        if field.name == "graph" or (field.name == "functions" and not has_calls):
-            continue
-        if isinstance(value, str | int):
-            setattr(copy, field.name, value)
-        else:
-            getattr(copy, field.name).extend(value)
-    copy.graph.name = graph.name
-    copy.graph.input.extend(graph.input)
-    copy.graph.output.extend(graph.output)
-    copy.graph.value_info.extend(graph.value_info)  # onnxruntime fuses nodes by their shapes
-    copy.graph.initializer.extend(t for t in graph.initializer if t.name not in owned_names)
-    copy.graph.node.extend(node for node in graph.node if not _is_owned(node, owned_names))
-    # Constants within branches are weights, too.
-    for inner in scopes_of(copy.graph):
-        for parts in (inner.initializer, inner.node):
-            for place in reversed(range(len(parts))):
-                if _is_owned(parts[place], owned_names):
-                    del parts[place]
-    return copy
-
-
-def _is_owned(part: TensorProto | NodeProto, owned_names: Collection[str]) -> bool:
-    if isinstance(part, TensorProto):
-        return part.name in owned_names
-    return part.op_type == "Constant" and part.output[0] in owned_names
-
-
-def _load(path: Path, where: str) -> ModelProto:
-    check_regular(path, TrainingExportError)
-    try:
-        # External data are read tensor by tensor, each checked before: onnx.load would read all at
-        # once.
-        model = onnx.load(path, load_external_data=False)
-        folder = str(path.parent)
-        for tensor in _tensors(model.graph):
-            if tensor.data_location == TensorProto.EXTERNAL:
-                _check_bytes([tensor], where)
-                onnx.external_data_helper.load_external_data_for_tensor(tensor, folder)
-                tensor.data_location = TensorProto.DEFAULT
-    except OSError as error:
-        raise TrainingExportError(
-            f"cannot read it: {error.strerror}",
-            where=where,
-            hint="give the path of an .onnx file, with its external data in the same folder",
-        ) from error
-    except ClosedFormError:
-        raise
-    except Exception as error:  # protobuf's and onnx's own errors have no base
-        text = str(error).splitlines() or [""]
-        raise TrainingExportError(
-            f"it is not an ONNX model: {text[0]}", where=where, hint=INVALID_FILE
-        ) from error
-    if not model.graph.output:
-        raise TrainingExportError(
-            "it is not an ONNX model: it has no output", where=where, hint=INVALID_FILE
-        )
-    return model
-
-
-def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    for body in scopes_of(graph):
-        yield from body.initializer
-        for node in body.node:
-            for attribute in node.attribute:
-                if attribute.HasField("t"):
-                    yield attribute.t
-
-
-def _check_bytes(tensors: Sequence[TensorProto], where: str) -> None:
-    total = 0
-    for tensor in tensors:
-        if tensor.data_type not in TORCH_BY_NUMBER or min(tensor.dims, default=0) < 0:
-            raise TrainingExportError(
-                f"the weight {tensor.name!r} has a type that is not supported, or a negative size",
-                where=where,
-                hint="export the model with weights in float32, float16, bfloat16 or float64",
-            )
-        total += math.prod(tensor.dims) * TORCH_BY_NUMBER[tensor.data_type].itemsize
-    if total > MOST_BYTES:
-        raise TrainingExportError(
-            f"its weights have {total} bytes; at most {MOST_BYTES} are read",
-            where=where,
-            hint="export it in float16, or export the torch module that the file was written from",
-        )
-
-
-def _weights(graph: GraphProto, where: str) -> Iterator[tuple[str, Known]]:
-    """The initializers, and the constants among the nodes, including branches."""
-    for body in scopes_of(graph):
-        yield from _weights_of(body, where)
-
-
-def _weight_names(graph: GraphProto) -> set[str]:
-    """The names of initializers and constants, including branches."""
-    return {
-        name
-        for body in scopes_of(graph)
-        for name in (
-            *(tensor.name for tensor in body.initializer),
-            *(node.output[0] for node in body.node if node.op_type == "Constant"),
-        )
-    }
-
-
-def _weights_of(graph: GraphProto, where: str) -> Iterator[tuple[str, Known]]:
-    for tensor in graph.initializer:
-        yield tensor.name, _array(tensor, where)
-    for node in graph.node:
-        if node.op_type != "Constant" or node.domain:
-            continue
-        (attribute,) = node.attribute
-        value = helper.get_attribute_value(attribute)
-        match attribute.name:
-            case "value":
-                _check_bytes([value], where)
-                array = _array(value, where)
-            case "value_float" | "value_floats":
-                array = np.asarray(value, np.float32)
-            case "value_int" | "value_ints":
-                array = np.asarray(value, np.int64)
-            case _:
-                raise TrainingExportError(
-                    f"the constant {node.output[0]!r} has a {attribute.name!r}",
-                    where=where,
-                    hint="store it as value, a tensor",
-                )
-        yield node.output[0], array
-
-
-def _array(tensor: TensorProto, where: str) -> Known:
-    try:
-        return numpy_helper.to_array(tensor)
-    except (ValueError, TypeError) as error:
-        raise TrainingExportError(
-            f"the weight {tensor.name!r} cannot be read",
-            where=where,
-            hint="its data do not have its shape, or are not in the folder of the file",
-        ) from error
-
-
-def _tensor(array: Known) -> torch.Tensor:
-    if array.dtype.name == "bfloat16":
-        # torch.from_numpy does not take the bfloat16 of ml_dtypes.
-        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
-    return torch.from_numpy(array.copy())
-
-
-def _statistics(nodes: Iterable[NodeProto]) -> set[str]:
-    """The running statistics."""
-    kind = "BatchNormalization"
-    # Operands 3 and 4 of BatchNormalization: mean and variance, which it moves by itself.
-    return {name for node in all_nodes(nodes) if node.op_type == kind for name in node.input[3:5]}
-
-
-LAST_BY_RESULTS = 13
-"""The last opset in which the number of its results puts a batch normalisation in training form."""
-
-
-def is_training_form(node: NodeProto, version: int) -> bool:
-    """Returns whether a batch normalisation of a file uses the statistics of the batch."""
-    if version <= LAST_BY_RESULTS:
-        # Before opset 14 the outputs mean, var, saved_mean and saved_var exist in training form
-        # only (onnx.defs, BatchNormalization-9); from 14 on there is the attribute training_mode.
-        return sum(map(bool, node.output)) > 1
-    return any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
-
-
-_REDUCED = dict.fromkeys((name for name in ROWS if name.startswith("Reduce")), (1,))
-
-KNOWN_PLACES: Mapping[str, tuple[int, ...]] = {
-    **_REDUCED,
-    "ConstantOfShape": (0,),
-    "CumSum": (1,),
-    "Dropout": (1, 2),
-    "Expand": (1,),
-    # A Loop is unrolled, so that its trip count and its first condition are numbers.
-    LOOP: (0, 1),
-    "OneHot": (1,),
-    "Pad": (1, 2, 3),
-    "Range": (0, 1, 2),
-    "Reshape": (1,),
-    "Resize": (1, 2, 3),
-    "SequenceAt": (1,),
-    "Slice": (1, 2, 3, 4),
-    "Split": (1,),
-    "SplitToSequence": (1,),
-    "Squeeze": (1,),
-    "Tile": (1,),
-    "TopK": (1,),
-    "Trilu": (1,),
-    "Unsqueeze": (1,),
-    "Upsample": (1,),
-}
-"""Operands that have to be known while a graph is traced, by operator."""
-
-
-def _needed_names(nodes: Sequence[NodeProto]) -> set[str]:
-    """The names that have to be known while the graph is traced."""
-    names: set[str] = set()
-    count = -1
-    # Once more while a loop has names that its next iteration reads.
-    # A set of names that only grows, so the loop ends.
-    while len(names) > count:
-        count = len(names)
-        # Against the order of the nodes: a name is needed by the nodes after its producer.
-        for node in reversed(list(all_nodes(nodes))):
-            _add_needed(node, names)
-    return names
-
-
-def _add_needed(node: NodeProto, names: set[str]) -> None:
-    """Adds the names that a node needs."""
-    for attribute in node.attribute if node.op_type == LOOP else ():
-        # An argument of the body has its first value from outside, and others from the body.
-        for place, value in enumerate(attribute.g.input):
-            if value.name in names and place < len(node.input):
-                names.add(node.input[place])
-            if value.name in names and 0 < place <= len(attribute.g.output):
-                names.add(attribute.g.output[place - 1].name)
-        # The condition of the next iteration has to be known, too.
-        names.update(value.name for value in attribute.g.output[:1])
-    # Shape and Size give numbers whatever their operand is.
-    if not names.isdisjoint(node.output) and node.op_type not in ("Shape", "Size"):
-        names.update(node.input)
-        for attribute in node.attribute:
-            names.update(value.name for value in attribute.g.output)
-    else:
-        places = KNOWN_PLACES.get(node.op_type, ())
-        names.update(node.input[place] for place in places if place < len(node.input))
-
-
-def _trainable_names(
-    weights: Mapping[str, Known],
-    trainable: Sequence[str] | None,
-    untrainable: set[str],
-    where: str,
-) -> Iterator[str]:
-    """The names of the weights that are trained."""
-    floats = {n: a for n, a in weights.items() if a.dtype.name in _FLOATS and n not in untrainable}
-    if trainable is None:
-        # "*" leaves out single numbers, such as the epsilon of a norm that an exporter wrote as an
-        # initializer.
-        yield from (name for name, array in floats.items() if array.size > 1)
-        return
-    if isinstance(trainable, str) or not all(isinstance(name, str) for name in trainable):
-        raise TrainingExportError(
-            f"trainable must be a list of names or globs, got {trainable!r}",
-            where=where,
-            hint='such as ["*.weight"]',
-        )
-    for glob in trainable:
-        matches = [n for n, a in floats.items() if a.size > 1 and fnmatchcase(n, glob)]
-        # A name itself may have the letters of a glob, such as brackets.
-        if glob in floats:
-            matches = [glob]
-        if not matches:
-            weights_text = ", ".join(
-                f"{n} {list(a.shape)}" for n, a in floats.items() if a.size > 1
-            )
-            raise TrainingExportError(
-                f"no weight has the name {glob!r}",
-                where=where,
-                hint=f"the weights are {weights_text or 'none'}",
-            )
-        yield from matches
-
-
-_KINDS: Mapping[str, str] = {
-    "ai.onnx.ml": "it is a model of scikit-learn's kind (trees, or other classical models), which "
-    "has no weights that gradients train",
-    "quantized": "it is a quantized model: its integer weights have no gradients",
-}
-
-_DOMAINS = {"Scaler": "ai.onnx.ml"}
-"""The domains of operators that are not ONNX's own."""
-
-_QUANTIZED = frozenset(
-    {
-        "ConvInteger",
-        "DequantizeLinear",
-        "DynamicQuantizeLinear",
-        "MatMulInteger",
-        "QLinearConv",
-        "QLinearMatMul",
-        "QuantizeLinear",
-    }
-)
-
-
-def _check_operator(node: NodeProto) -> None:
-    """Raises ExportError if an operator is not supported."""
-    # Nodes within a branch or a loop are checked one by one; their own graphs are visited by
-    # all_nodes.
-    if node.op_type in (BRANCH, LOOP) and not node.domain:
-        for inner in all_nodes([node]):
-            if inner is not node and inner.op_type not in (BRANCH, LOOP):
-                _check_operator(inner)
-        return
-    if node.op_type in (*ROWS, "Constant") and node.domain == _DOMAINS.get(node.op_type, ""):
-        return
-    is_quantized = node.op_type in _QUANTIZED or (
-        node.domain == "com.microsoft" and ("Quantize" in node.op_type or "QLinear" in node.op_type)
-    )
-    of = f" of the domain {node.domain!r}" if node.domain else ""
-    problem = f"the operator {node.op_type!r}{of} is not supported"
-    place = node_place(node)
-    if is_quantized:
-        raise TrainingExportError(
-            f"{problem}: {_KINDS['quantized']}", where=place, hint="take the model in float32"
-        )
-    if node.domain == "ai.onnx.ml":
-        raise TrainingExportError(
-            f"{problem}: {_KINDS[node.domain]}",
-            where=place,
-            hint="train it with the package that it comes from, or train a network in its place",
-        )
-    if node.op_type == "Scan":
-        raise TrainingExportError(
-            f"{problem}: a graph that is trained has no control flow",
-            where=place,
-            hint="export the model without loops, such as for one length",
-        )
-    raise TrainingExportError(
-        problem,
-        where=place,
-        hint="export the model without fused operators"
-        if node.domain
-        else nearest(node.op_type, ROWS),
-    )
-
-
-def _attributes(node: NodeProto, where: str) -> Mapping[str, Any]:
-    """The attributes of a node over their defaults.
-
-    Raises:
-        ExportError: An attribute is not supported.
-    """
-    row = ROWS[node.op_type]
-    values_by_name = {}
-    for attribute in node.attribute:
-        if attribute.name not in row[1]:
-            raise TrainingExportError(
-                f"its attribute {attribute.name!r} is not supported",
-                where=where,
-                hint=ANOTHER_SOURCE,
-            )
-        value = helper.get_attribute_value(attribute)
-        is_tensor = isinstance(value, TensorProto)
-        values_by_name[attribute.name] = _array(value, where) if is_tensor else value
-    return {**row[1], **values_by_name}
 
 
 def _check_order(

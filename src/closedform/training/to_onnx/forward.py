@@ -17,15 +17,11 @@ from closedform.errors import TrainingExportError
 from closedform.training.to_onnx.arrays import NARROW
 from closedform.training.to_onnx.batch import Batch, Loss, key_text
 from closedform.training.to_onnx.free_counts import FreeCounts
-from closedform.training.to_onnx.isolation import (
-    Substitutes,
-    check_shared_memory,
-    plain_kernels,
-    symbolic_lengths,
-)
+from closedform.training.to_onnx.isolation import plain_kernels, symbolic_lengths
 from closedform.training.to_onnx.onnx_program import Tensors
 from closedform.training.to_onnx.onnx_registry import quiet
 from closedform.training.to_onnx.places import Places
+from closedform.training.to_onnx.tensor_accesses import Substitutes, check_shared_memory
 
 
 class _Joined(torch.nn.Module):
@@ -184,8 +180,8 @@ class Forward:
         """Returns copies of those tensors that a forward may write to, and the others themselves.
 
         A run writes to buffers without saying so (running statistics). Its writes to parameters are
-        seen (``isolation.Writes``), so that these, most of the memory, need no copy. A trace copies
-        all of them: there is nothing to store, and it writes to what it returns.
+        seen (``tensor_accesses.Writes``), so that these, most of the memory, need no copy. A trace
+        copies all of them: there is nothing to store, and it writes to what it returns.
         """
         parameters = self._parameters()
         return {

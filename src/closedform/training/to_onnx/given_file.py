@@ -15,7 +15,7 @@ from closedform.ir import naming
 from closedform.runtime.shared_places import node_with_shared_places
 from closedform.training.file_names import mark_names, output_names
 from closedform.training.from_onnx import OnnxModule
-from closedform.training.from_onnx.module import is_training_form
+from closedform.training.from_onnx.operators import is_training_form
 from closedform.training.to_onnx.arrays import view_of
 from closedform.training.to_onnx.onnx_program import Tensors
 

@@ -1,4 +1,8 @@
-"""Tracing without a trace: modules are as they were, and what a graph cannot hold is refused."""
+"""Tracing without a trace: modules are as they were, layers are traced by their definitions.
+
+A forward that counts its calls in an attribute has another count afterwards: ``PythonNumbers``
+names it, and ``restore_on_exit`` puts the count back.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,6 @@ from collections.abc import (
     Collection,
     Iterable,
     Iterator,
-    Mapping,
     MutableMapping,
     MutableSequence,
     MutableSet,
@@ -22,20 +25,10 @@ from unittest import mock
 
 import numpy as np
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.overrides import TorchFunctionMode
 from torch.utils import checkpoint
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.errors import TrainingExportError
-from closedform.training.to_onnx.onnx_program import Tensors
-from closedform.training.to_onnx.packed_sequences import (
-    PaddedEntries,
-    padded_sequences,
-    recurrent,
-)
-from closedform.training.to_onnx.places import Places
+from closedform.training.to_onnx.packed_sequences import PaddedEntries, padded_sequences, recurrent
 
 
 @contextlib.contextmanager
@@ -306,8 +299,7 @@ def symbolic_lengths(*functions: object) -> Iterator[None]:
 
 
 def _length(value: Any) -> Any:
-    is_tensor = isinstance(value, torch.Tensor) and value.dim()
-    return value.shape[0] if is_tensor else len(value)
+    return value.shape[0] if isinstance(value, torch.Tensor) and value.dim() else len(value)
 
 
 _BATCH_NORM = torch.nn.modules.batchnorm._BatchNorm.forward
@@ -414,189 +406,3 @@ def _by_layers(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return value, *(torch.cat(parts) for parts in zip(*finals, strict=True))
 
     return call
-
-
-class Substitutes(TorchFunctionMode):
-    """Passes tensors in the place of others, wherever these are held: in closures and lists, too.
-
-    Args:
-        tensors_by_id: The tensors by the identity of those that they stand for.
-
-    Attributes:
-        ids: The identities of the tensors that have been replaced so far.
-    """
-
-    def __init__(self, tensors_by_id: Mapping[int, torch.Tensor]) -> None:
-        super().__init__()
-        self._tensors_by_id = tensors_by_id
-        self.ids: set[int] = set()
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        return function(*self._replace(args), **self._replace(kwargs or {}))
-
-    def _replace(self, value: Any) -> Any:
-        # By exact types: torch.Size and other subclasses hold no tensors.
-        if type(value) in (tuple, list):
-            return type(value)(map(self._replace, value))
-        if type(value) is dict:
-            return {key: self._replace(entry) for key, entry in value.items()}
-        if id(value) not in self._tensors_by_id:
-            return value
-        self.ids.add(id(value))
-        return self._tensors_by_id[id(value)]
-
-
-class OutsideReads(TorchDispatchMode):
-    """Notes the operators of a trace that read the memory of a parameter or buffer itself.
-
-    Tensors of a trace have no memory. What has one is a constant, and a view, ``.data`` or a NumPy
-    array that was taken of a parameter earlier would be frozen.
-
-    Args:
-        tensors: The parameters and buffers by name.
-        places: The calling modules.
-        reads: The place of a read by the name of the tensor, filled in.
-    """
-
-    def __init__(self, tensors: Tensors, places: Places, reads: dict[str, str]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._ranges = [(*_memory(value), name) for name, value in tensors.items() if value.numel()]
-        self._places, self._reads = places, reads
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        for value in torch.utils._pytree.tree_leaves((args, kwargs)):
-            if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
-                start, end = _memory(value)
-                for low, high, name in self._ranges:
-                    if start < high and low < end:
-                        self._reads.setdefault(name, self._places.here())
-        return function(*args, **(kwargs or {}))
-
-
-def check_shared_memory(params: Tensors, buffers: Tensors, where: str) -> None:
-    """Raises ExportError for parameters, or a parameter and a buffer, in the same memory.
-
-    Args:
-        params: The parameters to train by name.
-        buffers: Buffers and frozen parameters by name.
-        where: The model, named in errors.
-    """
-    ranges = sorted(
-        (*_memory(value), name) for name, value in (params | buffers).items() if value.numel()
-    )
-    tensors, (end, owner) = params | buffers, (0, "")
-    for low, high, name in ranges:
-        is_trained = name in params or owner in params
-        # Parts of the columns of one matrix have memory between that of each other.
-        is_apart = owner and not (tensors[owner].is_contiguous() or tensors[name].is_contiguous())
-        if low < end and is_trained and not is_apart:
-            raise TrainingExportError(
-                f"{owner!r} and {name!r} are two tensors in the same memory, which a step would "
-                "carry apart",
-                where=where,
-                hint="make them one, such as b.weight = a.weight: an assignment to .data, or a "
-                "buffer of it, shares only the memory",
-            )
-        if high > end:
-            end, owner = high, name
-
-
-def _memory(tensor: torch.Tensor) -> tuple[int, int]:
-    """The first address of a tensor, and the one after its last."""
-    if tensor.layout is not torch.strided or not tensor.numel():
-        return 0, 0
-    start = tensor.data_ptr()
-    last = sum((size - 1) * s for size, s in zip(tensor.shape, tensor.stride(), strict=True))
-    return start, start + (last + 1) * tensor.element_size()
-
-
-class ParameterWriteError(Exception):
-    """A forward is about to write to a parameter, of which it has no copy.
-
-    Attributes:
-        name: The name of the parameter.
-    """
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
-
-
-class Writes(TorchDispatchMode):
-    """Raises ExportError before an operator writes to a tensor that is not a state of the step.
-
-    Args:
-        places: The calling modules, for the message.
-        writable_tensors: Tensors that may be written to: copies of parameters and buffers; None for
-            all but the caller's.
-        caller_tensors: Parameters that are not copies: a write raises ParameterWriteError.
-        where: The model, named in errors.
-    """
-
-    def __init__(
-        self,
-        places: Places,
-        writable_tensors: dict[str, torch.Tensor] | None,
-        caller_tensors: dict[str, torch.Tensor],
-        where: str,
-    ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._places, self._where = places, where
-        # A weak reference frees the memory of an intermediate result, and reserves its address.
-        self._known: dict[int, StorageWeakRef] | None = None
-        if writable_tensors is not None:
-            self._known = {_storage(t): _reference(t) for t in writable_tensors.values()}
-        self._shared = {_storage(tensor): name for name, tensor in caller_tensors.items()}
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        arguments_by_name = {**dict(zip(_names(function), args, strict=False)), **(kwargs or {})}
-        for argument in function._schema.arguments:
-            if argument.alias_info is None or not argument.alias_info.is_write:
-                continue
-            for tensor in torch.utils._pytree.tree_leaves(arguments_by_name.get(argument.name)):
-                self._check(tensor, function)
-        result = function(*args, **(kwargs or {}))
-        if self._known is None or _aliases(function):
-            return result
-        for tensor in torch.utils._pytree.tree_leaves(result):
-            if isinstance(tensor, torch.Tensor):
-                # Memory that the forward itself allocates may be written to.
-                self._known.setdefault(_storage(tensor), _reference(tensor))
-        return result
-
-    def _check(self, tensor: object, function: Any) -> None:
-        if not isinstance(tensor, torch.Tensor):
-            return
-        storage = _storage(tensor)
-        if storage in self._shared:
-            raise ParameterWriteError(self._shared[storage])
-        if self._known is not None and storage not in self._known:
-            raise TrainingExportError(
-                f"{function} writes to a tensor {list(tensor.shape)} that is neither a parameter "
-                f"nor a buffer, in {self._places.here()}",
-                where=self._where,
-                hint="register it with register_buffer, so that a step can carry it",
-            )
-
-
-def _names(function: Any) -> list[str]:
-    return [argument.name for argument in function._schema.arguments]
-
-
-def _aliases(function: Any) -> bool:
-    """Whether a result shares the memory of an argument."""
-    return any(result.alias_info is not None for result in function._schema.returns)
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
-
-
-def _reference(tensor: torch.Tensor) -> StorageWeakRef:
-    return StorageWeakRef(tensor.untyped_storage())

@@ -14,15 +14,10 @@ import torch
 from closedform.errors import TrainingExportError
 from closedform.training.to_onnx.arrays import view_of
 from closedform.training.to_onnx.forward import Forward, trained_params
-from closedform.training.to_onnx.isolation import (
-    ParameterWriteError,
-    Writes,
-    no_other_randomness,
-    restore_on_exit,
-    state_of,
-)
+from closedform.training.to_onnx.isolation import no_other_randomness, restore_on_exit, state_of
 from closedform.training.to_onnx.onnx_program import Tensors
 from closedform.training.to_onnx.random_operators import Distribution, Drawn, Sizes
+from closedform.training.to_onnx.tensor_accesses import ParameterWriteError, Writes
 
 T = TypeVar("T")
 

@@ -39,7 +39,6 @@ from closedform.training.to_onnx.decompositions import decompositions
 from closedform.training.to_onnx.forms import forms_of_operators
 from closedform.training.to_onnx.forward import Forward
 from closedform.training.to_onnx.index_reads import IndexReads
-from closedform.training.to_onnx.isolation import OutsideReads, Writes
 from closedform.training.to_onnx.onnx_program import Tensors
 from closedform.training.to_onnx.onnx_registry import onnx_decompositions, quiet
 from closedform.training.to_onnx.places import current_place
@@ -47,6 +46,7 @@ from closedform.training.to_onnx.probe import with_copies
 from closedform.training.to_onnx.random_operators import Distribution, Drawn, Sizes
 from closedform.training.to_onnx.same_masks import SameMasks
 from closedform.training.to_onnx.size_formulas import UnwrittenError, relation
+from closedform.training.to_onnx.tensor_accesses import OutsideReads, Writes
 
 TrainFunction = Callable[[Tensors, Tensors, Tensors, Tensors], list[torch.Tensor]]
 """Of parameters, buffers, the batch, and states of the model."""

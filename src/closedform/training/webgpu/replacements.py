@@ -10,17 +10,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from onnx import NodeProto, TensorProto, helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from closedform.training.webgpu.kernels import KERNELS, MAX_TENSORS
 from closedform.training.webgpu.translation import Replacement, Translation
 
-_FLOAT, _INT, _BOOL, _LONG = (
-    TensorProto.FLOAT,
-    TensorProto.INT32,
-    TensorProto.BOOL,
-    TensorProto.INT64,
-)
+_FLOAT, _INT = TensorProto.FLOAT, TensorProto.INT32
+_BOOL, _LONG = TensorProto.BOOL, TensorProto.INT64
 
 
 def log_softmax(out: Translation, node: NodeProto) -> bool:
@@ -365,18 +361,13 @@ def move(places: Sequence[int] = (0,)) -> Replacement:
             names = [f"{parts[0]}/{output}" for output in node.output]
             for name in names:
                 out.types[name] = _FLOAT
-            out.emit(
-                node.op_type,
-                [operands[place] for place in range(len(node.input))],
-                outputs=names,
-                **attributes,
-            )
+            inputs = [operands[place] for place in range(len(node.input))]
+            out.emit(node.op_type, inputs, outputs=names, **attributes)
             return names
 
         if element == _BOOL:
-            for name, output in zip(
-                move([_convert(out, value, _FLOAT) for value in values]), node.output, strict=True
-            ):
+            parts = move([_convert(out, value, _FLOAT) for value in values])
+            for name, output in zip(parts, node.output, strict=True):
                 out.emit("Cast", [name], outputs=[output], to=_BOOL)
             return True
         # Both parts are below 2^16 in magnitude: float32 holds integers up to 2^24.
@@ -420,8 +411,6 @@ def squeeze(out: Translation, node: NodeProto) -> bool:
 
 def fill(out: Translation, node: NodeProto) -> bool:
     """A constant that is expanded: ConstantOfShape has no kernel."""
-    from onnx import numpy_helper
-
     tensor = out.attribute(node, "value", None)
     value = np.zeros(1, np.float32) if tensor is None else numpy_helper.to_array(tensor)
     element = out.types[node.output[0]]
@@ -550,12 +539,11 @@ def index(out: Translation, node: NodeProto) -> bool:
     indices = out.operand(node, 1)
     operands = [out.operand(node, place) for place in range(len(node.input))]
     constant = out.constant(node.input[1])
-    operands[1] = (
-        out.literal(constant)
-        if constant is not None
-        else out.emit("Cast", [indices], element=_LONG, to=_LONG)
-        # Constant indices need no cast at run time.
-    )
+    # Constant indices need no cast at run time.
+    if constant is None:
+        operands[1] = out.emit("Cast", [indices], element=_LONG, to=_LONG)
+    else:
+        operands[1] = out.literal(constant)
     attributes = {a.name: out.attribute(node, a.name, None) for a in node.attribute}
     if out.element(node) != _BOOL:
         out.emit(node.op_type, operands, outputs=node.output, **attributes)

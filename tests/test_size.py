@@ -35,7 +35,7 @@ CAPS = {
     "scaling": 624,
     "schedules": 1605,
     "torch": 6918,
-    "training": 12943,
+    "training": 12924,
     "transforms": 1098,
     "verify": 18361,
     "web": 612,

@@ -86,7 +86,8 @@ class Forward:
         is_widened: Whether tensors of 16 bits are cast to float32 for the model.
         where: The model, named in errors.
         places: The place that runs, for errors.
-        written_params: Names of parameters that a run has tried to write to: each run has copies.
+        copied_params: Names of parameters of which a run has copies: all for the first run, and
+            those that it writes to for the others.
         outside_reads: Places in traces that read the memory of a parameter or buffer by a tensor
             that is not the input, by its name.
     """
@@ -97,8 +98,11 @@ class Forward:
     is_widened: bool
     where: str
     places: Places = field(default_factory=Places)
-    written_params: set[str] = field(default_factory=set)
+    copied_params: set[str] = field(init=False)
     outside_reads: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "copied_params", set(self._parameters()))
 
     def modules(self) -> list[torch.nn.Module]:
         """The model, and the loss if it is a module."""
@@ -184,15 +188,14 @@ class Forward:
         """Returns copies of those tensors that a forward may write to, and the others themselves.
 
         A run writes to buffers without saying so (running statistics). Its writes to parameters are
-        seen (``isolation.Writes``), so that these, most of the memory, need no copy. A trace copies
-        all of them: there is nothing to store, and it writes to what it returns.
+        seen (``isolation.Writes``), so that these, most of the memory, need no copy after the first
+        run. A trace copies all of them: there is nothing to store, and it writes to what it
+        returns.
         """
-        parameters = self._parameters()
+        uncopied_tensors = self.uncopied_tensors(tensors)
         return {
             name: value.detach()
-            if name in parameters
-            and name not in self.written_params
-            and not isinstance(value, FakeTensor)
+            if name in uncopied_tensors and not isinstance(value, FakeTensor)
             else value.clone()
             for name, value in tensors.items()
         }
@@ -221,7 +224,7 @@ class Forward:
             name: value
             for tensors_by_name in tensors
             for name, value in tensors_by_name.items()
-            if name in parameters and name not in self.written_params
+            if name in parameters and name not in self.copied_params
         }
 
     def _parameters(self) -> frozenset[str]:

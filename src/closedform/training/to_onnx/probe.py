@@ -7,24 +7,16 @@ import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from closedform.errors import TrainingExportError
 from closedform.training.to_onnx.arrays import view_of
 from closedform.training.to_onnx.forward import Forward, trained_params
-from closedform.training.to_onnx.isolation import (
-    ParameterWriteError,
-    Writes,
-    no_other_randomness,
-    restore_on_exit,
-    state_of,
-)
+from closedform.training.to_onnx.isolation import Writes, no_other_randomness, restore_on_exit
 from closedform.training.to_onnx.onnx_program import Tensors
 from closedform.training.to_onnx.random_operators import Distribution, Drawn, Sizes
-
-T = TypeVar("T")
 
 _SEED = 0x5EED_C105
 """The seed of torch's generator in a run, which a forward has no reason to set."""
@@ -55,11 +47,13 @@ class Pending:
         run: Its results.
         loss: The loss with its graph.
         leaves: The parameters that it depends on.
+        written_params: Names of the parameters that the forward has written to, trained or not.
     """
 
     run: EagerRun
     loss: torch.Tensor
     leaves: Tensors
+    written_params: frozenset[str] = frozenset()
 
     def unreached_params(self) -> list[str]:
         """Returns the parameters that the loss does not depend on."""
@@ -115,14 +109,15 @@ class Pending:
         """Returns the bits of all results by name, as hashes: gradients are freed one by one.
 
         Args:
-            frozen: Names of buffers that no run changes.
+            frozen: Names of buffers and parameters that no run changes.
         """
         run = self.run
         digests = {"the loss": _digest(run.loss)}
         digests |= {f"the metric {name!r}": _digest(value) for name, value in run.metrics.items()}
-        for name, value in run.buffers.items():
-            if name not in frozen:
-                digests[f"the buffer {name!r}"] = _digest(value)
+        for kind, tensors in (("buffer", run.buffers), ("parameter", self.leaves)):
+            for name, value in tensors.items():
+                if name not in frozen:
+                    digests[f"the {kind} {name!r}"] = _digest(value)
 
         def take(name: str, gradient: torch.Tensor) -> None:
             if gradient.is_sparse:
@@ -160,7 +155,53 @@ def run_eagerly(
     Raises:
         ExportError: The forward draws numbers apart from torch, or writes to other tensors.
     """
-    return with_copies(of, lambda: _forward(of, params, buffers, tensors, draws))
+    generator = torch.Generator().manual_seed(0)
+    recorded_draws = iter(draws) if draws is not None else None
+    new_draws: list[torch.Tensor] = []
+
+    def check_seed() -> None:
+        if torch.initial_seed() != _SEED:
+            raise TrainingExportError(
+                "the forward seeds torch's generator, so that it draws the same numbers in each "
+                "step",
+                where=of.where,
+                hint="leave torch.manual_seed out, or hold the numbers in a buffer",
+            )
+
+    def draw(distribution: Distribution, shape: Sizes, dtype: torch.dtype) -> torch.Tensor:
+        check_seed()
+        if recorded_draws is not None:
+            return next(recorded_draws).reshape(shape)
+        numbers = torch.empty(shape, dtype=dtype)
+        match distribution:
+            case Distribution.UNIFORM:
+                numbers.uniform_(generator=generator)
+            case Distribution.NORMAL:
+                numbers.normal_(generator=generator)
+            case Distribution.EXPONENTIAL:
+                numbers.exponential_(generator=generator)
+        new_draws.append(numbers)
+        return numbers
+
+    leaves = of.leaves(params)
+    caller_tensors = of.uncopied_tensors(params, buffers)
+    batch = {name: value.detach().clone() for name, value in tensors.items()}
+    copies = {name: leaf for name, leaf in leaves.items() if name not in caller_tensors}
+    torch.default_generator.manual_seed(_SEED)
+    with (
+        no_other_randomness(of.where),
+        Writes(of.places, {**copies, **batch}, caller_tensors, of.where) as writes,
+        Drawn(draw, of.places, of.where),
+    ):
+        outcome = of.outcome(leaves, buffers, batch)
+    if new_draws:
+        check_seed()
+    return Pending(
+        EagerRun(outcome.loss.detach(), outcome.metrics, outcome.buffers, new_draws),
+        outcome.loss,
+        leaves,
+        writes.names_of_written({**leaves, **outcome.buffers}) & of.copied_params,
+    )
 
 
 @contextlib.contextmanager
@@ -199,69 +240,3 @@ def own_step(of: Forward, tensors: Tensors, draws: list[torch.Tensor]) -> Iterat
                 originals[name].copy_(value)
         for name, param in params.items():
             param.grad = grads[name]
-
-
-def with_copies(of: Forward, run: Callable[[], T]) -> T:
-    """Returns the result of a run, repeated with copies of the parameters that it writes to."""
-    restore = state_of(*of.modules())
-    while True:
-        try:
-            return run()
-        except ParameterWriteError as write:
-            restore()
-            of.written_params.add(write.name)
-
-
-def _forward(
-    of: Forward,
-    params: Tensors,
-    buffers: Tensors,
-    tensors: Tensors,
-    draws: list[torch.Tensor] | None,
-) -> Pending:
-    generator = torch.Generator().manual_seed(0)
-    recorded_draws = iter(draws) if draws is not None else None
-    new_draws: list[torch.Tensor] = []
-
-    def check_seed() -> None:
-        if torch.initial_seed() != _SEED:
-            raise TrainingExportError(
-                "the forward seeds torch's generator, so that it draws the same numbers in each "
-                "step",
-                where=of.where,
-                hint="leave torch.manual_seed out, or hold the numbers in a buffer",
-            )
-
-    def draw(distribution: Distribution, shape: Sizes, dtype: torch.dtype) -> torch.Tensor:
-        check_seed()
-        if recorded_draws is not None:
-            return next(recorded_draws).reshape(shape)
-        numbers = torch.empty(shape, dtype=dtype)
-        match distribution:
-            case Distribution.UNIFORM:
-                numbers.uniform_(generator=generator)
-            case Distribution.NORMAL:
-                numbers.normal_(generator=generator)
-            case Distribution.EXPONENTIAL:
-                numbers.exponential_(generator=generator)
-        new_draws.append(numbers)
-        return numbers
-
-    leaves = of.leaves(params)
-    caller_tensors = of.uncopied_tensors(params, buffers)
-    batch = {name: value.detach().clone() for name, value in tensors.items()}
-    copies = {name: leaf for name, leaf in leaves.items() if name not in caller_tensors}
-    torch.default_generator.manual_seed(_SEED)
-    with (
-        no_other_randomness(of.where),
-        Writes(of.places, {**copies, **batch}, caller_tensors, of.where),
-        Drawn(draw, of.places, of.where),
-    ):
-        outcome = of.outcome(leaves, buffers, batch)
-    if new_draws:
-        check_seed()
-    return Pending(
-        EagerRun(outcome.loss.detach(), outcome.metrics, outcome.buffers, new_draws),
-        outcome.loss,
-        leaves,
-    )

@@ -31,7 +31,7 @@ from closedform.training.to_onnx.batch import DynamicAxes, Loss, read_batch
 from closedform.training.to_onnx.comparison import check_step
 from closedform.training.to_onnx.forward import Forward
 from closedform.training.to_onnx.given_file import forward_of_file, names_of_file
-from closedform.training.to_onnx.isolation import PythonNumbers, restore_on_exit, state_of
+from closedform.training.to_onnx.isolation import PythonNumbers, one_thread, restore_on_exit
 from closedform.training.to_onnx.onnx_program import Tensors, explain_error, write_onnx
 from closedform.training.to_onnx.probe import EagerRun, own_step, run_eagerly
 from closedform.training.to_onnx.symbolic import Symbols, drop_unchanged, traced_operators
@@ -137,7 +137,8 @@ def trace(
                 model.freeze(run_eagerly(of, params, buffers, batch.tensors).unreached_params())
                 params, buffers = of.tensors()
                 _list_weights(params, where)
-            run = _checked_run(of, params, buffers)
+            with one_thread():  # equal runs have equal bits
+                run = _checked_run(of, params, buffers)
             step, names_by_kind = _step(of, symbols, params, buffers, shared_inputs, run, opset)
             changing = {*params, *names_by_kind["next.buffer."]}
             _check_reads(of, changing)
@@ -188,10 +189,12 @@ def _checked_run(of: Forward, params: Tensors, buffers: Tensors) -> EagerRun:
             count, or computes with a tensor that is not replaced.
     """
     numbers = PythonNumbers(of.modules(), of.loss)
-    frozen = of.uncopied_tensors(buffers)
-    before, restore = numbers.values(), state_of(*of.modules())
+    before = numbers.values()
     pending = run_eagerly(of, params, buffers, of.batch.tensors)
+    of.copied_params.intersection_update(pending.written_params)
+    frozen = of.uncopied_tensors(params, buffers)
     run, digests, after = pending.run, pending.digests(frozen), numbers.values()
+    del pending  # it holds copies of all parameters
     changed_names = [name for name, value in after.items() if before.get(name) != value]
 
     def repeat() -> dict[str, str]:
@@ -207,14 +210,6 @@ def _checked_run(of: Forward, params: Tensors, buffers: Tensors) -> EagerRun:
         with own_step(of, of.batch.tensors, run.draws) as own:
             own_digests, following = own.digests(frozen), numbers.values()
     different_names = [name for name, bits in digests.items() if own_digests.get(name) != bits]
-    if different_names and (threads := torch.get_num_threads()) > 1:
-        # Threads may add to one place in any order. A state of the first call is there no more.
-        restore()
-        torch.set_num_threads(1)
-        try:
-            return _checked_run(of, params, buffers)
-        finally:
-            torch.set_num_threads(threads)
     is_repeatable = not different_names or repeat() == digests
     if different_names and is_repeatable:
         raise TrainingExportError(

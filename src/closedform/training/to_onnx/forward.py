@@ -68,11 +68,13 @@ class Outcome:
         loss: The loss.
         metrics: Further results of the loss by name.
         buffers: The buffers after the forward, in its dtype.
+        params: The trained parameters after the forward, in its dtype.
     """
 
     loss: torch.Tensor
     metrics: Tensors
     buffers: Tensors
+    params: Tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,18 +157,18 @@ class Forward:
 
         The loss of a step that is trained has a gradient.
         """
-        after = self.copies(buffers)
+        after, wide_params = self.copies(buffers), dict(params)
         with self._plain():
-            result = self._with(params, after, lambda: self._result(tensors))
+            result = self._with(wide_params, after, lambda: self._result(tensors))
         value, metrics = self._split(result, is_trained)
-        return Outcome(value, metrics, after)
+        return Outcome(value, metrics, after, wide_params)
 
     def own_outcome(self, tensors: Tensors) -> Outcome:
         """Returns the loss of the model itself, with its own parameters and buffers."""
         with self._plain():
             result = self._result(tensors)
         value, metrics = self._split(result, is_trained=True)
-        return Outcome(value, metrics, self.originals())
+        return Outcome(value, metrics, self.originals(), trained_params(self.model, self.loss))
 
     @contextlib.contextmanager
     def _plain(self) -> Iterator[None]:
@@ -236,6 +238,7 @@ class Forward:
         """The result of a run with other parameters and buffers of the model and its loss.
 
         They do as attributes of modules, and as operands of functions, whatever holds the original.
+        Both mappings hold the tensors after the run, in its dtype.
         """
         joint_module = _Joined(self.model, self.loss)
         originals = {
@@ -264,6 +267,8 @@ class Forward:
             finally:  # a forward may assign to a buffer, not only write to it
                 for path, value in tensors.items():
                     original, name = originals[path], names[id(originals[path])]
+                    if name in params:
+                        params[name] = substitutes[id(original)]
                     if name not in buffers:
                         continue
                     buffers[name] = value

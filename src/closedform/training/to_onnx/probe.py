@@ -13,7 +13,7 @@ import torch
 
 from closedform.errors import TrainingExportError
 from closedform.training.to_onnx.arrays import view_of
-from closedform.training.to_onnx.forward import Forward, trained_params
+from closedform.training.to_onnx.forward import Forward, Outcome, trained_params
 from closedform.training.to_onnx.isolation import Writes, no_other_randomness, restore_on_exit
 from closedform.training.to_onnx.onnx_program import Tensors
 from closedform.training.to_onnx.random_operators import Distribution, Drawn, Sizes
@@ -30,12 +30,14 @@ class EagerRun:
         loss: The loss.
         metrics: Further results of the loss.
         buffers: The buffers afterwards.
+        params: The trained parameters that the forward has written to, afterwards.
         draws: The random numbers, in the order of the draws.
     """
 
     loss: torch.Tensor
     metrics: Tensors
     buffers: Tensors
+    params: Tensors
     draws: list[torch.Tensor]
 
 
@@ -109,12 +111,12 @@ class Pending:
         """Returns the bits of all results by name, as hashes: gradients are freed one by one.
 
         Args:
-            frozen: Names of buffers and parameters that no run changes.
+            frozen: Names of buffers that no run changes.
         """
         run = self.run
         digests = {"the loss": _digest(run.loss)}
         digests |= {f"the metric {name!r}": _digest(value) for name, value in run.metrics.items()}
-        for kind, tensors in (("buffer", run.buffers), ("parameter", self.leaves)):
+        for kind, tensors in (("buffer", run.buffers), ("parameter", run.params)):
             for name, value in tensors.items():
                 if name not in frozen:
                     digests[f"the {kind} {name!r}"] = _digest(value)
@@ -196,12 +198,14 @@ def run_eagerly(
         outcome = of.outcome(leaves, buffers, batch)
     if new_draws:
         check_seed()
-    return Pending(
-        EagerRun(outcome.loss.detach(), outcome.metrics, outcome.buffers, new_draws),
-        outcome.loss,
-        leaves,
-        writes.names_of_written({**leaves, **outcome.buffers}) & of.copied_params,
-    )
+    written_params = writes.names_of_written({**outcome.params, **outcome.buffers})
+    written_params &= of.copied_params
+    return Pending(_run(outcome, written_params, new_draws), outcome.loss, leaves, written_params)
+
+
+def _run(outcome: Outcome, written_params: Collection[str], draws: list[torch.Tensor]) -> EagerRun:
+    params = {n: value.detach() for n, value in outcome.params.items() if n in written_params}
+    return EagerRun(outcome.loss.detach(), outcome.metrics, outcome.buffers, params, draws)
 
 
 @contextlib.contextmanager
@@ -232,8 +236,7 @@ def own_step(of: Forward, tensors: Tensors, draws: list[torch.Tensor]) -> Iterat
         with restore_on_exit(*of.modules()):
             with Drawn(draw, of.places, of.where):
                 outcome = of.own_outcome(batch)
-            run = EagerRun(outcome.loss.detach(), outcome.metrics, outcome.buffers, draws)
-            yield Pending(run, outcome.loss, params)
+            yield Pending(_run(outcome, of.copied_params, draws), outcome.loss, params)
     finally:
         with torch.no_grad():
             for name, value in contents.items():

@@ -192,7 +192,7 @@ def _checked_run(of: Forward, params: Tensors, buffers: Tensors) -> EagerRun:
     before = numbers.values()
     pending = run_eagerly(of, params, buffers, of.batch.tensors)
     of.copied_params.intersection_update(pending.written_params)
-    frozen = of.uncopied_tensors(params, buffers)
+    frozen = of.uncopied_tensors(buffers)
     run, digests, after = pending.run, pending.digests(frozen), numbers.values()
     del pending  # it holds copies of all parameters
     changed_names = [name for name, value in after.items() if before.get(name) != value]
@@ -276,7 +276,10 @@ def _step(
         following = [outcome.buffers[name].to(value.dtype) for name, value in buffers.items()]
         # Parameters that the forward writes to, such as clamped weights, are outputs;
         # drop_unchanged removes the others.
-        new_params = [leaf.detach() for leaf in leaves.values()]
+        new_params = [
+            (outcome.params[name].to(leaf.dtype) if name in of.copied_params else leaf).detach()
+            for name, leaf in leaves.items()
+        ]
         return [outcome.loss.detach(), *outcome.metrics.values(), *grads, *following, *new_params]
 
     kinds = {
@@ -287,10 +290,10 @@ def _step(
     }
     names = [
         "loss",
-        *(f"{METRIC}{name}" for name in run.metrics),
+        *(f"{naming.METRIC}{name}" for name in run.metrics),
         *(naming.grad(name) for name in params),
         *(naming.following(naming.buffer(name)) for name in buffers),
-        *(f"{WRITTEN}{name}" for name in params),
+        *(f"{naming.WRITTEN}{name}" for name in params),
     ]
 
     def loss(params: Tensors, buffers: Tensors, batch: Tensors, _: Tensors) -> list[torch.Tensor]:
@@ -303,12 +306,12 @@ def _step(
     symbols.check_free(of.where)
     sources = {
         **{naming.following(naming.buffer(name)): naming.buffer(name) for name in buffers},
-        **{f"{WRITTEN}{name}": naming.param(name) for name in params},
+        **{f"{naming.WRITTEN}{name}": naming.param(name) for name in params},
     }
     outputs = drop_unchanged(graph_module, inputs, names, sources)
     names_by_kind = {
         kind: tuple(n.removeprefix(kind) for n in outputs if n.startswith(kind))
-        for kind in ("next.buffer.", WRITTEN)
+        for kind in ("next.buffer.", naming.WRITTEN)
     }
     return write_onnx(
         graph_module, inputs, outputs, symbols.names, opset, of.where, properties
@@ -327,10 +330,6 @@ def _forward_of_file(
     model: torch.nn.Module, params: Tensors, buffers: Tensors
 ) -> onnx.ModelProto | None:
     return forward_of_file(model, params, buffers) if isinstance(model, OnnxModule) else None
-
-
-METRIC, WRITTEN = "metric.", "written."
-"""Prefixes of outputs: further results of the loss, and parameters that the forward writes to."""
 
 
 def _forward(
@@ -386,7 +385,7 @@ def _evaluation_loss(
         naming.SHARED: {},
     }
     graph_module, names, properties = traced_operators(loss, kinds, symbols, of, opset)
-    outputs = ["loss", *(f"{METRIC}{name}" for name in metrics)]
+    outputs = ["loss", *(f"{naming.METRIC}{name}" for name in metrics)]
     return write_onnx(graph_module, names, outputs, symbols.names, opset, of.where, properties)
 
 

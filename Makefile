@@ -13,9 +13,9 @@ COMPARE_STAMP := .venv-compare/.installed
 SMOKE := build/wheel-smoke
 DIST := build/dist
 CODE := $(sort $(patsubst %/,%,src tests $(dir $(wildcard examples/*.py benchmarks/*.py tools/*.py))))
-# One thread a worker: two workers that each start a thread per core slow each other down. The tests
-# of a file go to one worker, which makes what they share once.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+# The tests of a file go to one worker, which makes what they share once. Each has torch's default
+# threads, which sleep while they wait: those of busy processes spin for 18 times the CPU time.
+PYTEST := OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 OPTIONAL := jax keras mlx
 SUITES_OF := $(BIN)/python -m tests.support.suites
 
@@ -76,7 +76,7 @@ wheel-smoke: $(STAMP) ## build the wheel, install it without extras, and use it
 
 doctests: $(STAMP) ## the examples in the docstrings of src
 	@echo "== doctests: the docstrings of src"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --doctest-modules src/closedform \
+	@$(PYTEST) -n 0 -q --doctest-modules src/closedform \
 	  --ignore=src/closedform/importers/optax $(OPTIONAL:%=--ignore-glob="src/closedform/exporters/%_*.py")
 
 proofs: $(STAMP) ## closedform verify: proofs, each replayed by the checker

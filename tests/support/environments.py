@@ -141,7 +141,7 @@ def run(name: str, part: str, python: Path, workers: int, stored: Outcome | None
         return stored
     print(f"== {name}: {part}", flush=True)
     words = ["-m", "pytest", "-q", "-rs", "-n", str(workers), "--dist", "loadfile", *sources]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
+    environment = os.environ | {"OMP_WAIT_POLICY": "PASSIVE", "MPLBACKEND": "Agg"}
     done = subprocess.run(
         [str(python), *words], cwd=ROOT, env=environment, capture_output=True, text=True
     )

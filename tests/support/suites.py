@@ -360,7 +360,7 @@ def command_of(suite: Suite, workers: int, root: Path = ROOT) -> list[str]:
 def run(suite: Suite, command: Sequence[str], records: Records) -> bool:
     """Runs a suite, prints and stores its result, and returns whether it has passed."""
     print(f"== {suite.name}: {suite.title}", flush=True)
-    environment = os.environ | {"OMP_NUM_THREADS": "1"} | dict(suite.variables)
+    environment = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"} | dict(suite.variables)
     origin, counts = records.origin(suite), ""
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True

@@ -38,14 +38,16 @@ def _forward(model: nn.Module) -> Forward:
     return Forward(model, cross_entropy, read_batch(model, cross_entropy, BATCH, "here"), False, "")
 
 
-def test_parameters_are_not_copied() -> None:
+def test_parameters_are_not_copied_after_the_first_run() -> None:
     model = _Tokens()
     forward = _forward(model)
     params, fixed = forward.tensors()
+    first_run = run_eagerly(forward, params, fixed, forward.batch.tensors)
+    assert not first_run.written_params
+    forward.copied_params.clear()
     pending = run_eagerly(forward, params, fixed, forward.batch.tensors)
     for name, parameter in model.named_parameters():
         assert pending.leaves[name].data_ptr() == parameter.data_ptr(), name
-    assert not forward.written_params
     for name, buffer in model.named_buffers():
         assert pending.run.buffers[name].data_ptr() != buffer.data_ptr(), name
 
@@ -55,8 +57,8 @@ def test_parameters_that_a_forward_writes_to_are_copied(is_frozen: bool, tmp_pat
     model = _Tokens(0.5, is_frozen=is_frozen)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     forward = _forward(model)
-    run_eagerly(forward, *forward.tensors(), forward.batch.tensors)
-    assert forward.written_params == {"table.weight"}
+    pending = run_eagerly(forward, *forward.tensors(), forward.batch.tensors)
+    assert pending.written_params == {"table.weight"}
     training.export(model, cross_entropy, BATCH, cf.optimizers.sgd(0.1), tmp_path)
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name]), name
@@ -78,16 +80,16 @@ def test_gradients_are_handed_over_one_by_one() -> None:
     assert not named
 
 
-def _with_wrong_gradient(name: str) -> Any:
+def _with_wrong_output(name: str) -> Any:
     write = onnx_program.write_onnx
 
     def written(*arguments: Any) -> Any:
         model = write(*arguments)
-        for node in model.graph.node:
-            if name in node.output:
-                node.output[:] = [f"{name}.right" if o == name else o for o in node.output]
-                model.graph.node.add(op_type="Neg", input=[f"{name}.right"], output=[name])
-                break
+        if any(name in node.output for node in model.graph.node):
+            for node in model.graph.node:
+                for values in (node.input, node.output):
+                    values[:] = [f"{name}.right" if value == name else value for value in values]
+            model.graph.node.add(op_type="Neg", input=[f"{name}.right"], output=[name])
         return model
 
     return written
@@ -102,6 +104,19 @@ def test_gradients_of_a_large_model_are_compared_in_groups(
     groups = comparison.groups_of(dict(model.named_parameters()))
     assert groups == [["table.weight"], ["norm.weight", "norm.bias"], ["head.weight", "head.bias"]]
     training.export(model, cross_entropy, BATCH, cf.optimizers.sgd(0.1), tmp_path)
-    monkeypatch.setattr(trace, "write_onnx", _with_wrong_gradient(f"grad.{name}"))
+    monkeypatch.setattr(trace, "write_onnx", _with_wrong_output(f"grad.{name}"))
     with pytest.raises(ExportError, match=f"differs from torch in 'grad.{name}' by 2 of its"):
         training.export(model, cross_entropy, BATCH, cf.optimizers.sgd(0.1), tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_step_has_the_weights_that_its_forward_writes(dtype: torch.dtype) -> None:
+    is_widened = dtype is not torch.float32
+    step = trace.trace(_Tokens(0.5).to(dtype), cross_entropy, BATCH, is_widened=is_widened)
+    assert step.written_params == ("table.weight",)
+
+
+def test_weights_that_a_forward_writes_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "write_onnx", _with_wrong_output("written.table.weight"))
+    with pytest.raises(ExportError, match=r"differs from torch in 'written.table.weight' by 2 of"):
+        trace.trace(_Tokens(0.5), cross_entropy, BATCH)

@@ -381,7 +381,7 @@ def _halved(value: torch.Tensor) -> torch.Tensor:
     return value
 
 
-COUNTS: dict[str, Any] = {"n": 0}
+COUNTS: dict[str, Any] = {"n": 0, "first calls": 0}
 TOTAL = 0
 
 
@@ -420,15 +420,25 @@ class Averages(Layered):
 
 
 class Starts(Layered):
-    """Weights that the first call chooses by its data."""
+    """Weights that the first call chooses by its data; where it is noted that there was one."""
 
     is_ready = False
+    note: Callable[[Any], None]
 
     def forward(self, x: torch.Tensor) -> Any:
-        if not self.is_ready:
-            self.is_ready = True
+        if not (self.is_ready or COUNTS["first calls"]):
+            type(self).note(self)
             self.scale.data.copy_(x.std())
         return self.plain(x)
+
+
+def _starts(note: Callable[[Any], None]) -> Callable[[], Case]:
+    def build() -> Case:
+        COUNTS["first calls"] = 0
+        # A class of its own: a flag of it is set once for each process.
+        return type("Starts", (Starts,), {"note": note})(), cross_entropy
+
+    return build
 
 
 def _global(o: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -570,7 +580,18 @@ REFUSED: dict[str, tuple[Callable[[], Case], str]] = {
         _forward_with(nn.Embedding(3, 3, sparse=True)),
         "the gradient of 'c.weight' is sparse: make its layer with sparse=False",
     ),
-    "first call": (lambda: (Starts(), cross_entropy), "run the model once before"),
+    "first call": (
+        _starts(lambda model: setattr(model, "is_ready", True)),
+        "run the model once before",
+    ),
+    "first call, by class": (
+        _starts(lambda model: setattr(type(model), "is_ready", True)),
+        "run the model once before",
+    ),
+    "first call, by global": (
+        _starts(lambda _model: COUNTS.update({"first calls": 1})),
+        "run the model once before",
+    ),
 }
 """Cases that are refused, and the message."""
 

@@ -2,8 +2,9 @@
 
 A whole step has ``step``, ``param.<param>``, ``grad.<param>``, ``state.<param>.<state>``,
 ``input.<param>.<input>`` and ``shared.<state>`` as inputs and ``next.…`` of them as outputs; a
-training step also has ``buffer.…``, ``batch.…`` and ``random.…``. A body, the step of one tensor,
-has the same names without the parameter: ``param``, ``grad``, ``state.<state>``, ``input.<input>``;
+training step also has ``buffer.…``, ``batch.…`` and ``random.…``, ``metric.…`` for further results
+of its loss and ``written.…`` for parameters that it writes to. A body, the step of one tensor, has
+the same names without the parameter: ``param``, ``grad``, ``state.<state>``, ``input.<input>``;
 it takes ``scalar.<place>`` from the graph of scalars and adds to ``sum.<place>``.
 """
 
@@ -13,6 +14,7 @@ STEP = "step"
 PARAM, GRAD, STATE, INPUT, SHARED = "param.", "grad.", "state.", "input.", "shared."
 NEXT, EVALUATION = "next.", "evaluation."
 BUFFER, BATCH, RANDOM = "buffer.", "batch.", "random."
+METRIC, WRITTEN = "metric.", "written."
 SCALAR, TOTAL, SIZE = "scalar.", "sum.", "size."
 """Prefixes."""
 

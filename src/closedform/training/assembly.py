@@ -39,7 +39,7 @@ from closedform.training.session import (
     TRAIN_FILE,
     TRAINING_INFO_FILE,
 )
-from closedform.training.to_onnx.trace import METRIC, WRITTEN, Trace
+from closedform.training.to_onnx.trace import Trace
 
 _VALUE = "values/value/"
 """Prefix of the initializers of ``init.onnx``."""
@@ -113,7 +113,9 @@ def assemble(
         for part, verdict in verdicts.items():
             warn_unless_proved(verdict, f"the {part} of rule {spec.rule.name!r} in the export")
     # A forward may write to a parameter in place: the update takes the value afterwards.
-    replacements = {naming.param(name): f"{WRITTEN}{name}" for name in model_graphs.written_params}
+    replacements = {
+        naming.param(name): f"{naming.WRITTEN}{name}" for name in model_graphs.written_params
+    }
     update_parts = buckets.around(update, opset)
     of_buckets = {value.name for part in update_parts.values() for value in part.graph.input}
     parts = {"model": model_graphs.step}
@@ -130,7 +132,7 @@ def assemble(
         ),
         *(naming.following(naming.buffer(name)) for name in model_graphs.changed_buffers),
         LOSS,
-        *(f"{METRIC}{name}" for name in model_graphs.metrics),
+        *(f"{naming.METRIC}{name}" for name in model_graphs.metrics),
         *([] if rate is None else [LEARNING_RATE]),
     ]
     more = {}

@@ -16,7 +16,7 @@ import numpy as np
 from closedform.errors import SessionError, StateError
 from closedform.exporters.onnx_metadata import check_schema
 from closedform.ir.graph import Array
-from closedform.ir.naming import BATCH, BUFFER, PARAM, RANDOM, SHARED, STATE, STEP
+from closedform.ir.naming import BATCH, BUFFER, METRIC, PARAM, RANDOM, SHARED, STATE, STEP
 from closedform.ir.steps import check_next
 from closedform.runtime.checks import (
     check_array,
@@ -42,7 +42,7 @@ EVAL_LOSS_FILE = "eval_loss.onnx"
 STEPS = "closedform.steps"
 """The key of the metadata with the number of steps after which the schedules of a rule end."""
 TRAINING_INFO_FILE = "training.onnx"
-LOSS, LEARNING_RATE, METRIC = "loss", "learning_rate", "metric."
+LOSS, LEARNING_RATE = "loss", "learning_rate"
 if TYPE_CHECKING:
     import torch
     from onnx import ModelProto

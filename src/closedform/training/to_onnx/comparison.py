@@ -423,9 +423,11 @@ def _compute(
         run = pending.run
         hand_over("loss", run.loss)
         for name, value in run.metrics.items():
-            hand_over(f"metric.{name}", value)
+            hand_over(f"{naming.METRIC}{name}", value)
         for name, value in run.buffers.items():
             hand_over(naming.following(naming.buffer(name)), value.to(inputs.buffers[name].dtype))
+        for name, value in run.params.items():
+            hand_over(f"{naming.WRITTEN}{name}", value.to(inputs.params[name].dtype))
         pending.gradients(lambda name, value: hand_over(naming.grad(name), value), group)
     except Exception as error:  # of any kind: the code of the model is not ours
         if failures:

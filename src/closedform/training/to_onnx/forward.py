@@ -64,11 +64,13 @@ class Outcome:
         loss: The loss.
         metrics: Further results of the loss by name.
         buffers: The buffers after the forward, in its dtype.
+        params: The trained parameters after the forward, in its dtype.
     """
 
     loss: torch.Tensor
     metrics: Tensors
     buffers: Tensors
+    params: Tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,8 @@ class Forward:
         is_widened: Whether tensors of 16 bits are cast to float32 for the model.
         where: The model, named in errors.
         places: The place that runs, for errors.
-        written_params: Names of parameters that a run has tried to write to: each run has copies.
+        copied_params: Names of parameters of which a run has copies: all for the first run, and
+            those that it writes to for the others.
         outside_reads: Places in traces that read the memory of a parameter or buffer by a tensor
             that is not the input, by its name.
     """
@@ -93,8 +96,11 @@ class Forward:
     is_widened: bool
     where: str
     places: Places = field(default_factory=Places)
-    written_params: set[str] = field(default_factory=set)
+    copied_params: set[str] = field(init=False)
     outside_reads: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "copied_params", set(self._parameters()))
 
     def modules(self) -> list[torch.nn.Module]:
         """The model, and the loss if it is a module."""
@@ -147,18 +153,18 @@ class Forward:
 
         The loss of a step that is trained has a gradient.
         """
-        after = self.copies(buffers)
+        after, wide_params = self.copies(buffers), dict(params)
         with self._plain():
-            result = self._with(params, after, lambda: self._result(tensors))
+            result = self._with(wide_params, after, lambda: self._result(tensors))
         value, metrics = self._split(result, is_trained)
-        return Outcome(value, metrics, after)
+        return Outcome(value, metrics, after, wide_params)
 
     def own_outcome(self, tensors: Tensors) -> Outcome:
         """Returns the loss of the model itself, with its own parameters and buffers."""
         with self._plain():
             result = self._result(tensors)
         value, metrics = self._split(result, is_trained=True)
-        return Outcome(value, metrics, self.originals())
+        return Outcome(value, metrics, self.originals(), trained_params(self.model, self.loss))
 
     @contextlib.contextmanager
     def _plain(self) -> Iterator[None]:
@@ -180,15 +186,14 @@ class Forward:
         """Returns copies of those tensors that a forward may write to, and the others themselves.
 
         A run writes to buffers without saying so (running statistics). Its writes to parameters are
-        seen (``tensor_accesses.Writes``), so that these, most of the memory, need no copy. A trace
-        copies all of them: there is nothing to store, and it writes to what it returns.
+        seen (``tensor_accesses.Writes``), so that these, most of the memory, need no copy after the
+        first run. A trace copies all of them: there is nothing to store, and it writes to what it
+        returns.
         """
-        parameters = self._parameters()
+        uncopied_tensors = self.uncopied_tensors(tensors)
         return {
             name: value.detach()
-            if name in parameters
-            and name not in self.written_params
-            and not isinstance(value, FakeTensor)
+            if name in uncopied_tensors and not isinstance(value, FakeTensor)
             else value.clone()
             for name, value in tensors.items()
         }
@@ -217,7 +222,7 @@ class Forward:
             name: value
             for tensors_by_name in tensors
             for name, value in tensors_by_name.items()
-            if name in parameters and name not in self.written_params
+            if name in parameters and name not in self.copied_params
         }
 
     def _parameters(self) -> frozenset[str]:
@@ -229,6 +234,7 @@ class Forward:
         """The result of a run with other parameters and buffers of the model and its loss.
 
         They do as attributes of modules, and as operands of functions, whatever holds the original.
+        Both mappings hold the tensors after the run, in its dtype.
         """
         joint_module = _Joined(self.model, self.loss)
         originals = {
@@ -257,6 +263,8 @@ class Forward:
             finally:  # a forward may assign to a buffer, not only write to it
                 for path, value in tensors.items():
                     original, name = originals[path], names[id(originals[path])]
+                    if name in params:
+                        params[name] = substitutes[id(original)]
                     if name not in buffers:
                         continue
                     buffers[name] = value

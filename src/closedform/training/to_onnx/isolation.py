@@ -33,16 +33,7 @@ from closedform.training.to_onnx.packed_sequences import PaddedEntries, padded_s
 
 @contextlib.contextmanager
 def restore_on_exit(*modules: torch.nn.Module) -> Iterator[None]:
-    """Restores modules and random generators on exit, as ``state_of`` does."""
-    restore = state_of(*modules)
-    try:
-        yield
-    finally:
-        restore()
-
-
-def state_of(*modules: torch.nn.Module) -> Callable[[], None]:
-    """Returns a function that restores modules and random generators to what they are now.
+    """Restores modules and random generators on exit.
 
     It restores each attribute of each module (parameters, buffers, flags, hooks, and attributes
     that a forward assigns), and the generators of torch, NumPy and Python. The content of tensors
@@ -61,8 +52,9 @@ def state_of(*modules: torch.nn.Module) -> Callable[[], None]:
         if isinstance(value, dict | list | set)
     ]
     generators = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
-
-    def restore() -> None:
+    try:
+        yield
+    finally:
         for part, attributes_of_part in attributes:
             # Not by setattr: _parameters, _buffers and the hooks are entries of __dict__, too.
             part.__dict__.clear()
@@ -73,7 +65,16 @@ def state_of(*modules: torch.nn.Module) -> Callable[[], None]:
         random.setstate(generators[1])
         np.random.set_state(generators[2])  # noqa: NPY002
 
-    return restore
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Has torch compute with one thread: several may add to one place in any order."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class PythonNumbers:

@@ -7,19 +7,17 @@ import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from closedform.errors import TrainingExportError
 from closedform.training.to_onnx.arrays import view_of
-from closedform.training.to_onnx.forward import Forward, trained_params
-from closedform.training.to_onnx.isolation import no_other_randomness, restore_on_exit, state_of
+from closedform.training.to_onnx.forward import Forward, Outcome, trained_params
+from closedform.training.to_onnx.isolation import no_other_randomness, restore_on_exit
 from closedform.training.to_onnx.onnx_program import Tensors
 from closedform.training.to_onnx.random_operators import Distribution, Drawn, Sizes
-from closedform.training.to_onnx.tensor_accesses import ParameterWriteError, Writes
-
-T = TypeVar("T")
+from closedform.training.to_onnx.tensor_accesses import Writes
 
 _SEED = 0x5EED_C105
 """The seed of torch's generator in a run, which a forward has no reason to set."""
@@ -33,12 +31,14 @@ class EagerRun:
         loss: The loss.
         metrics: Further results of the loss.
         buffers: The buffers afterwards.
+        params: The trained parameters that the forward has written to, afterwards.
         draws: The random numbers, in the order of the draws.
     """
 
     loss: torch.Tensor
     metrics: Tensors
     buffers: Tensors
+    params: Tensors
     draws: list[torch.Tensor]
 
 
@@ -50,11 +50,13 @@ class Pending:
         run: Its results.
         loss: The loss with its graph.
         leaves: The parameters that it depends on.
+        written_params: Names of the parameters that the forward has written to, trained or not.
     """
 
     run: EagerRun
     loss: torch.Tensor
     leaves: Tensors
+    written_params: frozenset[str] = frozenset()
 
     def unreached_params(self) -> list[str]:
         """Returns the parameters that the loss does not depend on."""
@@ -115,9 +117,10 @@ class Pending:
         run = self.run
         digests = {"the loss": _digest(run.loss)}
         digests |= {f"the metric {name!r}": _digest(value) for name, value in run.metrics.items()}
-        for name, value in run.buffers.items():
-            if name not in frozen:
-                digests[f"the buffer {name!r}"] = _digest(value)
+        for kind, tensors in (("buffer", run.buffers), ("parameter", run.params)):
+            for name, value in tensors.items():
+                if name not in frozen:
+                    digests[f"the {kind} {name!r}"] = _digest(value)
 
         def take(name: str, gradient: torch.Tensor) -> None:
             if gradient.is_sparse:
@@ -155,65 +158,6 @@ def run_eagerly(
     Raises:
         ExportError: The forward draws numbers apart from torch, or writes to other tensors.
     """
-    return with_copies(of, lambda: _forward(of, params, buffers, tensors, draws))
-
-
-@contextlib.contextmanager
-def own_step(of: Forward, tensors: Tensors, draws: list[torch.Tensor]) -> Iterator[Pending]:
-    """Has the model itself do a step, with its own tensors, which are as before on exit.
-
-    Args:
-        of: The model and its loss, which a step of ``run_eagerly`` has not been refused.
-        tensors: The batch.
-        draws: The random numbers, in the order of the draws.
-    """
-    originals = of.originals()
-    params = trained_params(of.model, of.loss)
-    uncopied_tensors = of.uncopied_tensors(originals)
-    contents = {
-        name: value.clone() for name, value in originals.items() if name not in uncopied_tensors
-    }
-    grads = {name: param.grad for name, param in params.items()}
-    for param in params.values():
-        param.grad = None
-    recorded_draws = iter(draws)
-
-    def draw(_: Distribution, shape: Sizes, __: torch.dtype) -> torch.Tensor:
-        return next(recorded_draws).reshape(shape)
-
-    batch = {name: value.detach().clone() for name, value in tensors.items()}
-    try:
-        with restore_on_exit(*of.modules()):
-            with Drawn(draw, of.places, of.where):
-                outcome = of.own_outcome(batch)
-            run = EagerRun(outcome.loss.detach(), outcome.metrics, outcome.buffers, draws)
-            yield Pending(run, outcome.loss, params)
-    finally:
-        with torch.no_grad():
-            for name, value in contents.items():
-                originals[name].copy_(value)
-        for name, param in params.items():
-            param.grad = grads[name]
-
-
-def with_copies(of: Forward, run: Callable[[], T]) -> T:
-    """Returns the result of a run, repeated with copies of the parameters that it writes to."""
-    restore = state_of(*of.modules())
-    while True:
-        try:
-            return run()
-        except ParameterWriteError as write:
-            restore()
-            of.written_params.add(write.name)
-
-
-def _forward(
-    of: Forward,
-    params: Tensors,
-    buffers: Tensors,
-    tensors: Tensors,
-    draws: list[torch.Tensor] | None,
-) -> Pending:
     generator = torch.Generator().manual_seed(0)
     recorded_draws = iter(draws) if draws is not None else None
     new_draws: list[torch.Tensor] = []
@@ -249,14 +193,54 @@ def _forward(
     torch.default_generator.manual_seed(_SEED)
     with (
         no_other_randomness(of.where),
-        Writes(of.places, {**copies, **batch}, caller_tensors, of.where),
+        Writes(of.places, {**copies, **batch}, caller_tensors, of.where) as writes,
         Drawn(draw, of.places, of.where),
     ):
         outcome = of.outcome(leaves, buffers, batch)
     if new_draws:
         check_seed()
-    return Pending(
-        EagerRun(outcome.loss.detach(), outcome.metrics, outcome.buffers, new_draws),
-        outcome.loss,
-        leaves,
-    )
+    written_params = writes.names_of_written({**outcome.params, **outcome.buffers})
+    written_params &= of.copied_params
+    return Pending(_run(outcome, written_params, new_draws), outcome.loss, leaves, written_params)
+
+
+def _run(outcome: Outcome, written_params: Collection[str], draws: list[torch.Tensor]) -> EagerRun:
+    params = {n: value.detach() for n, value in outcome.params.items() if n in written_params}
+    return EagerRun(outcome.loss.detach(), outcome.metrics, outcome.buffers, params, draws)
+
+
+@contextlib.contextmanager
+def own_step(of: Forward, tensors: Tensors, draws: list[torch.Tensor]) -> Iterator[Pending]:
+    """Has the model itself do a step, with its own tensors, which are as before on exit.
+
+    Args:
+        of: The model and its loss, which a step of ``run_eagerly`` has not been refused.
+        tensors: The batch.
+        draws: The random numbers, in the order of the draws.
+    """
+    originals = of.originals()
+    params = trained_params(of.model, of.loss)
+    uncopied_tensors = of.uncopied_tensors(originals)
+    contents = {
+        name: value.clone() for name, value in originals.items() if name not in uncopied_tensors
+    }
+    grads = {name: param.grad for name, param in params.items()}
+    for param in params.values():
+        param.grad = None
+    recorded_draws = iter(draws)
+
+    def draw(_: Distribution, shape: Sizes, __: torch.dtype) -> torch.Tensor:
+        return next(recorded_draws).reshape(shape)
+
+    batch = {name: value.detach().clone() for name, value in tensors.items()}
+    try:
+        with restore_on_exit(*of.modules()):
+            with Drawn(draw, of.places, of.where):
+                outcome = of.own_outcome(batch)
+            yield Pending(_run(outcome, of.copied_params, draws), outcome.loss, params)
+    finally:
+        with torch.no_grad():
+            for name, value in contents.items():
+                originals[name].copy_(value)
+        for name, param in params.items():
+            param.grad = grads[name]

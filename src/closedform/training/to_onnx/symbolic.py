@@ -42,7 +42,6 @@ from closedform.training.to_onnx.index_reads import IndexReads
 from closedform.training.to_onnx.onnx_program import Tensors
 from closedform.training.to_onnx.onnx_registry import onnx_decompositions, quiet
 from closedform.training.to_onnx.places import current_place
-from closedform.training.to_onnx.probe import with_copies
 from closedform.training.to_onnx.random_operators import Distribution, Drawn, Sizes
 from closedform.training.to_onnx.same_masks import SameMasks
 from closedform.training.to_onnx.size_formulas import UnwrittenError, relation
@@ -473,12 +472,9 @@ def _has_draws(function: TrainFunction, kinds: Mapping[str, Tensors], of: Forwar
         has_draws = True
         return torch.full(shape, 0.5, dtype=dtype)
 
-    def run() -> None:
-        caller_tensors = of.uncopied_tensors(kinds[naming.PARAM], kinds[naming.BUFFER])
-        with Drawn(draw, of.places, of.where), Writes(of.places, None, caller_tensors, of.where):
-            function(*(dict(tensors) for tensors in kinds.values()))
-
-    with_copies(of, run)
+    caller_tensors = of.uncopied_tensors(kinds[naming.PARAM], kinds[naming.BUFFER])
+    with Drawn(draw, of.places, of.where), Writes(of.places, None, caller_tensors, of.where):
+        function(*(dict(tensors) for tensors in kinds.values()))
     return has_draws
 
 

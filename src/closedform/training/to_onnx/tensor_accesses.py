@@ -117,18 +117,6 @@ def _memory(tensor: torch.Tensor) -> tuple[int, int]:
     return start, start + (last + 1) * tensor.element_size()
 
 
-class ParameterWriteError(Exception):
-    """A forward is about to write to a parameter, of which it has no copy.
-
-    Attributes:
-        name: The name of the parameter.
-    """
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
-
-
 class Writes(TorchDispatchMode):
     """Raises ExportError before an operator writes to a tensor that is not a state of the step.
 
@@ -136,7 +124,7 @@ class Writes(TorchDispatchMode):
         places: The calling modules, for the message.
         writable_tensors: Tensors that may be written to: copies of parameters and buffers; None for
             all but the caller's.
-        caller_tensors: Parameters that are not copies: a write raises ParameterWriteError.
+        caller_tensors: Parameters that are not copies, since the first run did not write to them.
         where: The model, named in errors.
     """
 
@@ -154,6 +142,7 @@ class Writes(TorchDispatchMode):
         if writable_tensors is not None:
             self._known = {_storage(t): _reference(t) for t in writable_tensors.values()}
         self._shared = {_storage(tensor): name for name, tensor in caller_tensors.items()}
+        self._written: set[int] = set()
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -173,12 +162,22 @@ class Writes(TorchDispatchMode):
                 self._known.setdefault(_storage(tensor), _reference(tensor))
         return result
 
+    def names_of_written(self, tensors: Tensors) -> frozenset[str]:
+        """Returns the names of the tensors that the forward has written to."""
+        return frozenset(n for n, value in tensors.items() if _storage(value) in self._written)
+
     def _check(self, tensor: object, function: Any) -> None:
         if not isinstance(tensor, torch.Tensor):
             return
         storage = _storage(tensor)
         if storage in self._shared:
-            raise ParameterWriteError(self._shared[storage])
+            raise TrainingExportError(
+                f"the forward writes to the parameter {self._shared[storage]!r} in some runs only, "
+                f"in {self._places.here()}, but a graph writes in each step",
+                where=self._where,
+                hint="write to it in each call, or before the export",
+            )
+        self._written.add(storage)
         if self._known is not None and storage not in self._known:
             raise TrainingExportError(
                 f"{function} writes to a tensor {list(tensor.shape)} that is neither a parameter "

@@ -31,7 +31,7 @@ from closedform.training.to_onnx.batch import DynamicAxes, Loss, read_batch
 from closedform.training.to_onnx.comparison import check_step
 from closedform.training.to_onnx.forward import Forward
 from closedform.training.to_onnx.given_file import forward_of_file, names_of_file
-from closedform.training.to_onnx.isolation import PythonNumbers, restore_on_exit, state_of
+from closedform.training.to_onnx.isolation import PythonNumbers, one_thread, restore_on_exit
 from closedform.training.to_onnx.onnx_program import Tensors, explain_error, write_onnx
 from closedform.training.to_onnx.probe import EagerRun, own_step, run_eagerly
 from closedform.training.to_onnx.symbolic import Symbols, drop_unchanged, traced_operators
@@ -137,7 +137,8 @@ def trace(
                 model.freeze(run_eagerly(of, params, buffers, batch.tensors).unreached_params())
                 params, buffers = of.tensors()
                 _list_weights(params, where)
-            run = _checked_run(of, params, buffers)
+            with one_thread():  # equal runs have equal bits
+                run = _checked_run(of, params, buffers)
             step, names_by_kind = _step(of, symbols, params, buffers, shared_inputs, run, opset)
             changing = {*params, *names_by_kind["next.buffer."]}
             _check_reads(of, changing)
@@ -188,10 +189,12 @@ def _checked_run(of: Forward, params: Tensors, buffers: Tensors) -> EagerRun:
             count, or computes with a tensor that is not replaced.
     """
     numbers = PythonNumbers(of.modules(), of.loss)
-    frozen = of.uncopied_tensors(buffers)
-    before, restore = numbers.values(), state_of(*of.modules())
+    before = numbers.values()
     pending = run_eagerly(of, params, buffers, of.batch.tensors)
+    of.copied_params.intersection_update(pending.written_params)
+    frozen = of.uncopied_tensors(buffers)
     run, digests, after = pending.run, pending.digests(frozen), numbers.values()
+    del pending  # it holds copies of all parameters
     changed_names = [name for name, value in after.items() if before.get(name) != value]
 
     def repeat() -> dict[str, str]:
@@ -207,14 +210,6 @@ def _checked_run(of: Forward, params: Tensors, buffers: Tensors) -> EagerRun:
         with own_step(of, of.batch.tensors, run.draws) as own:
             own_digests, following = own.digests(frozen), numbers.values()
     different_names = [name for name, bits in digests.items() if own_digests.get(name) != bits]
-    if different_names and (threads := torch.get_num_threads()) > 1:
-        # Threads may add to one place in any order. A state of the first call is there no more.
-        restore()
-        torch.set_num_threads(1)
-        try:
-            return _checked_run(of, params, buffers)
-        finally:
-            torch.set_num_threads(threads)
     is_repeatable = not different_names or repeat() == digests
     if different_names and is_repeatable:
         raise TrainingExportError(
@@ -281,7 +276,10 @@ def _step(
         following = [outcome.buffers[name].to(value.dtype) for name, value in buffers.items()]
         # Parameters that the forward writes to, such as clamped weights, are outputs;
         # drop_unchanged removes the others.
-        new_params = [leaf.detach() for leaf in leaves.values()]
+        new_params = [
+            (outcome.params[name].to(leaf.dtype) if name in of.copied_params else leaf).detach()
+            for name, leaf in leaves.items()
+        ]
         return [outcome.loss.detach(), *outcome.metrics.values(), *grads, *following, *new_params]
 
     kinds = {
@@ -292,10 +290,10 @@ def _step(
     }
     names = [
         "loss",
-        *(f"{METRIC}{name}" for name in run.metrics),
+        *(f"{naming.METRIC}{name}" for name in run.metrics),
         *(naming.grad(name) for name in params),
         *(naming.following(naming.buffer(name)) for name in buffers),
-        *(f"{WRITTEN}{name}" for name in params),
+        *(f"{naming.WRITTEN}{name}" for name in params),
     ]
 
     def loss(params: Tensors, buffers: Tensors, batch: Tensors, _: Tensors) -> list[torch.Tensor]:
@@ -308,12 +306,12 @@ def _step(
     symbols.check_free(of.where)
     sources = {
         **{naming.following(naming.buffer(name)): naming.buffer(name) for name in buffers},
-        **{f"{WRITTEN}{name}": naming.param(name) for name in params},
+        **{f"{naming.WRITTEN}{name}": naming.param(name) for name in params},
     }
     outputs = drop_unchanged(graph_module, inputs, names, sources)
     names_by_kind = {
         kind: tuple(n.removeprefix(kind) for n in outputs if n.startswith(kind))
-        for kind in ("next.buffer.", WRITTEN)
+        for kind in ("next.buffer.", naming.WRITTEN)
     }
     return write_onnx(
         graph_module, inputs, outputs, symbols.names, opset, of.where, properties
@@ -332,10 +330,6 @@ def _forward_of_file(
     model: torch.nn.Module, params: Tensors, buffers: Tensors
 ) -> onnx.ModelProto | None:
     return forward_of_file(model, params, buffers) if isinstance(model, OnnxModule) else None
-
-
-METRIC, WRITTEN = "metric.", "written."
-"""Prefixes of outputs: further results of the loss, and parameters that the forward writes to."""
 
 
 def _forward(
@@ -391,7 +385,7 @@ def _evaluation_loss(
         naming.SHARED: {},
     }
     graph_module, names, properties = traced_operators(loss, kinds, symbols, of, opset)
-    outputs = ["loss", *(f"{METRIC}{name}" for name in metrics)]
+    outputs = ["loss", *(f"{naming.METRIC}{name}" for name in metrics)]
     return write_onnx(graph_module, names, outputs, symbols.names, opset, of.where, properties)
 
 

@@ -23,8 +23,9 @@ from closedform.recipes.clock import hold as hold
 from closedform.recipes.curves import CurveFunction as CurveFunction
 from closedform.recipes.curves import curve as curve
 from closedform.recipes.cycles import cycles as cycles
+from closedform.recipes.defects import Convention as Convention
 from closedform.recipes.defects import Defect as Defect
-from closedform.recipes.defects import DefectKind as DefectKind
+from closedform.recipes.defects import Note as Note
 from closedform.recipes.document import Document as Document
 from closedform.recipes.document import Syntax as Syntax
 from closedform.recipes.document import in_sections as in_sections

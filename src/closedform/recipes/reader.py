@@ -33,7 +33,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from closedform.recipes.clock import Clock, Facts, hold
-from closedform.recipes.defects import Defect, applicable_defects, check_documented
+from closedform.recipes.defects import Defect, Note, applicable_notes, check_documented
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
 from closedform.recipes.recipe import Clipping, Grouping, ParamGroup, Recipe
@@ -51,7 +51,7 @@ class Reading:
         framework: The framework's name that was asked for: several may share a reader.
         as_implemented: Whether to return what the framework computes, defects included; otherwise
             its documented formula, where the two differ.
-        defects: The defects of the framework.
+        defects: The defects and conventions of the framework.
     """
 
     document: Document
@@ -59,7 +59,7 @@ class Reading:
     version: str = ""
     framework: str = ""
     as_implemented: bool = True
-    defects: Mapping[str, Defect[...]] = field(default_factory=dict)
+    defects: Mapping[str, Note[...]] = field(default_factory=dict)
 
     @property
     def context(self) -> Context:
@@ -115,7 +115,7 @@ class Reading:
         """
         if not self.as_implemented:
             check_documented(self.defects, self.version, self.document.source, *values)
-        defects = applicable_defects(self.defects, self.version, *values)
+        notes = applicable_notes(self.defects, self.version, *values)
         # Schedules of a stepped clock are functions of its units: each value serves several
         # updates.
         updates = clock.updates_per_value(self.facts)
@@ -142,10 +142,10 @@ class Reading:
             clipping=clipping,
             accumulation=accumulation,
             notes={
-                name: defect.text
-                for name, defect in defects.items()
+                name: note.text
+                for name, note in notes.items()
                 # With the documented formula, its defects do not concern the values any more.
-                if self.as_implemented or defect.documented is None
+                if self.as_implemented or not (isinstance(note, Defect) and note.documented)
             },
             derived=derived or {},
             grouping=grouping,

@@ -38,7 +38,7 @@ import sympy as sp
 
 from closedform.errors import ConfigError, DefinitionError, nearest
 from closedform.language import Schedule, exact_number
-from closedform.recipes.defects import Defect, check_documented
+from closedform.recipes.defects import Note, check_documented
 from closedform.recipes.document import Document
 from closedform.recipes.documents.values import Unresolved
 from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, parameters
@@ -438,7 +438,7 @@ def section_entries(
     curves: Mapping[str, ScheduleOfSections],
     layout: Mapping[str, type[Section]],
     style: Callable[..., str] | None = None,
-    defects: Mapping[str, Defect[...]] | None = None,
+    defects: Mapping[str, Note[...]] | None = None,
 ) -> dict[str, ScheduleEntry]:
     """Returns the classes of ``frameworks.schedule`` whose arguments are sections of a config.
 

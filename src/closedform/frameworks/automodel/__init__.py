@@ -178,37 +178,33 @@ def _speculative(context: kit.Context, optimizer: Optimizer | Draft, least: int)
 
 
 _SCHEDULER = "nemo_automodel/components/optim/scheduler.py"
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
-    "warmup-by-default": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
+    "warmup-by-default": kit.Convention(
         "without lr_warmup_steps the warmup is a tenth of the run, at most 1000 updates",
         "nemo_automodel/components/optim/optimizer.py:642",
         lambda config: _has_default(config, "lr_warmup_steps"),
-        kind=kit.DefectKind.CONVENTION,
         classes=STYLES,
     ),
-    "starts-at-a-tenth": kit.Defect(
+    "starts-at-a-tenth": kit.Convention(
         "without init_lr the warmup begins at a tenth of the rate",
         "nemo_automodel/components/optim/optimizer.py:637",
         lambda config: _has_default(config, "init_lr"),
-        kind=kit.DefectKind.CONVENTION,
         classes=STYLES,
     ),
-    "minimum-by-default": kit.Defect(
+    "minimum-by-default": kit.Convention(
         "without min_lr the minimum is a hundredth of the rate",
         "nemo_automodel/components/optim/optimizer.py:639",
         lambda config: (
             _has_default(config, "min_lr") and config.lr_scheduler.lr_decay_style != "constant"
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=tuple(style for style in STYLES if style != "constant"),
     ),
-    "tail-without-a-style": kit.Defect(
+    "tail-without-a-style": kit.Convention(
         "WSD without a style of its decay fails where the decay begins",
         f"{_SCHEDULER}: get_lr",
-        kind=kit.DefectKind.CONVENTION,
         classes=("WSD",),
     ),
-    "draft-keys-ignored": kit.Defect(
+    "draft-keys-ignored": kit.Convention(
         "warmup_ratio and min_lr_ratio only have an effect in the recipes of draft models, which "
         "have recipe_args: without these, the rate is constant",
         "nemo_automodel/recipes/llm/train_dflash.py:373",
@@ -217,16 +213,14 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
             and any(key in config.optimizer for key in _Draft.keys)
             and "recipe_args" not in config
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "multipliers-ignored": kit.Defect(
+    "multipliers-ignored": kit.Convention(
         "param_group_overrides only have an effect with an lr_scheduler",
         f"{_SCHEDULER}: step",
         lambda config: bool(
             config.optimizer.param_group_overrides and not config.lr_scheduler.origin.content
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }

@@ -248,29 +248,27 @@ _SCHEDULERS = "src/axolotl/utils/schedulers.py"
 _COSINES = ("cosine", "cosine_with_min_lr", "cosine_warmup_with_min_lr")
 
 
-def _rises_again(kind: str, upstream: str) -> kit.Defect[[Config, int]]:
-    return kit.Defect(
+def _rises_again(kind: str, upstream: str) -> kit.Note[[Config, int]]:
+    return kit.Convention(
         "the cosine rises again after the run",
         upstream,
         lambda config, total: (
             _kind(config) == kind and (kind != "default" or config.lr_scheduler in _COSINES)
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=(kind,),
     )
 
 
-def _counts_from_one(kind: str, upstream: str) -> kit.Defect[[Config, int]]:
-    return kit.Defect(
+def _counts_from_one(kind: str, upstream: str) -> kit.Note[[Config, int]]:
+    return kit.Convention(
         f"{kind} counts from 1: update 0 uses the value of step 1",
         upstream,
         lambda config, total: _kind(config) == kind,
-        kind=kit.DefectKind.CONVENTION,
         classes=(kind,),
     )
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config, int]]] = {
+DEFECTS: Mapping[str, kit.Note[[Config, int]]] = {
     "warmup-of-one": kit.Defect(
         "a warmup of one update becomes one of two",
         "src/axolotl/core/builders/base.py:256",
@@ -292,10 +290,9 @@ DEFECTS: Mapping[str, kit.Defect[[Config, int]]] = {
     "cosine_quadratic_warmup-2": _rises_again("cosine_quadratic_warmup", f"{_SCHEDULERS}:141"),
     "cosine_min_lr-1": _rises_again("cosine_min_lr", f"{_SCHEDULERS}:198"),
     "default-1": _rises_again("default", "src/transformers/optimization.py:140"),
-    "first-value-twice": kit.Defect(
+    "first-value-twice": kit.Convention(
         "the first two values are equal",
         f"{_SCHEDULERS}:114",
-        kind=kit.DefectKind.CONVENTION,
         classes=("InterpolatingLogScheduler",),
     ),
 }

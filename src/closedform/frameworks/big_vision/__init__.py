@@ -204,26 +204,23 @@ def _factor(context: kit.Context, schedule: Curve) -> Schedule:
     return kit.by_intervals(schedule.decay_type, (lambda: rate, None))
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
-    "decay-not-times-rate": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
+    "decay-not-times-rate": kit.Convention(
         "the schedule multiplies the weight decay, which is not times the rate",
         "big_vision/optax.py:136",
         lambda config: config.wd != 0,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "decays-kernels": kit.Defect(
+    "decays-kernels": kit.Convention(
         "without wd_mults only parameters named kernel are decayed",
         "big_vision/optax.py:133",
         lambda config: config.wd != 0 and "wd_mults" not in config,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "default-arguments": kit.Defect(
+    "default-arguments": kit.Convention(
         "get_config is read with the defaults of its arguments",
         "big_vision/configs/common.py:29",
         lambda config: True,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "negative-after-the-run": kit.Defect(
+    "negative-after-the-run": kit.Convention(
         "a cooldown makes the rate negative after the run",
         "big_vision/utils.py:1139",
         lambda config: any(
@@ -232,7 +229,6 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
             if schedule is not None
             for unit in _UNITS
         ),
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 _FUNCTION = "get_config"

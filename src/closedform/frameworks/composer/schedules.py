@@ -363,7 +363,7 @@ def style(members: Sequence[Any]) -> str:
     return str(members[0].name) if len(members) == 1 else "list"
 
 
-DEFECTS: Mapping[str, kit.Defect[[Any]]] = {
+DEFECTS: Mapping[str, kit.Note[[Any]]] = {
     "last-scheduler-wins": kit.Defect(
         "the schedulers do not multiply, as documented: the last one decides",
         "composer/optim/scheduler.py:202",
@@ -381,13 +381,12 @@ DEFECTS: Mapping[str, kit.Defect[[Any]]] = {
         documented="a warmup that is scaled as the rest of the schedule is",
         classes=tuple(name for name in CLASSES if "WithWarmup" in name),
     ),
-    "constant-ends-at-one": kit.Defect(
+    "constant-ends-at-one": kit.Convention(
         "after t_max the factor is 1, not alpha",
         "composer/optim/scheduler.py:307",
         lambda config: any(
             entry.name == "ConstantScheduler" and "alpha" in entry for entry in config.schedulers
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("ConstantScheduler",),
     ),
 }

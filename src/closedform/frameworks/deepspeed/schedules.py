@@ -350,43 +350,45 @@ _LINES, _CYCLES = ("WarmupLR", "WarmupDecayLR"), ("OneCycle",)
 _COSINES = ("WarmupCosineLR",)
 
 
-def _defect(
+def _note(
     text: str,
     line: str,
     classes: tuple[str, ...],
     concerns: Callable[[Any], bool] = lambda params: True,
     documented: str | None = None,
     versions: tuple[str, ...] = (),
-) -> kit.Defect[[Optimizer, Scheduler | None]]:
-    """A defect of scheduler classes with some parameters; undocumented ones are conventions."""
+) -> kit.Note[[Optimizer, Scheduler | None]]:
+    """A note on scheduler classes with some parameters; without a formula it is a convention."""
 
     def applies(optimizer: Optimizer, scheduler: Scheduler | None) -> bool:
         return scheduler is not None and scheduler.type in classes and concerns(scheduler.params)
 
-    kind = kit.DefectKind.CONVENTION if documented is None else kit.DefectKind.DEPARTURE
-    return kit.Defect(text, f"{_FILE}{line}", applies, documented, kind, classes, versions)
+    place = f"{_FILE}{line}"
+    if documented is None:
+        return kit.Convention(text, place, applies, classes, versions)
+    return kit.Defect(text, place, applies, classes, versions, documented)
 
 
-DEFECTS: Mapping[str, kit.Defect[[Optimizer, Scheduler | None]]] = {
-    "one-update-late": _defect(
+DEFECTS: Mapping[str, kit.Note[[Optimizer, Scheduler | None]]] = {
+    "one-update-late": _note(
         "the scheduler is one step late: updates 0 and 1 both use the start of the warmup",
         ":735",
         _LINES,
     ),
-    "starts-at-the-full-rate": _defect(
+    "starts-at-the-full-rate": _note(
         "update 0 uses the optimizer's rate",
         "@v0.14.0:682",
         (*_LINES, *_COSINES),
         documented="the start of the warmup in update 0",
         versions=(V0_14,),
     ),
-    "logarithmic-warmup": _defect(
+    "logarithmic-warmup": _note(
         "without warmup_type the warmup is logarithmic",
         ":705",
         (*_LINES, *_COSINES),
         lambda params: "warmup_type" not in params,
     ),
-    "default-peak-is-the-rate": _defect(
+    "default-peak-is-the-rate": _note(
         "without warmup_max_lr the peak is the rate of the optimizer",
         ":714",
         ("WarmupLR",),
@@ -405,7 +407,7 @@ DEFECTS: Mapping[str, kit.Defect[[Optimizer, Scheduler | None]]] = {
         documented="the rate of each group as its peak",
         classes=("WarmupLR-groups",),
     ),
-    "peak-of-the-first-group": kit.Defect(
+    "peak-of-the-first-group": kit.Convention(
         "without warmup_max_lr the peak of every group is the rate of the first one",
         f"{_FILE}@6c58fb75f^:683",
         lambda optimizer, scheduler: (
@@ -414,17 +416,16 @@ DEFECTS: Mapping[str, kit.Defect[[Optimizer, Scheduler | None]]] = {
             and scheduler.type == "WarmupLR"
             and scheduler.params.warmup_max_lr is None
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("WarmupLR-groups",),
         versions=(FIRST_GROUP, V0_19),
     ),
-    "default-peak": _defect(
+    "default-peak": _note(
         "the default peak is 0.001, whatever the rate of the optimizer is",
         ":793",
         ("WarmupDecayLR",),
         lambda params: "warmup_max_lr" not in params,
     ),
-    "starts-at-zero": _defect(
+    "starts-at-zero": _note(
         "update 0 is 0, whatever warmup_min_ratio is",
         ":914",
         _COSINES,
@@ -432,20 +433,20 @@ DEFECTS: Mapping[str, kit.Defect[[Optimizer, Scheduler | None]]] = {
         documented="warmup_min_ratio of the rate in update 0",
         versions=(HEAD, FIRST_GROUP, V0_19, V0_16),
     ),
-    "peak-left-out": _defect(
+    "peak-left-out": _note(
         "with a linear warmup, the peak is never reached",
         ":893",
         _COSINES,
         lambda params: params.warmup_type == "linear",
         documented="a cosine that begins at the peak",
     ),
-    "rises-again": _defect(
+    "rises-again": _note(
         "before the commit edaa72212672, the rate rises again after the last step",
         "@v0.19.0:850",
         _COSINES,
         versions=(V0_19, V0_16, V0_14),
     ),
-    "stairs-ignored": _defect(
+    "stairs-ignored": _note(
         "before the commit edaa72212672, stair counts have no effect",
         "@v0.19.0:487",
         _CYCLES,
@@ -453,10 +454,9 @@ DEFECTS: Mapping[str, kit.Defect[[Optimizer, Scheduler | None]]] = {
         documented="the stairs of the newest version",
         versions=(FIRST_GROUP, V0_19, V0_16, V0_14),
     ),
-    "no-scheduler": kit.Defect(
+    "no-scheduler": kit.Convention(
         "DeepSpeed leaves the rate alone; the script may have a scheduler",
         "deepspeed/runtime/engine.py:1558",
         lambda optimizer, scheduler: scheduler is None,
-        kind=kit.DefectKind.CONVENTION,
     ),
 }

@@ -186,7 +186,7 @@ class ScriptRun:
     total: int
 
 
-DEFECTS: Mapping[str, kit.Defect[[Any, Arguments]]] = {
+DEFECTS: Mapping[str, kit.Note[[Any, Arguments]]] = {
     "unconditional-accumulation": kit.Defect(
         "train_unconditional counts the decay in micro-batches and multiplies the warmup by the "
         "accumulation, not by the processes, but steps the scheduler at updates: with accumulation "
@@ -218,18 +218,16 @@ DEFECTS: Mapping[str, kit.Defect[[Any, Arguments]]] = {
         documented="a decay to the end of the run",
         classes=CURVES[1:],
     ),
-    "warmup-of-constant": kit.Defect(
+    "warmup-of-constant": kit.Convention(
         "constant ignores lr_warmup_steps, which are 500 by default",
         "src/diffusers/optimization.py:323",
         lambda plan, arguments: plan.kind == "constant" and arguments.lr_warmup_steps > 0,
-        kind=kit.DefectKind.CONVENTION,
         classes=("constant",),
     ),
-    "warmup-of-the-run": kit.Defect(
+    "warmup-of-the-run": kit.Convention(
         "a polynomial whose warmup is as long as the run divides by zero after the last update",
         "src/diffusers/optimization.py:277",
         lambda plan, arguments: plan.kind == "polynomial" and plan.warmup == plan.total,
-        kind=kit.DefectKind.CONVENTION,
         classes=("polynomial",),
     ),
 }

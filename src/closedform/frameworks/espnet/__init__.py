@@ -277,7 +277,7 @@ def _is(*names: str) -> Callable[[Config], bool]:
     return lambda config: (config.scheduler or "").lower() in names
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
     "piecewise-base": kit.Defect(
         "after its list, piecewiselinearwarmuplr falls from the rate of the optimizer, and jumps "
         "where that is not the last rate of the list",
@@ -301,18 +301,16 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
         ),
         classes=("exponentialdecaywarmup",),
     ),
-    "rate-of-the-optimizer-ignored": kit.Defect(
+    "rate-of-the-optimizer-ignored": kit.Convention(
         "the rates are max_lr and min_lr; update 0 has min_lr",
         f"{_FOLDER}/cosine_anneal_warmup_restart.py:75",
         _is("cosineannealingwarmuprestarts"),
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosineannealingwarmuprestarts",),
     ),
-    "warmupsteplr-epochs": kit.Defect(
+    "warmupsteplr-epochs": kit.Convention(
         "an epoch of warmupsteplr has steps_per_epoch updates, whatever the size of the data",
         f"{_FOLDER}/warmup_step_lr.py:44",
         _is("warmupsteplr"),
-        kind=kit.DefectKind.CONVENTION,
         classes=("warmupsteplr",),
     ),
 }

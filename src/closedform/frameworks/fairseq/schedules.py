@@ -462,48 +462,43 @@ class Optimization(
 
 
 _PLACE = "fairseq/optim/lr_scheduler"
-DEFECTS: Mapping[str, kit.Defect[[Any, bool, bool]]] = {
-    "new-peak-of-an-epoch": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Any, bool, bool]]] = {
+    "new-peak-of-an-epoch": kit.Convention(
         "force_anneal takes the rate of the moment as the new peak of an epoch",
         f"{_PLACE}/polynomial_decay_schedule.py:65",
         lambda schedulers, has_ignored_rate, is_zero: any(
             values._name == "polynomial_decay" and values.force_anneal is not None
             for values in schedulers
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("polynomial_decay",),
     ),
-    "cosine-restarts": kit.Defect(
+    "cosine-restarts": kit.Convention(
         "after its period the cosine restarts, lower by lr_shrink, and its minimum with it",
         f"{_PLACE}/cosine_lr_scheduler.py:137",
         lambda schedulers, has_ignored_rate, is_zero: any(
             values._name == "cosine" and values.lr_period_updates > 0 for values in schedulers
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosine",),
     ),
-    "odd-period": kit.Defect(
+    "odd-period": kit.Convention(
         "half of an odd period is cut to a whole number of updates",
         f"{_PLACE}/triangular_lr_scheduler.py:54",
         lambda schedulers, has_ignored_rate, is_zero: any(
             values._name == "triangular" and values.lr_period_updates % 2 != 0
             for values in schedulers
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("triangular",),
     ),
-    "group-rate-ignored": kit.Defect(
+    "group-rate-ignored": kit.Convention(
         "lr of a group has no effect: lr_float, or else optimization.lr, counts",
         "fairseq/optim/composite.py:122",
         lambda schedulers, has_ignored_rate, is_zero: has_ignored_rate,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "zero-rate": kit.Defect(
+    "zero-rate": kit.Convention(
         "the rate is 0 in every update",
         "fairseq/optim/lr_scheduler (the schedulers)",
         lambda schedulers, has_ignored_rate, is_zero: is_zero,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }

@@ -279,29 +279,26 @@ def _is(scheduler: Scheduler | None, name: str) -> TypeGuard[Scheduler]:
 
 
 _FILES = "src/fairseq2/optim/lr_schedulers"
-DEFECTS: Mapping[str, kit.Defect[[Scheduler | None, int]]] = {
-    "restarts-after-the-run": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Scheduler | None, int]]] = {
+    "restarts-after-the-run": kit.Convention(
         "after its cycle a cosine starts again at the peak, also where the cycle is the whole run",
         f"{_FILES}/cosine_annealing.py:88",
         lambda scheduler, total: _is(scheduler, "cosine_annealing"),
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosine_annealing",),
     ),
-    "noam-without-scale": kit.Defect(
+    "noam-without-scale": kit.Convention(
         "noam has no scale: its peak is the rate over the root of the warmup",
         f"{_FILES}/noam.py:58",
         lambda scheduler, total: _is(scheduler, "noam") and scheduler.config.num_warmup_steps > 1,
-        kind=kit.DefectKind.CONVENTION,
         classes=("noam",),
     ),
-    "stages-cut": kit.Defect(
+    "stages-cut": kit.Convention(
         "the stages are cut to whole updates, so that the final rate comes before the end",
         f"{_FILES}/tri_stage.py:68",
         lambda scheduler, total: (
             _is(scheduler, "tri_stage")
             and total > sum(int(float(part) * total) for part in scheduler.config.stage_ratio)
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("tri_stage",),
     ),
 }

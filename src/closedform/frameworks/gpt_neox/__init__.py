@@ -64,30 +64,26 @@ class Config(
     gradient_accumulation_steps: kit.Accumulation | None = None
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
-    "first-updates-equal": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
+    "first-updates-equal": kit.Convention(
         "updates 0 and 1 have the same rate",
         "megatron/learning_rates.py:70",
         lambda config: config.warmup > 0,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "warmup-not-rounded": kit.Defect(
+    "warmup-not-rounded": kit.Convention(
         "the warmup is not rounded to whole updates: below one update, update 0 is above the peak",
         "megatron/training.py:1126",
         lambda config: config.warmup > 0,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "minimum-above-peak": kit.Defect(
+    "minimum-above-peak": kit.Convention(
         "a minimum above the peak raises the rate after the warmup",
         "megatron/learning_rates.py:89",
         lambda config: config.min_lr > _peak(config),
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "cosine-climbs": kit.Defect(
+    "cosine-climbs": kit.Convention(
         "the cosine rises again after the decay",
         "megatron/learning_rates.py:78",
         lambda config: config.lr_decay_style == "cosine",
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosine",),
     ),
     "fraction-ignored": kit.Defect(
@@ -96,26 +92,23 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
         lambda config: "lr_decay_iters" in config and "lr_decay_fraction" in config,
         documented="lr_decay_fraction overrides lr_decay_iters",
     ),
-    "l2-is-decoupled": kit.Defect(
+    "l2-is-decoupled": kit.Convention(
         "Adam is the FusedAdam of apex or of DeepSpeed: its weight decay is decoupled",
         "megatron/training.py:1071",
         lambda config: config.optimizer.type.lower() == "adam" and not config.use_mup,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "widths-of-mup": kit.Defect(
+    "widths-of-mup": kit.Convention(
         "with use_mup, the rate of a matrix is divided by its width multiplier, and its weight "
         "decay multiplied by it; the rates here are those of the width multiplier 1",
         "megatron/learning_rates.py:98",
         lambda config: config.use_mup,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "bnb-ignored": kit.Defect(
+    "bnb-ignored": kit.Convention(
         "use_mup takes the place of use_bnb_optimizer",
         "megatron/training.py:1049",
         lambda config: config.use_mup and config.use_bnb_optimizer,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }

@@ -20,7 +20,7 @@ from closedform.recipes import kit
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
-DEFECTS: Mapping[str, kit.Defect[...]] = {
+DEFECTS: Mapping[str, kit.Note[...]] = {
     name: defect for name, defect in TRAINER_DEFECTS.items() if name.startswith("cosine")
 }
 _LENGTHS = ("num_warmup_steps", "num_training_steps")

@@ -40,27 +40,24 @@ _OF_CLASS = {
 """The arguments of each class; the version of 2022 has no warmup."""
 _FACTS = ("defaults_of_the_script", "warmup_batches", "warmup_start")
 
-DEFECTS: Mapping[str, kit.Defect[[bool, bool]]] = {
-    "start-of-the-warmup": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[bool, bool]]] = {
+    "start-of-the-warmup": kit.Convention(
         "the scripts choose where the warmup starts, as in the fact warmup_start: most at half of "
         "the rate, librispeech's zipformer at a tenth",
         "egs/librispeech/ASR/zipformer/train.py:1351",
         lambda is_complete, has_start: not has_start,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "defaults-of-the-script": kit.Defect(
+    "defaults-of-the-script": kit.Convention(
         "the defaults of base-lr, lr-batches and lr-epochs differ by script: without the fact "
         "defaults_of_the_script, the defaults of librispeech's zipformer count",
         "egs/librispeech/ASR/zipformer/train.py:387",
         lambda is_complete, has_start: not is_complete,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "rate-not-reached": kit.Defect(
+    "rate-not-reached": kit.Convention(
         "the rate is never reached: the schedule falls from the first batch on, and at each epoch",
         "egs/librispeech/ASR/zipformer/optim.py:887",
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 

@@ -141,7 +141,7 @@ _KEYWORDS: Mapping[str, Callable[[Arguments], kit.Arguments]] = {
 """The schedulers of transformers, and the keyword arguments that the scripts give them."""
 
 _FIX = "library/train_util.py"
-DEFECTS: Mapping[str, kit.Defect[[Arguments, int]]] = {
+DEFECTS: Mapping[str, kit.Note[[Arguments, int]]] = {
     "whole-lengths": kit.Defect(
         "whole numbers of warmup and decay steps are not multiplied by the number of processes, "
         "but the scheduler is stepped once per process: they are too short by that factor",
@@ -154,14 +154,13 @@ DEFECTS: Mapping[str, kit.Defect[[Arguments, int]]] = {
         documented="warmups and decays of whole numbers of updates",
         classes=tuple(_KEYWORDS)[1:],
     ),
-    "ratio-of-toml": kit.Defect(
+    "ratio-of-toml": kit.Convention(
         "a float of a TOML file is a ratio: 1.0 is the whole run, and 5.0 are five runs",
         f"{_FIX}:5276",
         lambda arguments, processes: any(
             isinstance(length, RunRatio) and length.ratio >= 1
             for length in _lengths_in_use(arguments)
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=tuple(_KEYWORDS)[1:],
     ),
     "steps-of-torch": kit.Defect(
@@ -171,20 +170,18 @@ DEFECTS: Mapping[str, kit.Defect[[Arguments, int]]] = {
         documented="the scheduler, stepped once in an update",
         classes=(),
     ),
-    "cycles-of-cosine": kit.Defect(
+    "cycles-of-cosine": kit.Convention(
         "cosine ignores lr_scheduler_num_cycles",
         f"{_FIX}:5370",
         lambda arguments, processes: (
             arguments.lr_scheduler == "cosine" and arguments.lr_scheduler_num_cycles != 1
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosine",),
     ),
-    "schedule-free": kit.Defect(
+    "schedule-free": kit.Convention(
         "a schedule-free optimizer has no schedule: lr_scheduler and lr_warmup_steps are ignored",
         f"{_FIX}:5270",
         lambda arguments, processes: is_schedule_free(arguments),
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 

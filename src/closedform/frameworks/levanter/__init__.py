@@ -341,35 +341,32 @@ def _rise(first: sp.Expr, last: sp.Expr, begin: int, length: int) -> kit.LazyNum
     return lambda: along_line(first, last, sp.Min(1, (t - begin) / sp.Integer(length)))
 
 
-DEFECTS: Mapping[str, kit.Defect[[Rate]]] = {
+DEFECTS: Mapping[str, kit.Note[[Rate]]] = {
     "lr-ignored": kit.Defect(
         "the option lr has no effect: learning_rate counts",
         "src/levanter/optim/muon.py:33",
         lambda optimizer: "lr" in optimizer,
     ),
-    "one-is-the-whole-run": kit.Defect(
+    "one-is-the-whole-run": kit.Convention(
         "a warmup of 1 is the whole run",
         "src/levanter/optim/config.py:390",
         lambda optimizer: optimizer.warmup == 1,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "inv-below-peak": kit.Defect(
+    "inv-below-peak": kit.Convention(
         "the first update of the decay is below the peak",
         "src/levanter/optim/config.py:380",
         lambda optimizer: optimizer.lr_schedule.type == "inv",
-        kind=kit.DefectKind.CONVENTION,
         classes=("inv",),
     ),
-    "timescale": kit.Defect(
+    "timescale": kit.Convention(
         "the timescale of inv_sqrt is 10000, whatever the warmup is",
         "src/levanter/optim/config.py:68",
         lambda optimizer: (
             optimizer.lr_schedule.type == "inv_sqrt" and "timescale" not in optimizer.lr_schedule
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("inv_sqrt",),
     ),
-    "default-mask": kit.Defect(
+    "default-mask": kit.Convention(
         "without weight_decay_modules, norms, embeddings and biases are not decayed",
         "src/levanter/optim/config.py:148",
         lambda optimizer: (
@@ -377,14 +374,12 @@ DEFECTS: Mapping[str, kit.Defect[[Rate]]] = {
             and "weight_decay_modules" not in optimizer
             and optimizer.origin.content.get("default_weight_decay_mask") is not False
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "skips-bad-steps": kit.Defect(
+    "skips-bad-steps": kit.Convention(
         "updates with a large loss or gradient are skipped, and count as updates",
         "src/levanter/optim/config.py:489",
         lambda optimizer: bool(getattr(optimizer, "skip_bad_steps", False)),
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 

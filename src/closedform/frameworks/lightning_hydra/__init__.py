@@ -49,25 +49,22 @@ class Plateau(kit.Section):
 
 
 _MODULE = "src/models/mnist_module.py"
-DEFECTS: Mapping[str, kit.Defect[[Any, Any]]] = {
-    "by-epoch": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Any, Any]]] = {
+    "by-epoch": kit.Convention(
         "the scheduler is stepped after every epoch, whatever the unit of its arguments is",
         f"{_MODULE}:209",
         lambda name, interval: bool(name) and interval == "epoch",
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "rises-again": kit.Defect(
+    "rises-again": kit.Convention(
         "the cosine rises again after T_max epochs",
         "torch/optim/lr_scheduler.py: CosineAnnealingLR",
         lambda name, interval: name == "CosineAnnealingLR",
-        kind=kit.DefectKind.CONVENTION,
         classes=("CosineAnnealingLR",),
     ),
-    "small-changes": kit.Defect(
+    "small-changes": kit.Convention(
         "a change of the rate of at most eps is not made",
         "torch/optim/lr_scheduler.py: ReduceLROnPlateau",
         lambda name, interval: name == METRIC,
-        kind=kit.DefectKind.CONVENTION,
         classes=(METRIC,),
     ),
 }

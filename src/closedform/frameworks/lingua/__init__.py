@@ -44,7 +44,7 @@ class Arguments(kit.OpenSection):
     steps: kit.Steps
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
     "warmup-of-constant": kit.Defect(
         "constant ignores the warmup, which is 2000 by default",
         "lingua/optim.py:113",
@@ -52,19 +52,17 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
         documented="the rate after a warmup from 0",
         classes=("constant",),
     ),
-    "mirrored-cycles": kit.Defect(
+    "mirrored-cycles": kit.Convention(
         "every other cycle of a cosine is a mirror image, and the rate jumps if the length of the "
         "cycle does not divide the run",
         "lingua/optim.py:61",
         lambda config: config.optim.scheduler == "cosine" and config.optim.cycle_length < 1,
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosine",),
     ),
-    "growing-decays": kit.Defect(
+    "growing-decays": kit.Convention(
         "the decay of a cycle is a part of all updates up to its end: later decays are longer",
         "lingua/optim.py:87",
         lambda config: config.optim.scheduler == "wsd" and config.optim.cycle_length < 1,
-        kind=kit.DefectKind.CONVENTION,
         classes=("wsd",),
     ),
 }

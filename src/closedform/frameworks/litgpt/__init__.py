@@ -76,7 +76,7 @@ _UNSUPPORTED = {
     "finetune": ("max_tokens", "max_norm", "tie_embeddings", "lr_warmup_fraction"),
 }
 
-DEFECTS: Mapping[str, kit.Defect[[Train]]] = {
+DEFECTS: Mapping[str, kit.Note[[Train]]] = {
     "minimum-ignored": kit.Defect(
         "finetuning ignores min_lr: the cosine goes to 0",
         "litgpt/finetune/full.py:418",
@@ -91,11 +91,10 @@ DEFECTS: Mapping[str, kit.Defect[[Train]]] = {
         documented="the last rate, after the run",
         classes=("finetune",),
     ),
-    "last-micro-batch": kit.Defect(
+    "last-micro-batch": kit.Convention(
         "an update has the rate of its last micro-batch",
         "litgpt/pretrain.py:341",
         lambda train: "max_tokens" in train,
-        kind=kit.DefectKind.CONVENTION,
         classes=("pretrain",),
     ),
 }

@@ -70,23 +70,20 @@ SCRIPTS: Mapping[str, Script] = {
 }
 _DEPTHS = {"vit_base": 12, "vit_large": 24, "vit_huge": 32}
 
-DEFECTS: Mapping[str, kit.Defect[[Arguments]]] = {
-    "rate-of-the-first-micro-batch": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Arguments]]] = {
+    "rate-of-the-first-micro-batch": kit.Convention(
         "an update has the rate of the first micro-batch of its accumulation",
         "engine_pretrain.py:42",
         lambda arguments: arguments.accum_iter > 1,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "batches-dropped": kit.Defect(
+    "batches-dropped": kit.Convention(
         "the batches of an epoch that do not fill an accumulation make no update",
         "engine_pretrain.py:60",
         lambda arguments: arguments.accum_iter > 1,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "rate-after-the-run": kit.Defect(
+    "rate-after-the-run": kit.Convention(
         "after the run the cosine rises again",
         "util/lr_sched.py:14",
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 

@@ -53,18 +53,16 @@ _FORMER = {"cosine_learning_rate_final_fraction": "learning_rate_final_fraction"
 """Former names of options."""
 _OWN = ("learning_rate_schedule_steps", "warmup_steps_fraction", "per_device_batch_size")
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
-    "zero-after-schedule": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
+    "zero-after-schedule": kit.Convention(
         "a run that is longer than its schedule goes on at rate 0",
         "src/maxtext/utils/maxtext_utils.py:2346",
         lambda config: (config.steps or 0) > config.learning_rate_schedule_steps,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "last-update-final": kit.Defect(
+    "last-update-final": kit.Convention(
         "the last update has the final rate, so that the decay is one update shorter",
         "src/maxtext/utils/maxtext_utils.py:2302",
         lambda config: _phases(config)[1] > 1,
-        kind=kit.DefectKind.CONVENTION,
     ),
     "peak-after-line": kit.Defect(
         "a linear decay of one update leaves the rate at the peak",
@@ -73,11 +71,10 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
         documented="the final rate, which a cosine of one update has",
         classes=("wsd-linear",),
     ),
-    "skipped-steps": kit.Defect(
+    "skipped-steps": kit.Convention(
         "updates with a spike of the loss are skipped, and count as updates",
         "src/maxtext/optimizers/optimizers.py:231",
         lambda config: config.skip_step_on_spikes,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }

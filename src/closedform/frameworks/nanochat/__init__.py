@@ -43,10 +43,9 @@ FRAMEWORK = kit.Framework(
     upstream="scripts/base_train.py",
     clock=CLOCK,
     defects={
-        "momentum-never-falls": kit.Defect(
+        "momentum-never-falls": kit.Convention(
             "a run of at most 400 updates never begins the fall of the momentum",
             "scripts/base_train.py:375",
-            kind=kit.DefectKind.CONVENTION,
             classes=("get_muon_momentum",),
         )
     },

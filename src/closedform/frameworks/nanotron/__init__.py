@@ -57,20 +57,18 @@ class Config(kit.OpenSection, irrelevant="learning_rate"):
     tokens: Tokens
 
 
-DEFECTS: Mapping[str, kit.Defect[[Scheduler, Tokens]]] = {
-    "decay-not-shortened": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Scheduler, Tokens]]] = {
+    "decay-not-shortened": kit.Convention(
         "a decay with a later start is not shortened: its end is not reached in the run",
         "src/nanotron/config/config.py:485",
         lambda scheduler, tokens: (
             "lr_decay_starting_step" in scheduler and "lr_decay_steps" not in scheduler
         ),
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "no-decay": kit.Defect(
+    "no-decay": kit.Convention(
         "without min_decay_lr there is no decay",
         "src/nanotron/config/config.py:386",
         lambda scheduler, tokens: "min_decay_lr" not in scheduler,
-        kind=kit.DefectKind.CONVENTION,
     ),
     "rate-squared": kit.Defect(
         "without a warmup and a decay, the rate is squared",
@@ -80,10 +78,9 @@ DEFECTS: Mapping[str, kit.Defect[[Scheduler, Tokens]]] = {
         ),
         documented="the rate, without a warmup and a decay",
     ),
-    "minimum-of-all-groups": kit.Defect(
+    "minimum-of-all-groups": kit.Convention(
         "min_decay_lr, and the rate of a constant warmup, are the same for every group",
         "src/nanotron/helpers.py:126",
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 _DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr, sp.Expr, sp.Integer], sp.Expr]] = {

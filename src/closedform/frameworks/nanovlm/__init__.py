@@ -32,7 +32,7 @@ GROUPS = {
 }
 """The param groups by the keys of their rates, with the modules that they cover."""
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
     "short-run": kit.Defect(
         "the warmup of 3 % of the run is not rounded: where it is not a whole number of updates, "
         "its last update is above the rate, 33 times for a run of one update",

@@ -34,25 +34,23 @@ class Policy(kit.OpenSection):
     train_global_batch_size: Any = None
 
 
-DEFECTS: Mapping[str, kit.Defect[[Flags | None, Any, Any]]] = {
-    "warmup-is-cut": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Flags | None, Any, Any]]] = {
+    "warmup-is-cut": kit.Convention(
         "a warmup that is not shorter than the decay is cut to one sample less",
         "megatron/bridge/training/optim.py (067f987df)",
         lambda flags, marks, lengths: (
             flags is not None
             and flags.lr_warmup_iters >= (flags.lr_decay_iters or flags.train_iters)
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=tuple(f"megatron-{style}" for style in STYLES),
     ),
-    "milestone-in-the-warmup": kit.Defect(
+    "milestone-in-the-warmup": kit.Convention(
         "a milestone cuts the scheduler before it: the rate jumps",
         "nemo_rl/models/policy/workers/dtensor_policy_worker.py:515",
         lambda flags, marks, lengths: any(
             length is not None and mark < length
             for mark, length in zip(marks, lengths, strict=False)
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("list",),
     ),
 }

@@ -156,8 +156,8 @@ def _bolt_on_warmup(context: kit.Context, config: Config) -> Schedule:
     return kit.curve(name, curves.bolt_on_warmup, count, begin=begin, end=end, numbers=numbers)
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config, Any]]] = {
-    "starts-at-a-tenth": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Config, Any]]] = {
+    "starts-at-a-tenth": kit.Convention(
         "without warmup_min_lr the warmup begins at a tenth of the rate",
         "olmo/optim.py:688",
         lambda config, run: (
@@ -165,9 +165,8 @@ DEFECTS: Mapping[str, kit.Defect[[Config, Any]]] = {
             and "warmup_min_lr" not in config.scheduler
             and config.scheduler.name != "constant"
         ),
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "warmup-past-the-end": kit.Defect(
+    "warmup-past-the-end": kit.Convention(
         "a warmup past the end of the run rises beyond it, and the rate falls at once",
         "olmo/optim.py:702",
         lambda config, run: (
@@ -175,7 +174,6 @@ DEFECTS: Mapping[str, kit.Defect[[Config, Any]]] = {
             and "t_max" not in config.scheduler
             and config.scheduler.t_warmup > run.end
         ),
-        kind=kit.DefectKind.CONVENTION,
     ),
     "zero-for-ever": kit.Defect(
         "inverse_sqrt_with_warmup without a warmup is 0 for ever",

@@ -44,43 +44,38 @@ class Config(kit.OpenSection, irrelevant="optimizer_defaults ema_decay"):
     optimizer: Mapping[str, Any] = kit.read_by(_optimizer, "ADAMW")
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
-    "warmup-of-one": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
+    "warmup-of-one": kit.Convention(
         "a warmup of 1 is the whole run, and one above it a number of micro-batches",
         "modules/util/create.py:1129",
         lambda config: config.learning_rate_warmup_steps == 1,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "warmup-in-micro-batches": kit.Defect(
+    "warmup-in-micro-batches": kit.Convention(
         "a warmup of more than 1 counts micro-batches: it is divided by the accumulation",
         "modules/util/create.py:1128",
         lambda config: (
             config.learning_rate_warmup_steps > 1 and config.gradient_accumulation_steps > 1
         ),
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "rises-after-the-run": kit.Defect(
+    "rises-after-the-run": kit.Convention(
         "the cosine rises again after the run",
         "modules/util/lr_scheduler_util.py:43",
         lambda config: config.learning_rate_scheduler == "COSINE",
-        kind=kit.DefectKind.CONVENTION,
         classes=("COSINE",),
     ),
-    "last-update-goes-on": kit.Defect(
+    "last-update-goes-on": kit.Convention(
         "the restarts stay at their value of the last update, above their minimum",
         "modules/util/lr_scheduler_util.py:57",
         lambda config: "RESTARTS" in config.learning_rate_scheduler,
-        kind=kit.DefectKind.CONVENTION,
         classes=("COSINE_WITH_RESTARTS", "COSINE_WITH_HARD_RESTARTS"),
     ),
-    "schedule-free": kit.Defect(
+    "schedule-free": kit.Convention(
         "a schedule-free optimizer has a constant rate",
         "modules/util/create.py:1137",
         lambda config: (
             config.optimizer["optimizer"] in SCHEDULE_FREE
             and config.learning_rate_scheduler != "CONSTANT"
         ),
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 

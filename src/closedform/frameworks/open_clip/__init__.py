@@ -47,32 +47,28 @@ class Arguments(kit.FlagSection):
 
 _LAYERS = ("audio_layer_decay", "image_layer_decay", "text_layer_decay", "visual_layer_decay")
 
-DEFECTS: Mapping[str, kit.Defect[[Arguments]]] = {
-    "warmup-twice-the-peak": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Arguments]]] = {
+    "warmup-twice-the-peak": kit.Convention(
         "the last update of the warmup has the peak, and so has the one after it",
         "src/open_clip_train/scheduler.py:39",
         lambda arguments: arguments.warmup > 0 and not arguments.skip_scheduler,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "rate-after-the-run": kit.Defect(
+    "rate-after-the-run": kit.Convention(
         "after the run a cosine rises again, and a cooldown falls below 0 or has no value",
         "src/open_clip_train/scheduler.py:66",
         lambda arguments: arguments.lr_scheduler != "const" and not arguments.skip_scheduler,
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosine", "const-cooldown"),
     ),
-    "batches-dropped": kit.Defect(
+    "batches-dropped": kit.Convention(
         "the batches of an epoch that do not fill an accumulation make no update",
         "src/open_clip_train/main.py:557",
         lambda arguments: arguments.accum_freq > 1,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "layers-of-the-model": kit.Defect(
+    "layers-of-the-model": kit.Convention(
         "the rates of the layers below the head are a power of the layer decay as large, by the "
         "depth of the model",
         "src/open_clip_train/scheduler.py:10",
         lambda arguments: any(getattr(arguments, name) != 1 for name in _LAYERS),
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 

@@ -84,7 +84,7 @@ class RunNumbers:
     is_olmo: bool = False
 
 
-DEFECTS: Mapping[str, kit.Defect[[_Base, RunNumbers]]] = {
+DEFECTS: Mapping[str, kit.Note[[_Base, RunNumbers]]] = {
     "unfinished-decay": kit.Defect(
         "an accumulation that does not divide the batches of a process leaves the schedule "
         "unfinished, or past its end",
@@ -96,7 +96,7 @@ DEFECTS: Mapping[str, kit.Defect[[_Base, RunNumbers]]] = {
         documented="a decay to the end of the run",
         classes=tuple(name for name in CURVES if not name.startswith("constant")),
     ),
-    "warmup-of-constant": kit.Defect(
+    "warmup-of-constant": kit.Convention(
         "constant ignores warmup_ratio",
         "src/transformers/optimization.py:1014",
         lambda arguments, plan: (
@@ -104,14 +104,12 @@ DEFECTS: Mapping[str, kit.Defect[[_Base, RunNumbers]]] = {
             and arguments.lr_scheduler_type == "constant"
             and arguments.warmup_ratio > 0
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("constant", "grpo-constant"),
     ),
-    "rises-again": kit.Defect(
+    "rises-again": kit.Convention(
         "the cosine rises again after the run",
         "src/transformers/optimization.py:140",
         lambda arguments, plan: not plan.is_olmo and arguments.lr_scheduler_type == "cosine",
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosine", "grpo-cosine"),
     ),
 }

@@ -68,15 +68,14 @@ class Config(Trainer):
 
 _SCHEDULER = "src/prime_rl/trainer/scheduler.py"
 _PHASES = ("linear", "cosine")
-DEFECTS: Mapping[str, kit.Defect[[Trainer]]] = {
-    "starts-above-zero": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Trainer]]] = {
+    "starts-above-zero": kit.Convention(
         "a min_lr of 0 is a factor of 1e-8: update 0 is not 0, and the last one of a line is not",
         f"{_SCHEDULER}:34",
         lambda config: isinstance(config.scheduler, _Warmup) and config.scheduler.min_lr == 0,
-        kind=kit.DefectKind.CONVENTION,
         classes=_PHASES,
     ),
-    "minimum-starts-the-warmup": kit.Defect(
+    "minimum-starts-the-warmup": kit.Convention(
         "min_lr is the start of the warmup as well",
         f"{_SCHEDULER}:36",
         lambda config: (
@@ -84,21 +83,18 @@ DEFECTS: Mapping[str, kit.Defect[[Trainer]]] = {
             and config.scheduler.min_lr > 0
             and config.scheduler.warmup_steps > 0
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=_PHASES,
     ),
-    "decay-of-one": kit.Defect(
+    "decay-of-one": kit.Convention(
         "a decay of one update divides by zero at the last update of the run",
         f"{_SCHEDULER}:49",
         lambda config: isinstance(config.scheduler, Linear) and config.scheduler.decay_steps == 1,
-        kind=kit.DefectKind.CONVENTION,
         classes=("linear",),
     ),
-    "minimum-not-reached": kit.Defect(
+    "minimum-not-reached": kit.Convention(
         "the minimum of a cosine is that of the update after the run, and the rate rises again",
         f"{_SCHEDULER}:77",
         lambda config: config.scheduler.type == "cosine",
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosine",),
     ),
 }

@@ -39,27 +39,24 @@ class Fit(kit.OpenSection, irrelevant="optimizer_class use_amp"):
 
 
 _FILE = "sentence_transformers/sentence_transformer/fit_mixin.py"
-DEFECTS: Mapping[str, kit.Defect[[Fit, Any, Any]]] = {
-    "shortest-data-set": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Fit, Any, Any]]] = {
+    "shortest-data-set": kit.Convention(
         "an epoch has the batches of the shortest data set, without the rest of its data",
         f"{_FILE}:329",
         lambda fit, sizes, batch: (
             sizes is not None and (len({*sizes}) > 1 or any(size % batch for size in sizes))
         ),
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "warmup-is-no-ratio": kit.Defect(
+    "warmup-is-no-ratio": kit.Convention(
         "a fraction of warmup_steps is that part of one update, not of the run",
         f"{_FILE}:414",
         lambda fit, sizes, batch: 0 < fit.warmup_steps < 1,
-        kind=kit.DefectKind.CONVENTION,
         classes=tuple(CURVES)[1:],
     ),
-    "warmup-of-10000": kit.Defect(
+    "warmup-of-10000": kit.Convention(
         "the default warmup has 10000 updates, more than most runs",
         f"{_FILE}:167",
         lambda fit, sizes, batch: "warmup_steps" not in fit and fit.scheduler != "constantlr",
-        kind=kit.DefectKind.CONVENTION,
         classes=tuple(CURVES)[1:],
     ),
 }

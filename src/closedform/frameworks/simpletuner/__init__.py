@@ -79,7 +79,7 @@ def _is(*names: str) -> Callable[[Config], bool]:
     return lambda arguments: not _is_free(arguments) and arguments.lr_scheduler in names
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
     "endless-cosine": kit.Defect(
         "cosine and sine do not decay: their half period is lr_warmup_steps (1000 "
         "steps of the scheduler where they are 0, for cosine), for ever; sine begins half way up",
@@ -93,27 +93,24 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
         _is("cosine_with_restarts"),
         classes=("cosine_with_restarts",),
     ),
-    "whole-billionths": kit.Defect(
+    "whole-billionths": kit.Convention(
         "the rate is cut down to whole billionths",
         f"{_FILE}:268",
         _is(*PERIODIC),
-        kind=kit.DefectKind.CONVENTION,
         classes=PERIODIC,
     ),
-    "end-without-effect": kit.Defect(
+    "end-without-effect": kit.Convention(
         "lr_end has no effect on this scheduler",
         f"{_FILE} (get_lr_scheduler)",
         lambda arguments: (
             "lr_end" in arguments and _is("constant", "constant_with_warmup", "linear")(arguments)
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("constant", "constant_with_warmup", "linear"),
     ),
-    "schedule-free": kit.Defect(
+    "schedule-free": kit.Convention(
         "a schedule-free optimizer has no schedule: lr_scheduler is ignored",
         "simpletuner/helpers/training/trainer.py:4262",
         lambda arguments: _is_free(arguments),
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }

@@ -34,23 +34,21 @@ class FSDP(Arguments):
     train_backend: str = "fsdp"
 
 
-DEFECTS: Mapping[str, kit.Defect[[Arguments]]] = {
-    "fraction-wins": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Arguments]]] = {
+    "fraction-wins": kit.Convention(
         "lr-warmup-fraction silences lr-warmup-iters",
         "slime/backends/megatron_utils/model.py:211",
         lambda flags: flags.lr_warmup_fraction is not None and flags.lr_warmup_iters != 0,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "whole-updates": kit.Defect(
+    "whole-updates": kit.Convention(
         "the samples of a run that do not fill a batch make no update of its schedule",
         "slime/backends/megatron_utils/model.py:203",
         lambda flags: (
             None not in _numbers(flags) and _samples(flags) % (flags.global_batch_size or 1) > 0
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "inverse-square-root-of-samples": kit.Defect(
+    "inverse-square-root-of-samples": kit.Convention(
         "inverse-square-root without a warmup divides by the root of the number of samples",
         "megatron/core/optimizer_param_scheduler.py:245",
         lambda flags: (
@@ -59,7 +57,6 @@ DEFECTS: Mapping[str, kit.Defect[[Arguments]]] = {
             and not flags.lr_warmup_iters
             and not flags.lr_warmup_fraction
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("megatron-inverse-square-root",),
     ),
 }

@@ -361,12 +361,11 @@ def _is(*names: str) -> Callable[[str], bool]:
     return lambda name: name in names
 
 
-DEFECTS: Mapping[str, kit.Defect[...]] = {
-    "rate-of-update-0": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[...]] = {
+    "rate-of-update-0": kit.Convention(
         "update 0 has the rate of the optimizer: a scheduler is called after an update or an epoch",
         f"{_FILE}:502",
         _is(*CLASSES),
-        kind=kit.DefectKind.CONVENTION,
     ),
     "group-rates-lost": kit.Defect(
         "a scheduler writes the same rate to all groups, which lose theirs from update 1 on",
@@ -379,11 +378,10 @@ DEFECTS: Mapping[str, kit.Defect[...]] = {
         _is("CyclicCosineScheduler"),
         classes=("CyclicCosineScheduler",),
     ),
-    "late-by-one": kit.Defect(
+    "late-by-one": kit.Convention(
         "WarmAndExpDecayLRSchedule counts calls from 0: update 1 has the rate 0",
         f"{_FILE}:98",
         _is("WarmAndExpDecayLRSchedule"),
-        kind=kit.DefectKind.CONVENTION,
         classes=("WarmAndExpDecayLRSchedule",),
     ),
     "cooldown-jumps": kit.Defect(
@@ -393,18 +391,16 @@ DEFECTS: Mapping[str, kit.Defect[...]] = {
         _is("WarmCoolDecayLRSchedule"),
         classes=("WarmCoolDecayLRSchedule",),
     ),
-    "no-floor": kit.Defect(
+    "no-floor": kit.Convention(
         "the decay of TriStageLRSchedule has no floor",
         f"{_FILE}:1540",
         _is("TriStageLRSchedule"),
-        kind=kit.DefectKind.CONVENTION,
         classes=("TriStageLRSchedule",),
     ),
-    "rate-of-the-optimizer-ignored": kit.Defect(
+    "rate-of-the-optimizer-ignored": kit.Convention(
         "InverseSquareRootScheduler does not depend on the rate of the optimizer",
         f"{_FILE}:1250",
         _is("InverseSquareRootScheduler"),
-        kind=kit.DefectKind.CONVENTION,
         classes=("InverseSquareRootScheduler",),
     ),
 }

@@ -66,24 +66,21 @@ _FACTORS: Mapping[str, Callable[[Scheduler, sp.Expr], sp.Expr]] = {
     "cosine_decay": _cosine,
 }
 
-DEFECTS: Mapping[str, kit.Defect[[Scheduler]]] = {
-    "least-rate": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Scheduler]]] = {
+    "least-rate": kit.Convention(
         "the rate is at least min_learning_rate, 1e-8 by default, in the warmup as well",
         "t5x/utils.py:920",
         lambda scheduler: True,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "ignored-warmup": kit.Defect(
+    "ignored-warmup": kit.Convention(
         "the factor constant has no warmup: warmup_steps has no effect",
         "t5x/utils.py:896",
         lambda scheduler: _names(scheduler) == ["constant"] and "warmup_steps" in scheduler,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "no-number": kit.Defect(
+    "no-number": kit.Convention(
         "a warmup of 0 updates gives a value that is not a number",
         "t5x/utils.py:899",
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 

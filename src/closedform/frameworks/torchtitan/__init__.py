@@ -159,19 +159,17 @@ def _rate(context: kit.Context, scheduler: Scheduler) -> Schedule:
     return _scheduled(context, scheduler, _phases(scheduler, int(total), context.version), rate)
 
 
-DEFECTS: Mapping[str, kit.Defect[[Scheduler, Any]]] = {
-    "last-update-above-minimum": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Scheduler, Any]]] = {
+    "last-update-above-minimum": kit.Convention(
         "the last update of the run stops one step short of the minimum",
         "torchtitan/components/optimizer/lr_scheduler.py:125",
         lambda scheduler, phases: phases.decay > 0,
-        kind=kit.DefectKind.CONVENTION,
         versions=_RECENT,
     ),
-    "decay-over-no-update": kit.Defect(
+    "decay-over-no-update": kit.Convention(
         "a decay over 0 updates raises AssertionError in the second update after the run",
         "torchtitan/components/optimizer/lr_scheduler.py:168",
         lambda scheduler, phases: phases.decay == 0,
-        kind=kit.DefectKind.CONVENTION,
         versions=_RECENT,
     ),
     "one-update-more": kit.Defect(

@@ -52,12 +52,11 @@ class Config(kit.OpenSection, irrelevant="optimizer_in_bwd"):
     max_steps_per_epoch: int | None = None
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
-    "cosine-climbs": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
+    "cosine-climbs": kit.Convention(
         "the cosine rises again after the run",
         "torchtune/training/lr_schedulers.py:80",
         lambda config: config.lr_scheduler is not None,
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 

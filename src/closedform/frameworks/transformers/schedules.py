@@ -288,17 +288,16 @@ _OPTIMIZATION = "src/transformers/optimization.py"
 _AHEAD = "cosine_warmup_with_min_lr"
 
 
-def _rises_again(name: str, line: int) -> kit.Defect[[Scheduler]]:
-    return kit.Defect(
+def _rises_again(name: str, line: int) -> kit.Note[[Scheduler]]:
+    return kit.Convention(
         f"{name} rises again after the run",
         f"{_OPTIMIZATION}:{line}",
         lambda arguments: arguments.lr_scheduler_type == name,
-        kind=kit.DefectKind.CONVENTION,
         classes=(name,),
     )
 
 
-DEFECTS: Mapping[str, kit.Defect[[Scheduler]]] = {
+DEFECTS: Mapping[str, kit.Note[[Scheduler]]] = {
     "cosine-1": _rises_again("cosine", 140),
     "cosine_with_min_lr-1": _rises_again("cosine_with_min_lr", 332),
     f"{_AHEAD}-1": kit.Defect(
@@ -320,45 +319,40 @@ DEFECTS: Mapping[str, kit.Defect[[Scheduler]]] = {
         classes=("inverse_sqrt",),
         versions=(V4,),
     ),
-    "constant-1": kit.Defect(
+    "constant-1": kit.Convention(
         "lr_scheduler_kwargs and the warmup have no effect on constant",
         f"{_OPTIMIZATION}:1014",
         lambda arguments: (
             arguments.lr_scheduler_type == "constant"
             and bool(arguments.warmup_steps or arguments.lr_scheduler_kwargs.origin.content)
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("constant",),
     ),
-    "polynomial-1": kit.Defect(
+    "polynomial-1": kit.Convention(
         "a polynomial whose warmup is as long as the run divides by zero after the last update",
         f"{_OPTIMIZATION}:237",
         lambda arguments: (
             arguments.lr_scheduler_type == "polynomial"
             and arguments.warmup_steps == arguments.max_steps
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("polynomial",),
     ),
-    "warmup-ratio": kit.Defect(
+    "warmup-ratio": kit.Convention(
         "transformers 5 replaces warmup_ratio by a warmup_steps below 1; read as before",
         "src/transformers/training_args.py:2154",
         lambda arguments: "warmup_ratio" in arguments,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
         versions=("5.23.0",),
     ),
-    "deepspeed-scheduler": kit.Defect(
+    "deepspeed-scheduler": kit.Convention(
         "a scheduler or optimizer in the DeepSpeed config takes the place of this one",
         "src/transformers/integrations/deepspeed.py:576",
         lambda arguments: "deepspeed" in arguments,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "deepspeed-clipping": kit.Defect(
+    "deepspeed-clipping": kit.Convention(
         "without gradient_clipping in the DeepSpeed config, max_grad_norm has no effect",
         "src/transformers/integrations/deepspeed.py:161",
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }

@@ -284,30 +284,26 @@ def _schedule(context: kit.Context, values: Arguments) -> Schedule:
     return _KEYS[context.key](_run(context, values))
 
 
-DEFECTS: Mapping[str, kit.Defect[[UltralyticsRun]]] = {
-    "warmup-to-current-epoch": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[UltralyticsRun]]] = {
+    "warmup-to-current-epoch": kit.Convention(
         "the warmup rises to the rate of the current epoch, so it is not monotone",
         "ultralytics/engine/trainer.py:528",
         lambda run: run.warmup > 0,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "betas-without-warmup": kit.Defect(
+    "betas-without-warmup": kit.Convention(
         "the warmup does not change the betas of an optimizer that has them",
         "ultralytics/engine/trainer.py:537",
         lambda run: run.warmup > 0 and run.optimizer in _WITH_BETAS,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "auto-ignores-lr0": kit.Defect(
+    "auto-ignores-lr0": kit.Convention(
         "optimizer=auto ignores lr0, momentum and warmup_bias_lr",
         "ultralytics/engine/trainer.py:1180",
         lambda run: run.values.optimizer.lower() == "auto",
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "decay-scaled": kit.Defect(
+    "decay-scaled": kit.Convention(
         "the weight decay is scaled by batch * accumulate / nbs",
         "ultralytics/engine/trainer.py:322",
         lambda run: True,
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 _ROLES = (

@@ -248,10 +248,13 @@ def _extremum(native: Callable[..., Any], kind: type[sp.Expr]) -> Callable[..., 
     return lambda *values: functools.reduce(of_two, values if len(values) > 1 else values[0])
 
 
-def _elementary(function: Elementary) -> Callable[[_Number], _Number]:
+def _elementary(function: Elementary) -> Callable[[Any], Any]:
     form: Any = function.form  # a class of SymPy, or a function of the same kind
 
-    def value(x: _Number) -> _Number:
+    def value(x: Any) -> Any:
+        # An attribute of an object is a number of SymPy, which does not depend on the step.
+        if not isinstance(x, _Number):
+            return value(_Number(exact_number(x), _Part())).expr
         kind = sp.Lt if function.has_end else sp.Le
         if function.margin is not None and x.part.holds(kind, function.margin(x.expr)):
             raise ValueError("math domain error")

@@ -49,7 +49,8 @@ class Framework:
         repository: The URL of its repository.
         commit: The commit or release of the repository that the formulas follow: the newest of the
             versions, if it is not given.
-        tier: Who keeps the formulas in step with the repository.
+        tier: Who keeps the formulas in step with the repository; the framework of another package
+            is a community one.
         upstream: The files of the repository that the formulas come from.
         clock: The clock that its schedules count; a config may have another one.
         defects: Its defects and conventions, by short names.
@@ -68,7 +69,7 @@ class Framework:
     functions: Mapping[str, ConfigFunction] = field(default_factory=dict)
     repository: str = field(kw_only=True, default="")
     commit: str = field(kw_only=True, default="")
-    tier: Tier = field(kw_only=True, default=Tier.COMMUNITY)
+    tier: Tier = field(kw_only=True, default=Tier.OFFICIAL)
     upstream: str = field(kw_only=True)
     clock: Clock = field(kw_only=True)
     defects: Mapping[str, Note[...]] = field(kw_only=True)

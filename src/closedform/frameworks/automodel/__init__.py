@@ -252,7 +252,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     threshold = place.max_grad_norm if place.origin.content else config.clip_grad_norm.max_norm
     return reading.recipe(
         [default, *(_override_group(override, default) for override in overrides)],
-        clock=CLOCK,
         horizon=total,
         clipping=kit.Clipping(threshold),
         accumulation=None,
@@ -396,7 +395,6 @@ FRAMEWORK = kit.Framework(
     },
     versions=("36044ad3d139",),
     repository="https://github.com/NVIDIA-NeMo/Automodel",
-    tier=kit.Tier.OFFICIAL,
     upstream=_SCHEDULER,
     clock=CLOCK,
     defects=DEFECTS,

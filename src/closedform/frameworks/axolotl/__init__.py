@@ -137,18 +137,18 @@ def _quadratic(config: Config, run: ScheduleNumbers) -> Schedule:
     # The quadratic warmup's cosine ends at 0: the minimum is not passed to it (DEFECTS).
     low = sp.S.Zero if run.as_implemented else _low(config)
     name = "cosine_quadratic_warmup"
-    return _curve(name, curves.cosine_quadratic_warmup, run, run.count.n, low=low)
+    return _curve(name, curves.cosine_quadratic_warmup, run, run.count, low=low)
 
 
 def _to_minimum(config: Config, run: ScheduleNumbers) -> Schedule:
-    return _curve("cosine_min_lr", curves.cosine_min_lr, run, run.count.n, low=_low(config))
+    return _curve("cosine_min_lr", curves.cosine_min_lr, run, run.count, low=_low(config))
 
 
 def _to_constant(config: Config, run: ScheduleNumbers) -> Schedule:
     # int(total · ratio) in floats, as upstream.
     end = sp.Integer(int(int(run.total) * float(config.cosine_constant_lr_ratio or 0)))
     numbers = {"low": _low(config), "end": end}
-    return _curve("cosine_constant_lr", curves.cosine_constant_lr, run, run.count.n, **numbers)
+    return _curve("cosine_constant_lr", curves.cosine_constant_lr, run, run.count, **numbers)
 
 
 def _one_cycle(config: Config, run: ScheduleNumbers) -> Schedule:
@@ -232,7 +232,7 @@ def _rate(context: kit.Context, config: Config) -> Schedule:
         sp.Integer(warmup),
         sp.Integer(total),
         context.where,
-        CLOCK.count(context.numbers),
+        CLOCK.position(context.numbers),
         context.as_implemented,
     )
     return KINDS[_kind(config)](config, run)
@@ -434,7 +434,6 @@ FRAMEWORK = kit.Framework(
     },
     versions=("067b021c8b87",),
     repository="https://github.com/axolotl-ai-cloud/axolotl",
-    tier=kit.Tier.OFFICIAL,
     upstream="src/axolotl/utils/schedulers.py, src/axolotl/core/trainers/mixins/scheduler.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -284,7 +284,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
             groups.append(kit.ParamGroup(schedules, plan, kit.Role.NAMED, label, (pattern,)))
     return reading.recipe(
         (*groups, *frozen),
-        clock=CLOCK,
         horizon=total,
         clipping=kit.Clipping(config.grad_clip_norm) if config.grad_clip_norm else None,
         accumulation=1,
@@ -498,7 +497,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("0127fb6b337e",),
     repository="https://github.com/google-research/big_vision",
-    tier=kit.Tier.OFFICIAL,
     upstream="big_vision/utils.py, big_vision/optax.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -14,7 +14,6 @@ import sympy as sp
 
 from closedform.errors import ConfigError, MissingFactsError
 from closedform.frameworks.deepspeed.schedules import (
-    CLOCK,
     MUON_GROUPS,
     Optimizer,
     Scheduler,
@@ -123,7 +122,6 @@ def read_config(reading: kit.Reading, arguments: Mapping[str, Any] | None = None
     clip = config.gradient_clipping
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=facts.total_updates if length is None else int(length),
         clipping=kit.Clipping(clip) if clip else None,
         accumulation=config.gradient_accumulation_steps,

@@ -338,10 +338,15 @@ def _of_rules(context: kit.Context, arguments: Rules) -> Schedule:
 def _linear(context: kit.Context, arguments: Linear) -> Schedule:
     warmup, total = arguments.num_warmup_steps, arguments.num_training_steps
     # The peak of the warmup is f_max times the rate.
-    run = run_of(context, arguments.f_max * arguments.learning_rate, warmup, total, 1)
-    part = sp.Max(0, (run.total - run.count.n) / run.rest)
-    line = along_line(arguments.f_min, arguments.f_max, part)
-    return kit.by_intervals("linear", run.rise(), (lambda: arguments.learning_rate * line, None))
+    rate = arguments.learning_rate
+
+    def value(n: float) -> float:
+        if n < warmup:
+            return arguments.f_max * rate * n / warmup
+        part = max(0, (total - n) / max(1, total - warmup))
+        return rate * along_line(arguments.f_min, arguments.f_max, part)
+
+    return kit.curve("linear", value)
 
 
 _KOHYA = ("lr_scheduler_num_cycles", "max_train_epochs", "network_module", "optimizer_type")
@@ -401,7 +406,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     ]
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=plan.updates,
         clipping=kit.Clipping(arguments.max_grad_norm),
         accumulation=arguments.gradient_accumulation_steps,
@@ -418,7 +422,6 @@ FRAMEWORK = kit.Framework(
     },
     versions=("58eb52c0803e", BEFORE),
     repository="https://github.com/huggingface/diffusers",
-    tier=kit.Tier.OFFICIAL,
     upstream="src/diffusers/optimization.py, examples/*/*.py",
     clock=CLOCK,
     defects=DEFECTS,

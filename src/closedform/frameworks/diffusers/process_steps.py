@@ -6,7 +6,7 @@ Their lengths are steps of the scheduler, so update t has the value at ``t * num
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import sympy as sp
@@ -43,11 +43,10 @@ def piecewise_constant(run: ScheduleNumbers, rules: str) -> Schedule:
         kit.refuse_unless(False, message, run.where)
         raise
 
-    def value(multiple: sp.Expr) -> Callable[[], sp.Expr]:
-        return lambda: run.base * multiple
+    def value(n: float) -> float:
+        return run.base * next((multiples[step] for step in sorted(multiples) if n < step), rest)
 
-    stages = [(value(multiples[step]), run.count.first_from(step)) for step in sorted(multiples)]
-    return kit.by_intervals("piecewise_constant", *stages, (value(rest), None))
+    return kit.curve("piecewise_constant", value, run.count)
 
 
 def run_of(
@@ -60,7 +59,7 @@ def run_of(
         sp.Integer(warmup),
         sp.Integer(total),
         context.where,
-        CLOCK.count(kit.Facts(world_size=processes)),
+        CLOCK.position(kit.Facts(world_size=processes)),
         context.as_implemented,
     )
 

@@ -208,7 +208,6 @@ def read_groups(
         groups = [last_layer, *(group for group in groups if group is not last_layer)]
     return reading.recipe(
         groups,
-        clock=CLOCK,
         # An epoch has a fixed number of updates, whatever the size of the data.
         horizon=optim.epochs * config.train.OFFICIAL_EPOCH_LENGTH,
         clipping=kit.Clipping(optim.clip_grad) if optim.clip_grad else None,
@@ -255,7 +254,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries(dict.fromkeys(KINDS, _of_class), {"": Config}, defects=DEFECTS),
     versions=("b8931f7bf915",),
     repository="https://github.com/facebookresearch/dinov2",
-    tier=kit.Tier.OFFICIAL,
     upstream="dinov2/utils/utils.py, dinov2/train/train.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -185,7 +185,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("6876159a11b4",),
     repository="https://github.com/facebookresearch/dinov3",
-    tier=kit.Tier.OFFICIAL,
     upstream="dinov3/train/cosine_lr_scheduler.py, dinov3/train/train.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -374,7 +374,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries(dict.fromkeys((*CURVES, *TORCH), _class_rate), {"": Config}),
     versions=("202511",),
     repository="https://github.com/espnet/espnet",
-    tier=kit.Tier.OFFICIAL,
     upstream=f"{_FOLDER}/*.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -441,7 +441,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     accumulation = trainer.grad_accumulation.num_batches
     return reading.recipe(
         _groups(context, optimizer, schedule),
-        clock=CLOCK,
         horizon=total,
         clipping=None if clipping is None else kit.Clipping(clipping),
         accumulation=1 if accumulation is None else accumulation,
@@ -507,7 +506,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("027bdebca4b9",),
     repository="https://github.com/facebookresearch/fairseq2",
-    tier=kit.Tier.OFFICIAL,
     upstream=_FILES,
     clock=CLOCK,
     defects=DEFECTS,

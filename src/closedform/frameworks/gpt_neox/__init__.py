@@ -170,7 +170,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     threshold = config.clip_grad if config.gradient_clipping is None else config.gradient_clipping
     return reading.recipe(
         [group, group.without_decay(("norm", "bias"))],
-        clock=CLOCK,
         horizon=total,
         clipping=kit.Clipping(threshold) if threshold > 0 else None,
         accumulation=config.gradient_accumulation_steps,
@@ -247,7 +246,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("ea7aefd8f8e1",),
     repository="https://github.com/EleutherAI/gpt-neox",
-    tier=kit.Tier.OFFICIAL,
     upstream="megatron/learning_rates.py, megatron/training.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -156,7 +156,6 @@ FRAMEWORK = kit.Framework(
     {"Adafactor": kit.OptimizerEntry("Adafactor", _ADAFACTOR, _adafactor)},
     versions=("5.23.0",),
     repository="https://github.com/huggingface/transformers",
-    tier=kit.Tier.OFFICIAL,
     upstream="src/transformers/optimization.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -141,7 +141,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     plan = kit.plan_optimizer("Eve" if is_of_2022 else "ScaledAdam", {}, by_name=False)
     return reading.recipe(
         [kit.ParamGroup({"lr": rate}, plan, kit.Role.DEFAULT)],
-        clock=CLOCK,
         # Eden has no end: only the flags limit the run.
         horizon=flags.num_epochs * int(updates),
         clipping=None,
@@ -158,7 +157,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries(dict.fromkeys(_OF_CLASS, _of_class), {"": Scheduler}),
     versions=("36e0420c7e3e",),
     repository="https://github.com/k2-fsa/icefall",
-    tier=kit.Tier.OFFICIAL,
     upstream="egs/librispeech/ASR/zipformer/optim.py, egs/*/*/*/train.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -26,6 +26,7 @@ from closedform.frameworks.torch import FRAMEWORK as TORCH
 from closedform.frameworks.transformers.schedules import schedule_by_name
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
+from closedform.schedules import constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +233,7 @@ def _updates(context: kit.Context, arguments: Arguments, processes: int) -> int:
 def _rate(context: kit.Context, arguments: Arguments, rate: sp.Expr) -> Schedule:
     where, name = context.where, arguments.lr_scheduler
     if is_schedule_free(arguments):
-        return kit.by_intervals("constant", (lambda: rate, None))
+        return constant(rate)
     processes = _processes(context, arguments)
     total = _updates(context, arguments, processes) * processes
     # Only ratios are of all processes' steps; whole numbers are not multiplied.
@@ -355,7 +356,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     norm = arguments.max_grad_norm
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=horizon,
         clipping=None if norm == 0 else kit.Clipping(norm),
         accumulation=arguments.gradient_accumulation_steps,
@@ -374,7 +374,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries(dict.fromkeys(_NAMES, _class_rate), {"": Arguments}),
     versions=("48d368fa5577",),
     repository="https://github.com/kohya-ss/sd-scripts",
-    tier=kit.Tier.OFFICIAL,
     upstream=f"{_FIX} (get_scheduler_fix)",
     clock=CLOCK,
     defects=DEFECTS,

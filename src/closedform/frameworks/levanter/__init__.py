@@ -422,7 +422,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         threshold = 0  # An explicit null disables clipping; an absent key has the default.
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=total,
         clipping=kit.Clipping(threshold) if threshold else None,
         accumulation=None,  # levanter derives it from the memory of the devices.

@@ -212,7 +212,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("bddbc24b82ab",),
     repository="https://github.com/ashleve/lightning-hydra-template",
-    tier=kit.Tier.OFFICIAL,
     upstream=_MODULE,
     clock=CLOCK,
     defects=DEFECTS,

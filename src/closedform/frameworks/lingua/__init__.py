@@ -196,7 +196,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     schedules = {"lr": rate, "weight_decay": constant(optim.weight_decay)}
     return reading.recipe(
         [kit.ParamGroup(schedules, plan, kit.Role.DEFAULT)],
-        clock=CLOCK,
         horizon=total,
         clipping=kit.Clipping(optim.clip),
         accumulation=config.grad_acc_steps,
@@ -215,7 +214,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("437d680e5218",),
     repository="https://github.com/facebookresearch/lingua",
-    tier=kit.Tier.OFFICIAL,
     upstream="lingua/optim.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -316,7 +316,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("26857050fe3f",),
     repository="https://github.com/Lightning-AI/litgpt",
-    tier=kit.Tier.OFFICIAL,
     upstream="litgpt/pretrain.py, litgpt/finetune/full.py, litgpt/args.py",
     clock=CLOCKS["pretrain"],
     defects=DEFECTS,

@@ -64,7 +64,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("f1e2ace65149",),
     repository="https://github.com/karpathy/llm.c",
-    tier=kit.Tier.OFFICIAL,
     upstream="llmc/schedulers.h",
     clock=CLOCK,
     defects=DEFECTS,

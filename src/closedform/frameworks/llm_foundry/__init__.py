@@ -116,7 +116,6 @@ FRAMEWORK = kit.Framework(
     ENTRIES,
     versions=("8c8dd48f7216",),
     repository="https://github.com/mosaicml/llm-foundry",
-    tier=kit.Tier.OFFICIAL,
     upstream="llmfoundry/optim/scheduler.py",
     clock=CLOCK,
     defects={**DEFECTS, **_OF_LISTS},

@@ -207,7 +207,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     clip = arguments.clip_grad
     return reading.recipe(
         [group, *([group.without_decay()] if optimizer == "AdamW" else []), *layers],
-        clock=CLOCK,
         horizon=arguments.epochs * _updates_per_epoch(context, arguments),
         clipping=None if clip is None else kit.Clipping(clip),
         accumulation=arguments.accum_iter,
@@ -221,7 +220,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries(dict.fromkeys(SCRIPTS, _of_class), {"": Arguments}),
     versions=("efb2a8062c20",),
     repository="https://github.com/facebookresearch/mae",
-    tier=kit.Tier.OFFICIAL,
     upstream="util/lr_sched.py, main_pretrain.py, main_finetune.py, main_linprobe.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -161,7 +161,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     threshold = config.gradient_clipping_threshold
     return reading.recipe(
         [group, *([group.without_decay(no_decay)] if no_decay else [])],
-        clock=CLOCK,
         horizon=config.steps,
         clipping=kit.Clipping(threshold) if threshold > 0 else None,
         accumulation=config.gradient_accumulation_steps,
@@ -239,7 +238,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries(dict.fromkeys(_KINDS, _rate), {"": Config}, style=_kind),
     versions=("e591f30cbbf2",),
     repository="https://github.com/AI-Hypercomputer/maxtext",
-    tier=kit.Tier.OFFICIAL,
     upstream="src/maxtext/utils/maxtext_utils.py, src/maxtext/configs/base.yml",
     clock=CLOCK,
     defects=DEFECTS,

@@ -215,7 +215,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     accumulation = config.grad_accumulation_steps
     return reading.recipe(
         [_group(config, rate)],
-        clock=CLOCK,
         horizon=config.iters // accumulation,
         clipping=None,
         accumulation=accumulation,
@@ -231,7 +230,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("d78bf58e217c",),
     repository="https://github.com/ml-explore/mlx-lm",
-    tier=kit.Tier.OFFICIAL,
     upstream="mlx_lm/lora.py, mlx_lm/tuner/utils.py; mlx 0.32.4: mlx/optimizers/schedulers.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -157,7 +157,6 @@ FRAMEWORK = kit.Framework(
     versions=transformers.FRAMEWORK.versions,
     repository="https://github.com/modelscope/ms-swift",
     commit="3602360a5623",
-    tier=kit.Tier.OFFICIAL,
     upstream=f"{transformers.FRAMEWORK.upstream}; {megatron.FRAMEWORK.upstream}",
     clock=transformers.FRAMEWORK.clock,
     defects={**transformers.FRAMEWORK.defects, **megatron.FRAMEWORK.defects},

@@ -39,7 +39,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries(dict.fromkeys(_CURVES, _curve), {"": Config}),
     versions=("92d63d4e8bb4",),
     repository="https://github.com/karpathy/nanochat",
-    tier=kit.Tier.OFFICIAL,
     upstream="scripts/base_train.py",
     clock=CLOCK,
     defects={

@@ -166,7 +166,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     excluded_names = optimizer.weight_decay_exclude_named_params
     return reading.recipe(
         [group, *([group.without_decay(excluded_names)] if excluded_names else [])],
-        clock=CLOCK,
         horizon=total,
         clipping=None if optimizer.clip_grad is None else kit.Clipping(optimizer.clip_grad),
         accumulation=tokens.batch_accumulation_per_replica,
@@ -257,7 +256,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("2411b022a75f",),
     repository="https://github.com/huggingface/nanotron",
-    tier=kit.Tier.OFFICIAL,
     upstream="src/nanotron/helpers.py, src/nanotron/config/config.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -101,7 +101,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     clip = config.max_grad_norm
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=config.max_training_steps,
         clipping=None if clip is None else kit.Clipping(clip),
         accumulation=config.gradient_accumulation_steps,
@@ -115,7 +114,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries({"get_lr": _of_class}, {"": Config}, defects=DEFECTS),
     versions=("4e0c09618461",),
     repository="https://github.com/huggingface/nanoVLM",
-    tier=kit.Tier.OFFICIAL,
     upstream="train.py, models/config.py",
     clock=CLOCK,
     defects=DEFECTS,

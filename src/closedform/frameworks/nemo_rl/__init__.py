@@ -197,7 +197,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     clipping = policy.max_grad_norm
     return reading.recipe(
         [group],
-        clock=CLOCK,
         horizon=_iterations(config, context),
         clipping=None if clipping is None else kit.Clipping(clipping),
         accumulation=None,
@@ -227,7 +226,6 @@ FRAMEWORK = kit.Framework(
     },
     versions=("7ea279abfbeb",),
     repository="https://github.com/NVIDIA-NeMo/RL",
-    tier=kit.Tier.OFFICIAL,
     upstream="nemo_rl/models/policy/workers/dtensor_policy_worker.py, nemo_rl/models/megatron",
     clock=CLOCK,
     defects=DEFECTS,

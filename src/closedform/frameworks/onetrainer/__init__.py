@@ -243,7 +243,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     norm = config.clip_grad_norm
     return reading.recipe(
         [kit.ParamGroup(schedules, plan, kit.Role.DEFAULT)],
-        clock=CLOCK,
         horizon=updates,
         clipping=kit.Clipping(norm) if norm else None,
         accumulation=config.gradient_accumulation_steps,
@@ -256,7 +255,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries(dict.fromkeys((*CURVES, "CUSTOM"), _class_rate), {"": Config}),
     versions=("23df3832e8f2",),
     repository="https://github.com/Nerogar/OneTrainer",
-    tier=kit.Tier.OFFICIAL,
     upstream="modules/util/create.py, modules/util/lr_scheduler_util.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -170,7 +170,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     clip = arguments.grad_clip_norm
     return reading.recipe(
         [group, group.without_decay(patterns)],
-        clock=CLOCK,
         horizon=total,
         clipping=None if clip is None else kit.Clipping(clip),
         accumulation=arguments.accum_freq,
@@ -189,7 +188,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("89fb801f1e60",),
     repository="https://github.com/mlfoundations/open_clip",
-    tier=kit.Tier.OFFICIAL,
     upstream="src/open_clip_train/scheduler.py, src/open_clip_train/main.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -281,7 +281,6 @@ FRAMEWORK = kit.Framework(
     },
     versions=("e6c3044aa620",),
     repository="https://github.com/allenai/open-instruct",
-    tier=kit.Tier.OFFICIAL,
     upstream="open_instruct/finetune.py, dpo_tune_cache.py and grpo_fast.py",
     clock=CLOCK,
     defects=DEFECTS,

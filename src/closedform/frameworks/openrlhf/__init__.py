@@ -216,7 +216,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         groups.append(groups[0].without_decay(_SPARED))
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=total,
         clipping=kit.Clipping(model.max_norm) if model.max_norm > 0 else None,
         accumulation=None,
@@ -257,7 +256,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("3c3be6234e0c", TO_ALL),
     repository="https://github.com/OpenRLHF/OpenRLHF",
-    tier=kit.Tier.OFFICIAL,
     upstream=_STRATEGY,
     clock=CLOCK,
     defects=DEFECTS,

@@ -191,7 +191,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     schedules = {"lr": rate, "weight_decay": constant(optim.weight_decay)}
     return reading.recipe(
         [kit.ParamGroup(schedules, _optimizer(optim), kit.Role.DEFAULT)],
-        clock=CLOCK,
         horizon=most,
         clipping=kit.Clipping(optim.max_norm),
         accumulation=None,
@@ -218,7 +217,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("559b44772e47",),
     repository="https://github.com/PrimeIntellect-ai/prime-rl",
-    tier=kit.Tier.OFFICIAL,
     upstream=_SCHEDULER,
     clock=CLOCK,
     defects=DEFECTS,

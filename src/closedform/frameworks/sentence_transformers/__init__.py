@@ -148,7 +148,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     sizes, batch = context.facts.get("dataset_sizes"), context.facts.get("batch_size")
     return reading.recipe(
         [group, group.without_decay(("bias", "LayerNorm.bias", "LayerNorm.weight"))],
-        clock=CLOCK,
         horizon=updates,
         clipping=kit.Clipping(fit.max_grad_norm),
         accumulation=1,
@@ -161,7 +160,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries(dict.fromkeys(CURVES, _class_rate), {"": Fit}),
     versions=("85ec64559f44",),
     repository="https://github.com/huggingface/sentence-transformers",
-    tier=kit.Tier.OFFICIAL,
     upstream=_FILE,
     clock=CLOCK,
     defects=DEFECTS,

@@ -283,7 +283,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
                 kit.RawSection(document, arguments_of_class, "optimizer"), path
             ).group(rate)
         ],
-        clock=CLOCK,
         horizon=updates,
         clipping=kit.Clipping(norm) if norm > 0 else None,
         accumulation=config.gradient_accumulation_steps,
@@ -296,7 +295,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries(dict.fromkeys(CURVES, _class_rate), {"": Config}, defects=DEFECTS),
     versions=("bc8e6ab7738c",),
     repository="https://github.com/bghira/SimpleTuner",
-    tier=kit.Tier.OFFICIAL,
     upstream=f"{_FILE} (get_lr_scheduler)",
     clock=CLOCK,
     defects=DEFECTS,

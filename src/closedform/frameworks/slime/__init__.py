@@ -148,7 +148,6 @@ FRAMEWORK = kit.Framework(
     {**_entries("megatron", Arguments), **_entries("fsdp", FSDP)},
     versions=("624b824a898a", "41b5932b7"),
     repository="https://github.com/THUDM/slime",
-    tier=kit.Tier.OFFICIAL,
     upstream="slime/backends/megatron_utils/model.py",
     clock=CLOCK,
     defects=DEFECTS,

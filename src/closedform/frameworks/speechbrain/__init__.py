@@ -575,7 +575,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("9c826ef3937b",),
     repository="https://github.com/speechbrain/speechbrain",
-    tier=kit.Tier.OFFICIAL,
     upstream=_FILE,
     clock=CLOCK,
     defects=DEFECTS,

@@ -135,7 +135,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         rate = _rate(reading.context, scheduler)
     return reading.recipe(
         [kit.ParamGroup({"lr": rate}, _plan(config), kit.Role.DEFAULT)],
-        clock=CLOCK,
         horizon=_updates(reading, config),
         clipping=None,
         accumulation=config.integer("trainer.Trainer.num_microbatches", None),
@@ -247,7 +246,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries({NAME: _rate}, {"": Scheduler}),
     versions=("cc342d419ec3",),
     repository="https://github.com/google-research/t5x",
-    tier=kit.Tier.OFFICIAL,
     upstream="t5x/utils.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -216,7 +216,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
             groups.append(optimizer.group(rate, **names))
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=training.steps,
         clipping=kit.Clipping(training.max_norm),
         accumulation=_accumulation(training, reading),
@@ -461,7 +460,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=VERSIONS,
     repository="https://github.com/pytorch/torchtitan",
-    tier=kit.Tier.OFFICIAL,
     upstream="torchtitan/components/optimizer/lr_scheduler.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -9,7 +9,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import nearest
-from closedform.frameworks.transformers.schedules import Cosine, ScheduleNumbers, cosine
+from closedform.frameworks.transformers.schedules import Cosine, ScheduleNumbers, schedule_by_name
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
 
@@ -64,7 +64,10 @@ DEFECTS: Mapping[str, kit.Note[[Config]]] = {
 def _rate(context: kit.Context, scheduler: Arguments | Scheduler, total: int) -> Schedule:
     rate, warmup = exact_number(context.base, "lr"), sp.Integer(scheduler.num_warmup_steps)
     run = ScheduleNumbers(rate, rate, warmup, sp.Integer(total), context.where)
-    return cosine(run, scheduler)
+    kwargs = {"num_cycles": scheduler.num_cycles}
+    return schedule_by_name(
+        "cosine", kit.document_section(kit.Document(kwargs, context.where)), run
+    )
 
 
 def _class_rate(context: kit.Context, arguments: Arguments) -> Schedule:
@@ -87,7 +90,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     threshold = config.clip_grad_norm
     return reading.recipe(
         [optimizer.group(rate)],
-        clock=CLOCK,
         horizon=total,
         clipping=None if threshold is None else kit.Clipping(threshold),
         accumulation=config.gradient_accumulation_steps,

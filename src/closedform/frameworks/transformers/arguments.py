@@ -100,7 +100,6 @@ def framework_of(program: TrainerProgram, repository: str, commit: str) -> kit.F
         versions=VERSIONS,
         repository=repository,
         commit=commit,
-        tier=kit.Tier.OFFICIAL,
         upstream=UPSTREAM,
         clock=CLOCK,
         defects=DEFECTS,
@@ -185,7 +184,6 @@ def read_arguments(reading: kit.Reading, program: TrainerProgram) -> kit.Recipe:
     norm = arguments.max_grad_norm
     recipe = reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=total,
         clipping=kit.Clipping(norm) if norm > 0 else None,
         accumulation=arguments.gradient_accumulation_steps,

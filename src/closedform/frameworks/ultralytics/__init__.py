@@ -334,7 +334,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         needed = _accumulation(run)
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=_updates(needed, run.batches * values.epochs),
         clipping=kit.Clipping(10.0),
         accumulation=run.accumulate,
@@ -400,7 +399,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("8.4.190",),
     repository="https://github.com/ultralytics/ultralytics",
-    tier=kit.Tier.OFFICIAL,
     upstream="ultralytics/engine/trainer.py, ultralytics/cfg/default.yaml",
     clock=CLOCK,
     defects=DEFECTS,

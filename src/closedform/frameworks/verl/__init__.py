@@ -438,7 +438,6 @@ FRAMEWORK = kit.Framework(
     },
     versions=("b178a3cd56f5", WITH_WARMUP_STYLE),
     repository="https://github.com/volcengine/verl",
-    tier=kit.Tier.OFFICIAL,
     upstream="verl/utils/torch_functional.py, verl/utils/megatron/optimizer.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -143,7 +143,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     plain = group.without_decay()
     return reading.recipe(
         [group, *(replace(plain, role=role, name=role) for role in (kit.Role.NORM, kit.Role.BIAS))],
-        clock=CLOCK,
         horizon=experiment.max_epoch * int(reading.facts.require("updates_per_epoch")[0]),
         clipping=None,
         accumulation=1,
@@ -162,7 +161,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("6ddff4824372",),
     repository="https://github.com/Megvii-BaseDetection/YOLOX",
-    tier=kit.Tier.OFFICIAL,
     upstream="yolox/utils/lr_scheduler.py, yolox/exp/yolox_base.py, yolox/core/trainer.py",
     clock=CLOCK,
     defects=DEFECTS,

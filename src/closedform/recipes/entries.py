@@ -32,6 +32,7 @@ class Required:
 REQUIRED = Required()
 
 
+_ONE_GROUP: Sequence[Mapping[str, Any]] = ({},)
 MAX_NESTING = 32
 """How deep schedules may be nested."""
 
@@ -124,8 +125,16 @@ class Context:
         """Returns the context with further facts, which a config determines."""
         return replace(self, facts={**self.facts, **facts})
 
+    @property
+    def groups(self) -> Sequence[Mapping[str, Any]]:
+        """The param groups of the fact ``group_lrs`` or ``param_groups``; else one."""
+        rates = self.facts.get("group_lrs")
+        if rates is None:
+            return self.facts.get("param_groups") or _ONE_GROUP
+        return [{} if rate is None else {"lr": rate} for rate in rates]
+
     def of_group(self, key: str, base: object) -> sp.Expr:
-        """Returns a number of the param group of the facts ``param_groups`` and ``group_index``.
+        """Returns a number of the param group of the fact ``group_index``.
 
         Args:
             key: The entry of the param group.
@@ -134,8 +143,8 @@ class Context:
         Raises:
             DefinitionError: The index is out of range, or the entry is not a finite number.
         """
-        groups, index = self.facts.get("param_groups"), self.facts.get("group_index", 0)
-        if groups is None:
+        groups, index = self.groups, self.facts.get("group_index", 0)
+        if groups is _ONE_GROUP:
             return exact_number(base, key)
         # bool is a subclass of int: True would be group 1.
         if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(groups):

@@ -319,6 +319,20 @@ class Section:
             raise AttributeError(f"the section has no key {name!r}")
         return self.of(self.origin, {**self.__dict__, **values})
 
+    def of_group(self, name: str, context: Context) -> Any:
+        """Returns a value, or that of the param group where it is a list with one for each group.
+
+        Raises:
+            ConfigError: The list has another length.
+        """
+        value, groups = self.__dict__[name], len(context.groups)
+        if not isinstance(value, tuple):
+            return value
+        if len(value) != groups:
+            message = f"{name} must hold one value for each of {groups} param groups"
+            raise self.error(f"{message}, got {len(value)}", name)
+        return value[context.facts.get("group_index", 0)]
+
     def require(self, name: str) -> Any:
         """Returns a value that must be given here.
 

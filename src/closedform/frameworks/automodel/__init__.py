@@ -8,6 +8,7 @@ from typing import Any
 
 import sympy as sp
 
+from closedform.frameworks.curves import along_cosine
 from closedform.frameworks.megatron.schedules import (
     STYLES,
     WEIGHT_DECAY_STYLES,
@@ -18,7 +19,6 @@ from closedform.frameworks.megatron.schedules import (
 )
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
-from closedform.schedules.blends import along_cosine
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 _CLASSES = {
@@ -165,16 +165,16 @@ def _speculative(context: kit.Context, optimizer: Optimizer | Draft, least: int)
     warmup = 1 if least > 1 and part <= 0 else max(least, int(float(part) * total))
     # A run that ends in its warmup has a cosine of length 1 instead of a division by zero.
     rest = max(1, total - warmup)
-    rate, low = optimizer.lr, optimizer.min_lr_ratio
-    # The warmup is (t + 1) / W, so update 0 is above 0; the cosine counts from t = W.
-    warmup_count = replace(CLOCK, offset=1).count(context.numbers)
-    wave = along_cosine(sp.S.One, low, (CLOCK.count(context.numbers).n - warmup) / rest)
-    return kit.by_intervals(
-        "speculative",
-        (lambda: rate * warmup_count.n / warmup, warmup),
-        (lambda: rate * wave, warmup + rest),
-        (lambda: rate * low, None),
-    )
+    rate: Any = optimizer.lr
+    low = optimizer.min_lr_ratio
+
+    def value(n: float) -> Any:
+        # The warmup is (t + 1) / W, so update 0 is above 0; the cosine counts from t = W.
+        if n < warmup:
+            return rate * (n + 1) / warmup
+        return rate * (along_cosine(1, low, (n - warmup) / rest) if n < warmup + rest else low)
+
+    return kit.curve("speculative", value, CLOCK.position(context.numbers))
 
 
 _SCHEDULER = "nemo_automodel/components/optim/scheduler.py"
@@ -325,10 +325,7 @@ _WRITTEN = {
 }
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     if form.curve not in _WRITTEN:
         return
     section: dict[str, Any] = {

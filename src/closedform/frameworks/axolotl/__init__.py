@@ -375,11 +375,8 @@ def _rates(config: Config) -> list[tuple[str, Any, tuple[str, ...]]]:
 _WRITTEN = {"adamw": "adamw_torch", "sgd": "sgd", "lion": "lion_pytorch"}
 
 
-def _configs(
-    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
-    warmup = kit.nearest_integer(form.warmup()) if form.rise is not None else 0
+def _configs(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[kit.Config]:
+    warmup = kit.nearest_integer(form.warmup())
     end = form.total
     if form.curve in (kit.CurveName.LINEAR, kit.CurveName.COSINE) and form.after is None:
         end = kit.nearest_integer(form.end)
@@ -408,7 +405,7 @@ def _schedulers(form: kit.WarmupDecayForm, warmup: int) -> Iterator[dict[str, An
     is_quadratic = form.rise is not None and form.rise.curve is kit.CurveName.POWER
     if form.curve is kit.CurveName.COSINE:
         cosine: dict[str, Any] = {"lr_scheduler": "cosine"}
-        ratio = kit.native(form.low / form.peak) if form.peak != 0 else 0.0
+        ratio = form.low_ratio
         if is_quadratic:
             yield {**cosine, "lr_quadratic_warmup": True}
             return

@@ -201,7 +201,7 @@ def _factor(context: kit.Context, schedule: Curve) -> Schedule:
     if cooldown > 0:
         # Not clipped at 0: negative after the run (big_vision/utils.py:1139).
         rate *= sp.Min(1, (total - t) / cooldown)
-    return kit.by_intervals(schedule.decay_type, (lambda: rate, None))
+    return Schedule(rate, name=schedule.decay_type)
 
 
 DEFECTS: Mapping[str, kit.Note[[Config]]] = {
@@ -397,7 +397,7 @@ def _sections(form: kit.WarmupDecayForm) -> Iterator[dict[str, Any]]:
         case kit.CurveName.COSINE if form.low == 0 and has_whole_run:
             yield {**curve, "decay_type": "cosine"}
         case kit.CurveName.LINEAR | kit.CurveName.POWER if has_whole_run and not form.has_plateau:
-            low = kit.native(form.low / form.peak) if form.peak != 0 else 0.0
+            low = form.low_ratio
             power = kit.native(form.power)
             yield {**curve, "decay_type": "polynomial", "end": low, "power": power}
         # linear with a plateau has no key: a constant multiplier with a cooldown is the same curve.
@@ -428,10 +428,7 @@ def _inverse_root(form: kit.WarmupDecayForm, curve: dict[str, Any]) -> Iterator[
         }
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     options: dict[str, Any] = {}
     if optimizer.betas():
         options = {"b1": optimizer.betas()[0], "b2": optimizer.betas()[1]}

@@ -111,21 +111,9 @@ class Scheduler(kit.Section, irrelevant="legacy_fusion"):
     )
 
 
-def _group_value(context: kit.Context, params: Params, name: str) -> sp.Expr:
-    """A parameter, or that of the group where it is a list with one for each group."""
-    value = getattr(params, name)
-    if not isinstance(value, tuple):
-        return value
-    groups = len(context.facts.get("param_groups", (None,)))
-    if len(value) != groups:
-        message = f"{name} must hold one value for each of {groups} param groups, got {len(value)}"
-        raise params.error(message, name)
-    return value[context.facts.get("group_index", 0)]
-
-
 def _rate(context: kit.Context, optimizer: Optimizer) -> sp.Expr:
     """The rate of the group: that of the optimizer unless the group has one."""
-    groups, rate = context.facts.get("param_groups", ({},)), optimizer.params.lr
+    groups, rate = context.groups, optimizer.params.lr
     if rate is None and any("lr" not in group for group in groups):
         raise optimizer.params.error("lr is missing", "lr", "give optimizer.params.lr")
     return context.of_group("lr", rate)
@@ -154,10 +142,7 @@ def _with_groups(context: kit.Context, optimizer: Optimizer) -> kit.Context:
         rates = [params.number(key, optimizer.params.lr) for key in MUON_GROUPS.values()]
         if "group_index" not in facts and facts.get("group") in MUON_GROUPS:
             context = context.with_facts(group_index=list(MUON_GROUPS).index(facts["group"]))
-    if rates is None:
-        return context
-    groups = [{} if rate is None else {"lr": rate} for rate in rates]
-    return context.with_facts(param_groups=groups)
+    return context if rates is None else context.with_facts(group_lrs=rates)
 
 
 def _warmup_steps(context: kit.Context, params: _Rise) -> sp.Expr:
@@ -181,13 +166,13 @@ def _risen(params: _Rise, warmup: sp.Expr) -> kit.CurveFunction:
 def _warmup(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
     params, is_old = scheduler.params, context.version in (V0_16, V0_14)
     warmup = _warmup_steps(context, params)
-    low = _group_value(context, params, "warmup_min_lr")
+    low = params.of_group("warmup_min_lr", context)
     has_rates = scheduler.type == "WarmupLR" and _has_one_peak(optimizer, params)
     if has_rates and not context.as_implemented:
         peak = _rate(context, optimizer)
     elif params.warmup_max_lr is not None:
         # v0.16 and v0.14 had 0.001 as the default of warmup_max_lr.
-        peak = _group_value(context, params, "warmup_max_lr")
+        peak = params.of_group("warmup_max_lr", context)
     elif is_old or not context.as_implemented:
         peak = sp.Rational(1, 1000)
     else:
@@ -251,7 +236,7 @@ def _cosine(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) ->
 def _range_test(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
     params = scheduler.params
     low, size = (
-        _group_value(context, params, "lr_range_test_min_lr"),
+        params.of_group("lr_range_test_min_lr", context),
         params.lr_range_test_step_size,
     )
     if size <= 0:
@@ -302,8 +287,8 @@ def _cycle(
 
 def _one_cycle(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
     params = scheduler.params
-    low = _group_value(context, params, "cycle_min_lr")
-    top = _group_value(context, params, "cycle_max_lr")
+    low = params.of_group("cycle_min_lr", context)
+    top = params.of_group("cycle_max_lr", context)
     return _cycle(context, params, low, top, params.decay_lr_rate)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from closedform.language import Schedule
@@ -44,10 +44,7 @@ def _solver(form: kit.WarmupDecayForm, made: kit.Optimizer) -> dict[str, Any]:
     return solver
 
 
-def _configs(
-    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[kit.Config]:
     solver = _solver(form, made)
     match form.curve:
         case kit.CurveName.STEPS:

@@ -340,7 +340,7 @@ def _linear(context: kit.Context, arguments: Linear) -> Schedule:
     # The peak of the warmup is f_max times the rate.
     rate = arguments.learning_rate
 
-    def value(n: float) -> float:
+    def value(n: float) -> Any:
         if n < warmup:
             return arguments.f_max * rate * n / warmup
         part = max(0, (total - n) / max(1, total - warmup))

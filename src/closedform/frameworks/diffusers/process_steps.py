@@ -43,7 +43,7 @@ def piecewise_constant(run: ScheduleNumbers, rules: str) -> Schedule:
         kit.refuse_unless(False, message, run.where)
         raise
 
-    def value(n: float) -> float:
+    def value(n: float) -> Any:
         return run.base * next((multiples[step] for step in sorted(multiples) if n < step), rest)
 
     return kit.curve("piecewise_constant", value, run.count)

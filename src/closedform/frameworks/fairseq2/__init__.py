@@ -95,19 +95,8 @@ class Trainer(kit.OpenSection):
     grad_accumulation: GradAccumulation
 
 
-def _of_group(context: kit.Context, params: kit.Section, name: str) -> sp.Expr:
-    """A parameter, or its entry for the group where it is a list with one for each group."""
-    value, groups = getattr(params, name), len(context.facts.get("group_lrs", (None,)))
-    if not isinstance(value, tuple):
-        return value
-    if len(value) != groups:
-        message = f"{name} must hold one value for each of {groups} param groups, got {len(value)}"
-        raise params.error(message, name)
-    return value[context.facts.get("group_index", 0)]
-
-
 def _rise(context: kit.Context, params: _Warmup, rate: sp.Expr) -> tuple[kit.LazyNumber, int]:
-    first, warmup = _of_group(context, params, "start_lr"), params.num_warmup_steps
+    first, warmup = params.of_group("start_lr", context), params.num_warmup_steps
     return (lambda: along_line(first, rate, t / sp.Integer(warmup))), warmup
 
 
@@ -130,9 +119,9 @@ def _cosine(
         context.where,
     )
     if has_scale:
-        low = rate * _of_group(context, params, "final_lr_scale")
+        low = rate * params.of_group("final_lr_scale", context)
     else:
-        low = _of_group(context, params, "final_lr")
+        low = params.of_group("final_lr", context)
     rise = _rise(context, params, rate)
     warmup, length = params.num_warmup_steps, params.cycle_len
     if length is None:
@@ -205,7 +194,7 @@ def _polynomial(
     end, warmup = _require_total(context, total), params.num_warmup_steps
     # From num_steps on the final rate counts, before the warmup is tested.
     kit.refuse_unless(warmup < end, f"the warmup must be below {end}, got {warmup}", context.where)
-    low = _of_group(context, params, "final_lr")
+    low = params.of_group("final_lr", context)
 
     def fall() -> sp.Expr:
         rest = kit.power_quotient(end - t, sp.Integer(end - warmup), params.power)
@@ -248,8 +237,8 @@ def _tri_stage(
     )
     # int() cuts each phase, so that the final rate may come before the end (tri_stage.py:68).
     rise, hold, fall = (int(part * end) for part in ratios)
-    first = rate * _of_group(context, params, "start_lr_scale")
-    low = _of_group(context, params, "final_lr_scale")
+    first = rate * params.of_group("start_lr_scale", context)
+    low = params.of_group("final_lr_scale", context)
 
     def decay() -> sp.Expr:
         if low <= 0:
@@ -305,12 +294,8 @@ DEFECTS: Mapping[str, kit.Note[[Scheduler | None, int]]] = {
 
 
 def _rate_of(optimizer: Optimizer, context: kit.Context) -> sp.Expr:
-    rates = context.facts.get("group_lrs")
-    if rates is not None:
-        return exact_number(rates[context.facts.get("group_index", 0)])
-    config = optimizer.origin.section("config")
     # 1e-3 is the default of AdamW in torch as well.
-    return exact_number(config.number("lr", 1e-3))
+    return context.of_group("lr", optimizer.origin.section("config").number("lr", 1e-3))
 
 
 def _rate(

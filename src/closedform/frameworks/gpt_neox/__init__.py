@@ -212,15 +212,12 @@ _STYLES = {
 _TYPES = {"adamw": "Adam", "lion": "Lion", "sgd": "SGD"}
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     if form.curve not in _STYLES:
         return
     params = {"lr": kit.native(form.peak), **optimizer.hyperparameters()}
     end = form.total if form.curve is kit.CurveName.CONSTANT else kit.nearest_integer(form.end)
-    warmup = form.warmup() if form.rise is not None else 0
+    warmup = form.warmup()
     low, is_line = form.low, form.curve is kit.CurveName.LINEAR
     if is_line and form.low != 0:
         # The line goes to 0, and is cut off at the minimum.

@@ -8,8 +8,9 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import DefinitionError
-from closedform.language import Schedule, exact_number, floor_div, t
+from closedform.language import Schedule, floor_div, t
 from closedform.recipes import kit
+from closedform.schedules.branches import stepwise
 
 CLOCK = kit.Clock(kit.Unit.UPDATE, offset=1)
 
@@ -72,8 +73,7 @@ def _rate(context: kit.Context, name: str, values: Scheduler) -> Schedule:
     for key in Scheduler.keys:
         is_known = key in _OF_CLASS[name] or key not in values
         kit.refuse_unless(is_known, f"{name} has no argument {key!r}", context.where)
-    rates, index = context.facts.get("group_lrs"), context.facts.get("group_index", 0)
-    rate = values.base_lr if rates is None else exact_number(rates[index], "group_lrs")
+    rate = context.of_group("lr", values.base_lr)
     batch = CLOCK.count(context.numbers).n
     if name == "Eden2":
         # Eden2 has one factor, the square root; Eden has two, each a fourth root (optim.py:887).
@@ -86,15 +86,12 @@ def _rate(context: kit.Context, name: str, values: Scheduler) -> Schedule:
         falling = rate * _decay(batch, values.lr_batches, quarter)
         falling *= _decay(epoch, values.lr_epochs, quarter)
     if name == "Eden-2022":
-        return kit.by_intervals(name, (lambda: falling, None))
+        return Schedule(falling, name=name)
     start, warmup = values.warmup_start, values.warmup_batches
     kit.refuse_unless(0 <= start <= 1, f"warmup_start must be in 0..1, got {start}", context.where)
-    return kit.by_intervals(
-        name,
-        # The warmup ends where the batch n = t + 1 reaches warmup_batches.
-        (lambda: falling * (start + (1 - start) * batch / warmup), kit.first_from(warmup - 1)),
-        (lambda: falling, None),
-    )
+    # The warmup ends where the batch n = t + 1 reaches warmup_batches.
+    rise, end = falling * (start + (1 - start) * batch / warmup), kit.first_from(warmup - 1)
+    return Schedule(stepwise([rise, falling], [end]), name=name)
 
 
 def _of_class(context: kit.Context, values: Scheduler) -> Schedule:

@@ -280,14 +280,7 @@ def _rate(context: kit.Context, arguments: Arguments, rate: sp.Expr) -> Schedule
 
 
 def _class_rate(context: kit.Context, arguments: Arguments) -> Schedule:
-    rates = context.facts.get("group_lrs")
-    rate = arguments.learning_rate
-    if rates is not None:
-        rate = exact_number(rates[context.facts.get("group_index", 0)])
-    name = arguments.lr_scheduler_type or arguments.lr_scheduler
-    message = f"the config must ask for {context.path[-1]!r}, got {name!r}"
-    kit.refuse_unless(name == context.path[-1], message, context.where)
-    return _rate(context, arguments, rate)
+    return _rate(context, arguments, context.of_group("lr", arguments.learning_rate))
 
 
 def _optimizer_arguments(arguments: Arguments) -> dict[str, Any]:
@@ -371,7 +364,11 @@ _NAMES = (
 )
 FRAMEWORK = kit.Framework(
     "kohya",
-    kit.section_entries(dict.fromkeys(_NAMES, _class_rate), {"": Arguments}),
+    kit.section_entries(
+        dict.fromkeys(_NAMES, _class_rate),
+        {"": Arguments},
+        style=lambda arguments: arguments.lr_scheduler_type or arguments.lr_scheduler,
+    ),
     versions=("48d368fa5577",),
     repository="https://github.com/kohya-ss/sd-scripts",
     upstream=f"{_FIX} (get_scheduler_fix)",

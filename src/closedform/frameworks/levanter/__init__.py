@@ -458,10 +458,7 @@ def _length_entry(updates: int, total: int) -> Any:
     return updates if updates != 1 or total == 1 else 1.5 / total
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     beta1, beta2 = optimizer.betas() or [0.9, 0.95]
     options: dict[str, Any] = {
         "type": optimizer.argument("lion" if optimizer.name == "lion" else "adam"),
@@ -482,11 +479,11 @@ def _configs(
 
 
 def _sections(form: kit.WarmupDecayForm) -> Iterator[tuple[dict[str, Any], int]]:
-    warmup = kit.nearest_integer(form.warmup()) if form.rise is not None else 0
+    warmup = kit.nearest_integer(form.warmup())
     total = form.total
     curve: dict[str, Any] = {
         "warmup": _length_entry(warmup, total),
-        "min_lr_ratio": kit.native(form.low / form.peak) if form.peak != 0 else 0.0,
+        "min_lr_ratio": form.low_ratio,
     }
     if form.curve in _WRITTEN:
         curve["lr_schedule"] = _WRITTEN[form.curve]

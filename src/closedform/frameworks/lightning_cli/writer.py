@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import sympy as sp
@@ -18,10 +18,7 @@ _OWN = {
 _MODULE = "modelgenerator.lr_schedulers"
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     path = f"torch.optim.{optimizer.class_name}"
     optimizer_block = {"class_path": path, "init_args": optimizer.keywords(form.peak)}
     trainer: dict[str, Any] = {"max_steps": form.total}

@@ -253,9 +253,7 @@ def _updates(train: Train, facts: kit.Facts, source: str) -> int:
     return total if train.max_steps is None else min(total, int(train.max_steps))
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     if form.curve not in (kit.CurveName.COSINE, kit.CurveName.CONSTANT) or form.has_plateau:
         return
     section = {
@@ -273,12 +271,10 @@ def _configs(
                 "lr_warmup_steps": kit.nearest_integer(form.warmup()),
             }
             yield {"optimizer": section, "train": finetune}
-    yield {"optimizer": section, "train": _pretraining(form, optimizer, facts)}
+    yield {"optimizer": section, "train": _pretraining(form, optimizer)}
 
 
-def _pretraining(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> dict[str, Any]:
+def _pretraining(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> dict[str, Any]:
     # Update t has the rate of micro-batch (t + 1) A - 1, so the line is 0 at t = 1 / A - 1.
     accumulation = 1
     if form.rise is not None and form.rise.slope != 0:
@@ -287,8 +283,8 @@ def _pretraining(
         accumulation = max(1, kit.nearest_integer(1 / (1 - before))) if before < 1 else 1
     elif form.curve is kit.CurveName.COSINE and form.begin < 0:
         accumulation = max(1, kit.nearest_integer(1 / (1 + form.begin)))
-    length = int(facts.get("sequence_length", 1))
-    world = int(facts.get("world_size", 1))
+    length = int(optimizer.facts.get("sequence_length", 1))
+    world = int(optimizer.facts.get("world_size", 1))
     end = (
         sp.Integer(form.total)
         if form.curve is kit.CurveName.CONSTANT

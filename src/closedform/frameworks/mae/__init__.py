@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import sympy as sp
 
 from closedform.errors import MissingFactsError
-from closedform.language import Schedule, exact_number, floor_div, floor_mod, t
+from closedform.frameworks.curves import along_cosine
+from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
 from closedform.schedules import constant
-from closedform.schedules.blends import along_cosine
 
 CLOCK = kit.Clock(kit.Unit.EPOCH)
 
@@ -111,20 +111,20 @@ def _peak(context: kit.Context, arguments: Arguments) -> sp.Expr:
 
 
 def _rate(context: kit.Context, arguments: Arguments) -> Schedule:
-    updates = _updates_per_epoch(context, arguments)
-    accumulation, batches = arguments.accum_iter, sp.Integer(context.fact("batches_per_epoch"))
-    epoch = t / sp.Integer(updates)
-    if batches % accumulation != 0:
-        epoch = floor_div(t, updates) + floor_mod(t, updates) * accumulation / batches
+    updates, warmup = _updates_per_epoch(context, arguments), arguments.warmup_epochs
+    accumulation, batches = int(arguments.accum_iter), int(context.fact("batches_per_epoch"))
     scale = exact_number(context.facts.get("lr_scale", 1), "lr_scale")
     peak, low = _peak(context, arguments) * scale, arguments.min_lr * scale
-    warmup = sp.Integer(arguments.warmup_epochs)
-    length = arguments.epochs - warmup
-    return kit.by_intervals(
-        "adjust_learning_rate",
-        (lambda: peak * epoch / warmup, arguments.warmup_epochs * updates),
-        (lambda: along_cosine(peak, low, kit.quotient(epoch - warmup, length)), None),
-    )
+
+    def value(n: float) -> sp.Expr:
+        epoch = n / updates
+        if batches % accumulation:
+            epoch = n // updates + n % updates * accumulation / batches
+        if n < warmup * updates:
+            return peak * epoch / warmup
+        return along_cosine(peak, low, (epoch - warmup) / (arguments.epochs - warmup))
+
+    return kit.curve("adjust_learning_rate", value)
 
 
 def _of_class(context: kit.Context, arguments: Arguments) -> Schedule:

@@ -193,18 +193,15 @@ def _part(length: int, total: int) -> float:
     return (length + 0.5) / total
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     """The phases of a config are parts of the schedule, rounded down."""
-    del facts
     if form.curve not in (kit.CurveName.COSINE, kit.CurveName.LINEAR, kit.CurveName.CONSTANT):
         return
     beta1, beta2 = optimizer.betas() or [0.9, 0.95]
     config: dict[str, Any] = {
         "opt_type": "sgd" if optimizer.name == "sgd" else "adamw",
         "learning_rate": kit.native(form.peak),
-        "learning_rate_final_fraction": kit.native(form.low / form.peak) if form.peak != 0 else 0.0,
+        "learning_rate_final_fraction": form.low_ratio,
         "steps": form.total,
         "adam_b1": beta1,
         "adam_b2": beta2,

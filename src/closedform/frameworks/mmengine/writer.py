@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import sympy as sp
@@ -100,11 +100,9 @@ def _paramwise(form: kit.WarmupDecayForm, made: kit.Optimizer) -> dict[str, Any]
     return {**found, **({"custom_keys": custom} if custom else {})}
 
 
-def _configs(
-    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
+def _configs(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[kit.Config]:
     each = form.stride
-    length = facts.get("updates_per_epoch")
+    length = made.facts.get("updates_per_epoch")
     if each > 1 and length != each:
         return
     optimizer: dict[str, Any] = {

@@ -5,16 +5,15 @@ The configs are YAML, or the calls of nanotron's config classes in Python.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-import sympy as sp
-
 from closedform.errors import nearest
-from closedform.language import Schedule, exact_number, t
+from closedform.frameworks.curves import along_cosine, along_line
+from closedform.language import Schedule
 from closedform.recipes import kit
-from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
@@ -83,13 +82,6 @@ DEFECTS: Mapping[str, kit.Note[[Scheduler, Tokens]]] = {
         "src/nanotron/helpers.py:126",
     ),
 }
-_DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr, sp.Expr, sp.Integer], sp.Expr]] = {
-    "linear": lambda first, last, step, length: along_line(first, last, step / length),
-    "cosine": lambda first, last, step, length: along_cosine(first, last, step / length),
-    "1-sqrt": lambda first, last, step, length: along_line(
-        first, last, kit.power_quotient(step, length, sp.S.Half)
-    ),
-}
 
 
 def _decay_length(scheduler: Scheduler, tokens: Tokens) -> int:
@@ -107,20 +99,25 @@ def _rate(context: kit.Context, scheduler: Scheduler, tokens: Tokens) -> Schedul
     peak, low = scheduler.learning_rate, scheduler.min_decay_lr
     low = peak if low is None else low
     rates = context.facts.get("group_learning_rates")
-    rate = peak if rates is None else exact_number(rates[context.facts.get("group_index", 0)])
-    if warmup == 0 and length == 0:
-        # The function returns the rate, where it should return a factor of it.
-        return kit.by_intervals(
-            kind, (lambda: rate * rate if context.as_implemented else rate, None)
-        )
-    rise = peak if scheduler.lr_warmup_style == "constant" else rate * t / max(warmup, 1)
-    return kit.by_intervals(
-        kind,
-        (lambda: rise, warmup + 1),
-        (lambda: rate, begin),
-        (lambda: _DECAYS[kind](rate, low, t - begin, sp.Integer(length)), begin + length),
-        (lambda: low, None),
-    )
+    rate = context.with_facts(group_lrs=rates).of_group("lr", peak)
+    is_constant = scheduler.lr_warmup_style == "constant"
+
+    def value(n: float) -> Any:
+        if warmup == 0 and length == 0:
+            # The function returns the rate, where it should return a factor of it.
+            return rate * rate if context.as_implemented else rate
+        if n <= warmup:
+            return peak if is_constant else rate * n / max(warmup, 1)
+        if n < begin:
+            return rate
+        if n >= begin + length:
+            return low
+        if kind == "cosine":
+            return along_cosine(rate, low, (n - begin) / length)
+        root = math.sqrt(n - begin) / math.sqrt(length)
+        return along_line(rate, low, (n - begin) / length if kind == "linear" else root)
+
+    return kit.curve(kind, value)
 
 
 _CALLS = {
@@ -215,10 +212,7 @@ def _factory(optimizer: kit.Optimizer) -> dict[str, Any]:
     }
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     if form.curve not in (*_STYLES, kit.CurveName.CONSTANT):
         return
     scheduler: dict[str, Any] = {
@@ -249,7 +243,7 @@ def _configs(
 FRAMEWORK = kit.Framework(
     "nanotron",
     kit.section_entries(
-        dict.fromkeys(_DECAYS, _rate),
+        dict.fromkeys(("linear", "cosine", "1-sqrt"), _rate),
         {"learning_rate_scheduler": Scheduler, "tokens": Tokens},
         style=lambda scheduler, tokens: str(scheduler.lr_decay_style),
         defects=DEFECTS,

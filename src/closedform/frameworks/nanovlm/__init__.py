@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import sympy as sp
 
-from closedform.language import Schedule, t
+from closedform.frameworks.curves import along_cosine
+from closedform.language import Schedule
 from closedform.recipes import kit
 from closedform.schedules import constant
-from closedform.schedules.blends import along_cosine
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
@@ -45,21 +45,17 @@ DEFECTS: Mapping[str, kit.Note[[Config]]] = {
 
 def _rate(context: kit.Context, config: Config, name: str) -> Schedule:
     rate, total = getattr(config, name), config.max_training_steps
-    warmup = sp.Rational(3 * total, 100)
+    warmup, last = sp.Rational(3 * total, 100), Fraction(total * 0.03)
 
-    def rise() -> sp.Expr:
-        part = (t + 1) / warmup
-        return rate * (part if context.as_implemented else sp.Min(1, part))
+    def value(n: float) -> sp.Expr:
+        if n < last:
+            part = (n + 1) / warmup
+            return rate * (part if context.as_implemented else min(1, part))
+        if n > total:
+            return rate / 10
+        return along_cosine(rate, rate / 10, (n - warmup) / (total - warmup))
 
-    def fall() -> sp.Expr:
-        return along_cosine(rate, rate / 10, kit.quotient(t - warmup, total - warmup))
-
-    return kit.by_intervals(
-        "get_lr",
-        (rise, kit.first_from(Fraction(total * 0.03))),
-        (fall, total + 1),
-        (lambda: rate / 10, None),
-    )
+    return kit.curve("get_lr", value)
 
 
 def _of_class(context: kit.Context, config: Config) -> Schedule:

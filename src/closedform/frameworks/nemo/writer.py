@@ -19,13 +19,10 @@ _NAMES = {
 }
 
 
-def _configs(
-    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[kit.Config]:
     if form.curve not in _NAMES:
         return
-    warmup = kit.nearest_integer(form.warmup()) if form.rise is not None else 0
+    warmup = kit.nearest_integer(form.warmup())
     sched: dict[str, Any] = {
         "name": _NAMES[form.curve],
         "warmup_steps": warmup,

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import sympy as sp
-
 from closedform.frameworks.olmo import curves
 from closedform.frameworks.olmo_core import FRAMEWORK as OLMO_CORE
 from closedform.frameworks.olmo_core import reader as olmo_core
@@ -246,10 +244,12 @@ def _clipping(config: Config, run: OlmoRun) -> kit.Clipping | None:
     steps, factor = scheduler.grad_clip_warmup_steps, scheduler.grad_clip_warmup_factor
     if steps is None or factor is None:
         return kit.Clipping(threshold)
-    end = run.clock.count(run.facts).first_after(sp.Integer(int(steps)))
-    return kit.Clipping(
-        kit.by_intervals("clipping", (lambda: threshold * factor, end), (lambda: threshold, None))
-    )
+    last = int(steps)
+
+    def value(n: float) -> Any:
+        return threshold * factor if n <= last else threshold
+
+    return kit.Clipping(kit.curve("clipping", value, run.clock.position(run.facts)))
 
 
 _WRITTEN = {
@@ -259,9 +259,7 @@ _WRITTEN = {
 }
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     if form.curve not in _WRITTEN:
         return
     section: dict[str, Any] = {
@@ -289,10 +287,10 @@ def _configs(
             "grad_clip_warmup_steps": mark,
             "grad_clip_warmup_factor": kit.native(first / last),
         }
-    for scheduler, peak in _schedulers(form, facts.get("tokens_per_update")):
+    for scheduler, peak in _schedulers(form, optimizer.facts.get("tokens_per_update")):
         yield {
             "optimizer": {**section, "learning_rate": kit.native(peak)},
-            "scheduler": {**scheduler, **_scale_clipping(clipping, scheduler, facts)},
+            "scheduler": {**scheduler, **_scale_clipping(clipping, scheduler, optimizer.facts)},
             "max_duration": form.total,
             **more,
         }

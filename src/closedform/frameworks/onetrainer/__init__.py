@@ -192,13 +192,6 @@ def _custom(
     return of_torch(path, arguments, rate, where)
 
 
-def _class_rate(context: kit.Context, config: Config) -> Schedule:
-    kind = config.learning_rate_scheduler
-    message = f"the config must ask for {context.path[-1]!r}, got {kind!r}"
-    kit.refuse_unless(kind == context.path[-1], message, context.where)
-    return _rate(context, config)
-
-
 _OWN = ("learning_rate_scheduler", "learning_rate_warmup_steps", "training_method", "__version")
 _RULES = {"ADAM": "adam", "ADAMW": "adamw", "SGD": "sgd", "LION": "lion"}
 _DEFAULTS = {"ADAM": 0, "ADAMW": 0.01, "SGD": 0, "LION": 0}
@@ -252,7 +245,11 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 FRAMEWORK = kit.Framework(
     "onetrainer",
-    kit.section_entries(dict.fromkeys((*CURVES, "CUSTOM"), _class_rate), {"": Config}),
+    kit.section_entries(
+        dict.fromkeys((*CURVES, "CUSTOM"), _rate),
+        {"": Config},
+        style=lambda config: str(config.learning_rate_scheduler),
+    ),
     versions=("23df3832e8f2",),
     repository="https://github.com/Nerogar/OneTrainer",
     upstream="modules/util/create.py, modules/util/lr_scheduler_util.py",

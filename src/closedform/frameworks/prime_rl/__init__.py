@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 import sympy as sp
 
-from closedform.language import Schedule, exact_number, t
+from closedform.frameworks.curves import along_cosine, along_line
+from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
 from closedform.schedules import constant
-from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 _LEAST = exact_number(1e-8)
@@ -119,19 +119,22 @@ def _linear(config: Trainer, scheduler: Linear, where: str) -> Schedule:
     peak, total = config.optim.lr, config.max_steps or 0
     warmup, decay = scheduler.warmup_steps, scheduler.decay_steps
     kit.refuse_unless(warmup or decay, "a linear scheduler needs a warmup or a decay", where)
-    low = peak * _factor(config, scheduler, where)
-    rise = (lambda: along_line(low, peak, t / sp.Integer(warmup)), warmup)
-    if not decay:
-        return kit.by_intervals("linear", rise, (lambda: peak, None))
-    kit.refuse_unless(total, "a decay needs max_steps", where)
+    low, begin = peak * _factor(config, scheduler, where), total - decay
+    kit.refuse_unless(total or not decay, "a decay needs max_steps", where)
     kit.refuse_unless(
-        warmup + decay <= total,
+        not decay or warmup <= begin,
         f"warmup and decay must not exceed max_steps {total}, got {warmup} and {decay}",
         where,
     )
-    begin = total - decay
-    fall = (lambda: along_line(peak, low, kit.quotient(t - begin, sp.Integer(decay - 1))), total)
-    return kit.by_intervals("linear", rise, (lambda: peak, begin), fall, (lambda: low, None))
+
+    def value(n: float) -> sp.Expr:
+        if n < warmup:
+            return along_line(low, peak, n / warmup)
+        if not decay or n < begin:
+            return peak
+        return along_line(peak, low, (n - begin) / (decay - 1)) if n < total else low
+
+    return kit.curve("linear", value)
 
 
 def _cosine(config: Trainer, scheduler: _Warmup, where: str) -> Schedule:
@@ -142,12 +145,13 @@ def _cosine(config: Trainer, scheduler: _Warmup, where: str) -> Schedule:
         warmup < total, f"the warmup must be shorter than max_steps {total}, got {warmup}", where
     )
     first = peak * _factor(config, scheduler, where) if warmup else low
-    length = sp.Integer(total - warmup)
-    return kit.by_intervals(
-        "cosine",
-        (lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup),
-        (lambda: along_cosine(peak, low, (t - warmup) / length), None),
-    )
+
+    def value(n: float) -> sp.Expr:
+        if n < warmup:
+            return along_line(first, peak, n / warmup)
+        return along_cosine(peak, low, (n - warmup) / (total - warmup))
+
+    return kit.curve("cosine", value)
 
 
 _CURVES: Mapping[str, Callable[..., Schedule]] = {

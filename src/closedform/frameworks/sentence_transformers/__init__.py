@@ -92,13 +92,6 @@ def _rate(context: kit.Context, fit: Fit) -> Schedule:
     return schedule_by_name(CURVES[name], kit.RawSection(fit.origin.document, {}), run)
 
 
-def _class_rate(context: kit.Context, fit: Fit) -> Schedule:
-    name = fit.scheduler.lower()
-    message = f"the config must ask for {context.path[-1]!r}, got {name!r}"
-    kit.refuse_unless(name == context.path[-1], message, context.where)
-    return _rate(context, fit)
-
-
 def _call(document: kit.Document) -> kit.ConfigCall | None:
     """The call of ``fit`` in a Python file."""
     if document.syntax is not kit.Syntax.PYTHON:
@@ -157,7 +150,7 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 FRAMEWORK = kit.Framework(
     "sentence-transformers",
-    kit.section_entries(dict.fromkeys(CURVES, _class_rate), {"": Fit}),
+    kit.section_entries(dict.fromkeys(CURVES, _rate), {"": Fit}, lambda fit: fit.scheduler.lower()),
     versions=("85ec64559f44",),
     repository="https://github.com/huggingface/sentence-transformers",
     upstream=_FILE,

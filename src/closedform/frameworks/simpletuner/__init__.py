@@ -238,9 +238,6 @@ def _rate(context: kit.Context, arguments: Config) -> Schedule:
 
 
 def _class_rate(context: kit.Context, arguments: Config) -> Schedule:
-    kind = arguments.lr_scheduler
-    message = f"the config must ask for {context.path[-1]!r}, got {kind!r}"
-    kit.refuse_unless(kind == context.path[-1], message, context.where)
     if arguments.max_train_steps and "num_train_epochs" not in arguments:
         arguments = arguments.replace(num_train_epochs=exact_number(0))
     return _rate(context, arguments)
@@ -292,7 +289,12 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 FRAMEWORK = kit.Framework(
     "simpletuner",
-    kit.section_entries(dict.fromkeys(CURVES, _class_rate), {"": Config}, defects=DEFECTS),
+    kit.section_entries(
+        dict.fromkeys(CURVES, _class_rate),
+        {"": Config},
+        lambda config: config.lr_scheduler,
+        DEFECTS,
+    ),
     versions=("bc8e6ab7738c",),
     repository="https://github.com/bghira/SimpleTuner",
     upstream=f"{_FILE} (get_lr_scheduler)",

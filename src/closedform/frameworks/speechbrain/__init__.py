@@ -431,11 +431,8 @@ def _class_rate(context: kit.Context, optimizer: Optimizer, annealing: kit.Secti
     path = annealing.origin.text("class", name)
     message = f"the config must ask for {name!r}, got {path!r:.80}"
     kit.refuse_unless(path in (name, f"{PACKAGE}.{name}"), message, context.where)
-    rates, rate = context.facts.get("group_lrs"), optimizer.lr
-    if rates is not None:
-        # update 0 has the rate of the group before the first call makes all groups equal.
-        rate = exact_number(rates[context.facts.get("group_index", 0)])
-    return _rate(name, annealing.origin, rate, context.where)
+    # Update 0 has the rate of the group before the first call makes all groups equal.
+    return _rate(name, annealing.origin, context.of_group("lr", optimizer.lr), context.where)
 
 
 _NAME = re.compile(r"<([\w.\[\]]+)>")

@@ -105,7 +105,7 @@ def _rate(context: kit.Context, scheduler: Scheduler) -> Schedule:
     n = CLOCK.count(context.numbers).n - offset
     n = sp.Max(0, n) if offset > 0 else n
     rate = sp.Mul(*(_FACTORS[name](scheduler, n) for name in names))
-    return kit.by_intervals(NAME, (lambda: sp.Max(rate, scheduler.min_learning_rate), None))
+    return Schedule(sp.Max(rate, scheduler.min_learning_rate), name=NAME)
 
 
 def _matches(document: kit.Document) -> bool:
@@ -184,10 +184,8 @@ def _plan(config: kit.RawSection) -> kit.OptimizerPlan:
     return kit.plan_optimizer(name.rpartition(".")[2], {}, where=config.document.place("OPTIMIZER"))
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del optimizer, facts
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
+    del optimizer
     for values in _products(form):
         yield {
             "TRAIN_STEPS": form.total,

@@ -116,11 +116,8 @@ def _length(config: Config, facts: kit.Facts) -> int | None:
     return int(epochs * (length if most is None else min(length, most)))
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     """Its one schedule is a cosine over the run."""
-    del facts
     if form.curve not in (kit.CurveName.COSINE, kit.CurveName.CONSTANT) or form.has_plateau:
         return
     component = {"_component_": f"torch.optim.{optimizer.class_name}"}

@@ -6,7 +6,7 @@ Every curve is a factor of the rate of each param group; the clock is the update
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import sympy as sp
@@ -86,22 +86,22 @@ class WarmupStableDecay(Cosine):
 
 
 # From the count n, the run and the keys to the factor of the rate, after a warmup from 0.
-def _linear(n: float, run: ScheduleNumbers, keys: kit.Section) -> float:
+def _linear(n: float, run: ScheduleNumbers, keys: kit.Section) -> sp.Expr:
     return max(0, (run.total - n) / run.rest)
 
 
-def _wave(n: float, run: ScheduleNumbers, keys: Cosine) -> float:
+def _wave(n: float, run: ScheduleNumbers, keys: Cosine) -> sp.Expr:
     return (1 + math.cos(2 * math.pi * keys.num_cycles * ((n - run.warmup) / run.rest))) / 2
 
 
-def _restarts(n: float, run: ScheduleNumbers, keys: CosineWithRestarts) -> float:
+def _restarts(n: float, run: ScheduleNumbers, keys: CosineWithRestarts) -> sp.Expr:
     # The rate is 0 from the end on, where the cosine would restart.
     if n >= run.warmup + run.rest:
         return 0
     return (1 + math.cos(math.pi * (keys.num_cycles * (n - run.warmup) % run.rest / run.rest))) / 2
 
 
-def _polynomial(n: float, run: ScheduleNumbers, keys: Polynomial) -> float:
+def _polynomial(n: float, run: ScheduleNumbers, keys: Polynomial) -> sp.Expr:
     end, length = keys.lr_end, run.total - run.warmup
     # current_step > num_training_steps, so that update T is still on the curve.
     if n > run.total:
@@ -113,36 +113,37 @@ def _polynomial(n: float, run: ScheduleNumbers, keys: Polynomial) -> float:
     return along_line(end, run.default, rest) / run.default
 
 
-def _constant(n: float, run: ScheduleNumbers, keys: kit.Section) -> float:
+def _constant(n: float, run: ScheduleNumbers, keys: kit.Section) -> sp.Expr:
     return 1
 
 
-def _inverse_root(n: float, run: ScheduleNumbers, keys: InverseSqrt) -> float:
+def _inverse_root(n: float, run: ScheduleNumbers, keys: InverseSqrt) -> sp.Expr:
     # num_warmup_steps or 10_000: transformers 5.23.0, optimization.py, get_inverse_sqrt_schedule.
     scale = (run.warmup or 10_000) if keys.timescale is None else keys.timescale
     return math.sqrt(scale) / math.sqrt(n - run.warmup + scale)
 
 
-def _wave_to_minimum(n: float, run: ScheduleNumbers, keys: CosineWithMinLr) -> float:
+def _wave_to_minimum(n: float, run: ScheduleNumbers, keys: CosineWithMinLr) -> sp.Expr:
     low = keys.min_lr / run.default if keys.min_lr_rate is None else keys.min_lr_rate
     return max(0, along_line(low, 1, _wave(n, run, keys)))
 
 
-def _one_ahead(n: float, run: ScheduleNumbers, keys: CosineWarmupWithMinLr) -> float:
+def _one_ahead(n: float, run: ScheduleNumbers, keys: CosineWarmupWithMinLr) -> sp.Expr:
     """The warmup from its first step on, and the cosine one step ahead.
 
     The peak of the warmup is that of its last update in both cases: the docstring leaves the warmup
     open, and states a cosine that begins at the rate of the optimizer.
     """
-    if n < run.warmup and keys.warmup_lr_rate is None:
+    first = keys.warmup_lr_rate
+    if n < run.warmup and first is None:
         return (n + 1) / max(1, run.warmup)
     if n < run.warmup:
         # max(1, W - 1): the last update of the warmup has the peak.
-        return along_line(keys.warmup_lr_rate, 1, n / max(1, run.warmup - 1))
+        return along_line(first or 0, 1, n / max(1, run.warmup - 1))
     return _wave_to_minimum(n + 1 if run.as_implemented else n, run, keys)
 
 
-def _wsd(n: float, run: ScheduleNumbers, keys: WarmupStableDecay) -> float:
+def _wsd(n: float, run: ScheduleNumbers, keys: WarmupStableDecay) -> sp.Expr:
     low, decay, flat = keys.min_lr_ratio, keys.num_decay_steps, keys.num_stable_steps
     # A given num_stable_steps wins over the length of the run.
     begin = run.total - decay if flat is None else run.warmup + flat
@@ -158,7 +159,7 @@ def _wsd(n: float, run: ScheduleNumbers, keys: WarmupStableDecay) -> float:
     return max(0, along_line(low, 1, factor))
 
 
-def _rising(kind: str, steps: float, length: float) -> float:
+def _rising(kind: str, steps: float, length: float) -> sp.Expr:
     if kind == "linear":
         return steps / length
     if kind == "cosine":
@@ -166,7 +167,7 @@ def _rising(kind: str, steps: float, length: float) -> float:
     return 1 - math.sqrt(length - steps) / math.sqrt(length)
 
 
-def _falling(kind: str, steps: float, length: float, cycles: float) -> float:
+def _falling(kind: str, steps: float, length: float, cycles: float) -> sp.Expr:
     if kind == "linear":
         return 1 - steps / length
     if kind == "cosine":
@@ -174,7 +175,7 @@ def _falling(kind: str, steps: float, length: float, cycles: float) -> float:
     return 1 - math.sqrt(steps) / math.sqrt(length)
 
 
-CURVES: Mapping[str, tuple[Callable[..., float], type[kit.Section]]] = {
+CURVES: Mapping[str, tuple[kit.CurveFunction, type[kit.Section]]] = {
     "linear": (_linear, kit.Section),
     "cosine": (_wave, Cosine),
     "cosine_with_restarts": (_restarts, CosineWithRestarts),
@@ -299,7 +300,7 @@ def schedule_by_name(
         kit.refuse_unless((keys.min_lr_rate is None) != (keys.min_lr is None), message, run.where)
     is_warmed = name not in _OWN_WARMUPS
 
-    def value(n: float) -> float:
+    def value(n: float) -> sp.Expr:
         if is_warmed and n < run.warmup:
             return run.base * n / run.warmup
         return run.base * factor(n, run, keys)

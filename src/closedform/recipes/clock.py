@@ -15,7 +15,6 @@ from closedform.language import Schedule, exact_number, floor_div, t
 from closedform.language.aliases import Number
 from closedform.language.in_units import ScheduleInUnits
 from closedform.language.lengths import Length
-from closedform.recipes.intervals import first_after, first_from
 
 
 class Unit(StrEnum):
@@ -254,32 +253,6 @@ def _required_facts(unit: Unit, facts: Facts) -> tuple[str, ...]:
     return over + under
 
 
-# Frameworks compare the count with marks; the first update from a mark on is found exactly, without
-# evaluating floats.
-@dataclass(frozen=True, slots=True)
-class Count:
-    """The count of a clock at update t of a run, and the updates at which it reaches a mark.
-
-    Attributes:
-        n: The count that update ``t`` uses, as an expression in ``t``.
-        per_update: The count of one update.
-        offset: The offset of the clock.
-    """
-
-    n: sp.Expr
-    per_update: sp.Expr
-    offset: int
-
-    def first_from(self, mark: sp.Expr) -> int:
-        """Returns the first update whose count is at least ``mark``, at least 0."""
-        # The count of update t is (t + offset) per_update, so t = mark / per_update - offset.
-        return int(first_from(mark / self.per_update - self.offset))
-
-    def first_after(self, mark: sp.Expr) -> int:
-        """Returns the first update whose count is above ``mark``, at least 0."""
-        return int(first_after(mark / self.per_update - self.offset))
-
-
 @dataclass(frozen=True, slots=True)
 class Clock:
     """The unit that a schedule counts, and the count that update t uses.
@@ -352,19 +325,6 @@ class Clock:
         """
         # expand() turns (t + 1)·B into B·t + B, which the compiler reads as a line.
         return sp.expand((t + self.offset) * self.per_update(facts))
-
-    def count(self, facts: Facts) -> Count:
-        """Returns the count of the clock in a run.
-
-        Raises:
-            ArgumentError: A fact is missing.
-
-        Example:
-            >>> count = Clock(Unit.SAMPLE, offset=1).count(Facts(global_batch_size=8))
-            >>> count.n, count.first_from(32), count.first_after(32)
-            (8*t + 8, 3, 4)
-        """
-        return Count(self.position(facts), self.per_update(facts), self.offset)
 
     def updates(self, amount: Number, facts: Facts) -> sp.Expr:
         """Returns an amount of the unit in optimizer updates, exactly; it may be a fraction.

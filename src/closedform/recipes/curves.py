@@ -60,7 +60,7 @@ def curve(
         name: The name of the schedule.
         function: The function, which takes the count first, and keywords. Numbers and functions
             among its variables are exact, too; attributes of its objects are SymPy numbers.
-        count: The count at update t: ``Clock.count(facts).n``, or t itself.
+        count: The count at update t: ``Clock.position(facts)``, or t itself.
         *sections: Sections of the config, whose keys are keywords of the function.
         **numbers: Its other keywords; it need not take all of them, as curves of one family do.
 

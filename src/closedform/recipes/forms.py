@@ -177,6 +177,17 @@ class WarmupDecayForm:
         return native(self.low / self.peak) if self.peak != 0 else 0.0
 
     @property
+    def milestones(self) -> list[int]:
+        """The first updates of the later values of a multistep decay."""
+        return [first for first, _ in self.marks[1:]]
+
+    @property
+    def gamma(self) -> sp.Expr:
+        """The factor of a multistep decay at its first milestone."""
+        values = [value for _, value in self.marks]
+        return values[1] / values[0] if values[0] != 0 else sp.S.Zero
+
+    @property
     def has_plateau(self) -> bool:
         """Whether updates at the peak are between the rise and the decay."""
         return self.curve is not CurveName.CONSTANT and self.begin > self.warmup()
@@ -241,6 +252,10 @@ class Optimizer:
     limit: Clipping | None = None
     version: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def clip(self, key: str) -> dict[str, Any]:
+        """Returns an entry with the largest norm, none where the gradients are not clipped."""
+        return {} if self.clipping is None else {key: native(self.clipping)}
 
     def argument(self, default: str) -> str:
         """Returns the class of a custom optimizer, or else the default."""

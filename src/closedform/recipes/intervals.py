@@ -56,11 +56,6 @@ def first_from(mark: SupportsFloor) -> int:
     return max(0, math.ceil(mark))
 
 
-def first_after(mark: SupportsFloor) -> int:
-    """Returns the first update t with ``t > mark``, at least 0."""
-    return max(0, math.floor(mark) + 1)
-
-
 def quotient(left: sp.Expr, right: sp.Expr) -> sp.Expr:
     """Returns ``left / right``.
 

@@ -116,14 +116,14 @@ def _low(config: Config, default: float = 0.0) -> sp.Expr:
 
 
 def _rex(config: Config, run: ScheduleNumbers) -> Schedule:
-    low, length, count = _low(config), run.total - run.warmup, AHEAD.count(kit.Facts())
+    low, length = _low(config), run.total - run.warmup
     kit.refuse_unless(
         length >= 0,
         f"warmup_steps must be at most {run.total} updates, got {run.warmup}",
         run.where,
     )
 
-    return _curve("rex", curves.rex, run, count.n, low=low)
+    return _curve("rex", curves.rex, run, AHEAD.position(kit.Facts()), low=low)
 
 
 def _curve(
@@ -183,7 +183,7 @@ def _jagged(config: Config, run: ScheduleNumbers) -> Schedule:
     low = _low(config, 0.001)
     inner = config.replace(jagged_restart_steps=None)
     # Its step is one ahead, and two over rex, which is one ahead itself.
-    step = AHEAD.count(kit.Facts()).n + (1 if config.lr_scheduler == "rex" else 0)
+    step = AHEAD.position(kit.Facts()) + (1 if config.lr_scheduler == "rex" else 0)
     factor = jagged_factor(step, config.jagged_restart_steps, rise, fall, low)
     # shift(1): the inner schedule is asked for its next step, too.
     value = KINDS[_kind(inner)](inner, run).shift(1).expr
@@ -241,7 +241,7 @@ def _rate(context: kit.Context, config: Config) -> Schedule:
 def _interpolated(context: kit.Context, keys: Interpolation) -> Schedule:
     kit.refuse_unless(keys.num_steps != 1, "num_steps is 1: division by zero", context.where)
     name = "InterpolatingLogScheduler"
-    return kit.curve(name, curves.interpolation, LATE.count(kit.Facts()).n, keys)
+    return kit.curve(name, curves.interpolation, LATE.position(kit.Facts()), keys)
 
 
 _SCHEDULERS = "src/axolotl/utils/schedulers.py"
@@ -363,7 +363,7 @@ def _accumulation(config: Config) -> int:
 
 
 def _rates(config: Config) -> list[tuple[str, Any, tuple[str, ...]]]:
-    """The groups with a rate of their own: name, rate, modules."""
+    """The groups with another rate: name, rate, modules."""
     rates: list[tuple[str, Any, tuple[str, ...]]] = [
         (group.name, group.lr, tuple(map(str, group.modules))) for group in config.lr_groups
     ]

@@ -408,9 +408,8 @@ def _sections(form: kit.WarmupDecayForm) -> Iterator[dict[str, Any]]:
         case kit.CurveName.CONSTANT:
             yield {**curve, "decay_type": "stair"}
         case kit.CurveName.STEPS:
-            steps = [first for first, _ in form.marks[1:]]
             mults = [kit.native(value / form.peak) for _, value in form.marks[1:]]
-            yield {**curve, "decay_type": "stair", "steps": steps, "mults": mults}
+            yield {**curve, "decay_type": "stair", "steps": form.milestones, "mults": mults}
         case kit.CurveName.INVERSE_ROOT | kit.CurveName.SEQUENCE:
             yield from _inverse_root(form, curve)
         case _:
@@ -443,8 +442,7 @@ def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[ki
         "lr": kit.native(form.peak),
         "wd": kit.native(_decay(form, optimizer)),
     }
-    if optimizer.clipping is not None:
-        config["grad_clip_norm"] = kit.native(optimizer.clipping)
+    config |= optimizer.clip("grad_clip_norm")
     mults = [
         [pattern, kit.native(group.factor)]
         for group in optimizer.groups

@@ -44,9 +44,8 @@ def written_schedulers(form: kit.WarmupDecayForm) -> Iterator[tuple[str, dict[st
 def _others(form: kit.WarmupDecayForm) -> Iterator[tuple[str, dict[str, Any]]]:
     """Steps, an exponential, and a cosine in cycles."""
     if form.curve is kit.CurveName.STEPS:
-        values = [value for _, value in form.marks]
-        gamma = kit.native(values[1] / values[0]) if values[0] != 0 else 0.0
-        steps = {"milestones": [f"{first}ba" for first, _ in form.marks[1:]], "gamma": gamma}
+        marks = [f"{first}ba" for first in form.milestones]
+        steps = {"milestones": marks, "gamma": kit.native(form.gamma)}
         if form.rise is None:
             yield "multistep", steps
         else:

@@ -24,7 +24,7 @@ HEAD, FIRST_GROUP, V0_19, V0_16, V0_14 = VERSIONS
 # offset=-1: DeepSpeed steps its scheduler after the optimizer, so update t has the value of
 # scheduler step t - 1.
 CLOCK = kit.Clock(kit.Unit.UPDATE, offset=-1)
-COUNT = CLOCK.count(kit.Facts())
+COUNT = CLOCK.position(kit.Facts())
 """The last step of the scheduler when update t runs; -1 before the first one."""
 
 
@@ -193,7 +193,7 @@ def _warmup(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) ->
         # max(1, T - W) and max(0, ·): the decay ends at T and stays at warmup_min_lr.
         return along_line(low, peak, max(0, (total - n) / max(1, total - warmup)))
 
-    return kit.curve(scheduler.type, value, COUNT.n)
+    return kit.curve(scheduler.type, value, COUNT)
 
 
 def _cosine(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
@@ -230,7 +230,7 @@ def _cosine(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) ->
         progress = (n - warmup + ahead) / (max(1, total - warmup) if is_bounded else total - warmup)
         return max(0, along_cosine(1, end, min(1, progress) if is_bounded else progress)) * rate
 
-    return kit.curve("WarmupCosineLR", value, COUNT.n)
+    return kit.curve("WarmupCosineLR", value, COUNT)
 
 
 def _range_test(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
@@ -282,7 +282,7 @@ def _cycle(
         progress = part(n + 1 if n + 1 < total else 0)
         return along_line(low, top, progress) if is_rate else along_line(top, low, progress)
 
-    return kit.curve("OneCycle", value, COUNT.n)
+    return kit.curve("OneCycle", value, COUNT)
 
 
 def _one_cycle(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:

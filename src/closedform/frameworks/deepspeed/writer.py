@@ -14,8 +14,7 @@ def _configs(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[kit.Con
         "optimizer": {"type": made.argument(made.class_name), "params": params},
         "train_micro_batch_size_per_gpu": 1,
     }
-    if made.clipping is not None:
-        shared["gradient_clipping"] = kit.native(made.clipping)
+    shared |= made.clip("gradient_clipping")
     if form.curve is kit.CurveName.CONSTANT and form.rise is None:
         yield shared
         return

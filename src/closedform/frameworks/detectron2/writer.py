@@ -48,10 +48,7 @@ def _configs(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[kit.Con
     solver = _solver(form, made)
     match form.curve:
         case kit.CurveName.STEPS:
-            values = [value for _, value in form.marks]
-            gamma = values[1] / values[0] if values[0] != 0 else 0
-            steps = [first for first, _ in form.marks[1:]]
-            solver |= {"STEPS": steps, "GAMMA": kit.native(gamma)}
+            solver |= {"STEPS": form.milestones, "GAMMA": kit.native(form.gamma)}
             solver["LR_SCHEDULER_NAME"] = "WarmupMultiStepLR"
         case kit.CurveName.CONSTANT:
             solver |= {"STEPS": [], "LR_SCHEDULER_NAME": "WarmupMultiStepLR"}

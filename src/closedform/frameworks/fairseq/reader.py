@@ -88,7 +88,7 @@ def read(reading: kit.Reading) -> kit.Recipe:
 
 
 def _named(outer: kit.RawSection, key: str) -> kit.RawSection:
-    """A section that may be its name alone."""
+    """A section that may be only its name."""
     value = outer.value(key)
     if isinstance(value, str):
         return kit.RawSection(outer.document, {"_name": value}, outer.at(key))

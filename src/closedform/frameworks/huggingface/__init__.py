@@ -136,7 +136,7 @@ def _adafactor(arguments: Mapping[str, Any]) -> UpdateRule:
         )
     if is_relative:
         # Adafactor._get_lr of 5.23.0: the step is min(1e-2 or 1e-6 n, 1 / sqrt(n)).
-        ceiling = Schedule((CLOCK.count(kit.Facts()).n + 1) / sp.Integer(10) ** 6)
+        ceiling = Schedule((CLOCK.position(kit.Facts()) + 1) / sp.Integer(10) ** 6)
         values["lr"] = ceiling if is_warmed else sp.Rational(1, 100)
     # transformers gives the exponent with its sign, -0.8; the rule of the library takes 0.8.
     values["decay_rate"] = -kit.checks.number(values["decay_rate"], "decay_rate", _WHERE)

@@ -74,7 +74,7 @@ def _rate(context: kit.Context, name: str, values: Scheduler) -> Schedule:
         is_known = key in _OF_CLASS[name] or key not in values
         kit.refuse_unless(is_known, f"{name} has no argument {key!r}", context.where)
     rate = context.of_group("lr", values.base_lr)
-    batch = CLOCK.count(context.numbers).n
+    batch = CLOCK.position(context.numbers)
     if name == "Eden2":
         # Eden2 has one factor, the square root; Eden has two, each a fourth root (optim.py:887).
         falling = rate * _decay(batch, values.lr_batches, sp.S.Half)

@@ -166,7 +166,7 @@ def _pretrain(
     _refuse_unsupported("pretrain", train)
     run = _run(context, train)
     # An update has the rate of its last micro-batch: litgpt/pretrain.py:341.
-    last = CLOCKS["pretrain"].count(run.facts).n - 1
+    last = CLOCKS["pretrain"].position(run.facts) - 1
     numbers = {"rate": exact_number(optimizer.lr, "lr"), "low": train.min_lr}
     return kit.curve(
         "pretrain", curves.pretraining, last, warmup=run.warmup, total=run.total, **numbers

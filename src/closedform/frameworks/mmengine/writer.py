@@ -52,12 +52,9 @@ def _schedulers(form: kit.WarmupDecayForm) -> Iterator[list[dict[str, Any]]]:
                 curve = {"eta_min": form.low, "power": form.power}
                 yield [*rise, _scheduler("PolyLR", begin, end, each, **curve)]
         case kit.CurveName.STEPS:
-            values = [value for _, value in form.marks]
-            steps = [first for first, _ in form.marks[1:]]
-            gamma = values[1] / values[0] if values[0] != 0 else 0
             for stride in dict.fromkeys((form.stride, 1)):
-                marks = [step // stride for step in steps]
-                curve = {"milestones": marks, "gamma": gamma}
+                marks = [step // stride for step in form.milestones]
+                curve = {"milestones": marks, "gamma": form.gamma}
                 yield [*rise, _scheduler("MultiStepLR", 0, total, stride, **curve)]
         case kit.CurveName.EXPONENTIAL:
             gamma = (form.low / form.peak) ** (sp.Integer(each) / (form.end - begin))

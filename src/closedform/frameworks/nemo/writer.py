@@ -34,9 +34,7 @@ def _configs(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[kit.Con
         **made.keywords(form.peak),
         "sched": sched,
     }
-    trainer: dict[str, Any] = {"max_steps": form.total}
-    if made.clipping is not None:
-        trainer["gradient_clip_val"] = kit.native(made.clipping)
+    trainer: dict[str, Any] = {"max_steps": form.total, **made.clip("gradient_clip_val")}
     if form.curve is kit.CurveName.CONSTANT:
         sched["max_steps"] = form.total
     elif form.has_plateau and form.curve is kit.CurveName.LINEAR:

@@ -139,7 +139,7 @@ def _plan(config: Config, run: OlmoRun, context: kit.Context) -> dict[str, Any]:
 
 def _rate(context: kit.Context, config: Config) -> Schedule:
     run = _run(config, context.numbers)
-    count = run.clock.count(run.facts).n
+    count = run.clock.position(run.facts)
     return kit.curve(config.scheduler.name, curves.rate, count, **_plan(config, run, context))
 
 
@@ -149,7 +149,7 @@ def _bolt_on_warmup(context: kit.Context, config: Config) -> Schedule:
     begin, end = exact_number(bolt["warmup_start"]), exact_number(bolt["warmup_end"])
     if begin > end:
         raise config.error(f"warmup_end must not be before warmup_start {begin}, got {end}")
-    numbers, count = _plan(config, run, context), run.clock.count(run.facts).n
+    numbers, count = _plan(config, run, context), run.clock.position(run.facts)
     name = "bolt_on_warmup"
     return kit.curve(name, curves.bolt_on_warmup, count, begin=begin, end=end, numbers=numbers)
 

@@ -451,12 +451,10 @@ def rate(
         DefinitionError: A value is refused by OLMo-core.
     """
     total = context.fact("max_tokens" if scheduler.units == "tokens" else "max_steps")
-    count = CLOCKS[scheduler.units].count(
-        kit.Facts(tokens_per_update=context.facts.get("tokens_per_batch"))
-    )
-
+    facts = kit.Facts(tokens_per_update=context.facts.get("tokens_per_batch"))
+    count = CLOCKS[scheduler.units].position(facts)
     scope = Scope(exact_number(optim.lr, "lr"), exact_number(total), context.where)
-    return kit.curve(scheduler.class_, CLASSES[scheduler.class_][0](scheduler, scope), count.n)
+    return kit.curve(scheduler.class_, CLASSES[scheduler.class_][0](scheduler, scope), count)
 
 
 _SOURCE = "src/olmo_core/optim/scheduler.py"

@@ -32,8 +32,7 @@ def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[ki
             "optim": {**optim, "lr": kit.native(peak)},
             "scheduler": scheduler,
         }
-        if optimizer.clipping is not None:
-            module["max_grad_norm"] = kit.native(optimizer.clipping)
+        module |= optimizer.clip("max_grad_norm")
         duration = {"_CLASS_": "olmo_core.train.Duration", "value": form.total, "unit": "steps"}
         yield {"train_module": module, "trainer": {"max_duration": duration}}
 

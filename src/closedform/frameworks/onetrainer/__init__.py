@@ -136,10 +136,10 @@ def _rate(context: kit.Context, config: Config) -> Schedule:
     kind, rate = config.learning_rate_scheduler, _scale_rate(context, config)
     if config.optimizer["optimizer"] in SCHEDULE_FREE:
         return constant(rate)
-    count = CLOCK.count(context.numbers)
+    count = CLOCK.position(context.numbers)
     if kind == "CUSTOM":
         schedule = _custom(context, config, rate, total, warmup)
-        rise = kit.curve("warmup", lambda n: rate * n / warmup if n < warmup else rate, count.n)
+        rise = kit.curve("warmup", lambda n: rate * n / warmup if n < warmup else rate, count)
         return rise.then(schedule, at=warmup)
     kit.refuse_unless(kind in CURVES, f"there is no formula of the scheduler {kind!r:.60}", where)
     low = sp.S.Zero if kind == "CONSTANT" else config.learning_rate_min_factor
@@ -149,7 +149,7 @@ def _rate(context: kit.Context, config: Config) -> Schedule:
     def value(n: float) -> Any:
         return rate * n / warmup if n < warmup else rate * along_line(low, 1, factor(n))
 
-    return kit.curve(kind, value, count.n)
+    return kit.curve(kind, value, count)
 
 
 def _scale_rate(context: kit.Context, config: Config) -> sp.Expr:

@@ -102,7 +102,7 @@ def _rate(context: kit.Context, scheduler: Scheduler) -> Schedule:
             "warmup_steps",
         )
     offset = scheduler.step_offset
-    n = CLOCK.count(context.numbers).n - offset
+    n = CLOCK.position(context.numbers) - offset
     n = sp.Max(0, n) if offset > 0 else n
     rate = sp.Mul(*(_FACTORS[name](scheduler, n) for name in names))
     return Schedule(sp.Max(rate, scheduler.min_learning_rate), name=NAME)

@@ -363,8 +363,7 @@ def _configs(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[kit.Con
     if groups and made.version not in VERSIONS[1:]:
         yield from _with_groups(form, made, groups, section)
     training: dict[str, Any] = {"steps": form.total}
-    if made.clipping is not None:
-        training["max_norm"] = kit.native(made.clipping)
+    training |= made.clip("max_norm")
     shared = {"optimizer": optimizer, "training": training}
     if made.version in VERSIONS[1:]:
         yield from _formerly(form, shared, section, made.version)
@@ -397,8 +396,7 @@ def _with_groups(
         entries.append((f"^({names})$", peak, decay))
     entries.append((".*", form.peak, made.weight_decay))
     training: dict[str, Any] = {"steps": form.total}
-    if made.clipping is not None:
-        training["max_norm"] = kit.native(made.clipping)
+    training |= made.clip("max_norm")
     param_groups = [
         {
             "pattern": pattern,

@@ -125,8 +125,7 @@ def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[ki
         "optimizer": {**component, **optimizer.keywords(form.peak)},
         "epochs": 1,
     }
-    if optimizer.clipping is not None:
-        config["clip_grad_norm"] = kit.native(optimizer.clipping)
+    config |= optimizer.clip("clip_grad_norm")
     if form.curve is kit.CurveName.CONSTANT and form.rise is None:
         yield config
         return

@@ -70,7 +70,7 @@ class TrainerProgram:
         keys: Its keys.
         rate: The default of ``learning_rate``, from the section and its class, where the keys have
             none; None if it has to be given.
-        group_rates: Keys with a learning rate of their own for a part of the model.
+        group_rates: Keys with the learning rate of a part of the model.
         switches: Flags of the program that choose another optimizer than ``optim``.
     """
 
@@ -85,7 +85,7 @@ class TrainerProgram:
 def is_plain(section: kit.RawSection) -> bool:
     """Returns whether the schedule is the same for each program that takes these arguments.
 
-    The programs have defaults of their own: the rate has to be given, and on a command line, which
+    The programs have other defaults: the rate has to be given, and on a command line, which
     ms-swift has as well, the scheduler.
     """
     is_line = section.document.syntax is kit.Syntax.ARGUMENTS

@@ -248,11 +248,6 @@ def _factors(unit: Unit, facts: Facts) -> tuple[tuple[str, ...], tuple[str, ...]
     return _FACTORS[unit]
 
 
-def _required_facts(unit: Unit, facts: Facts) -> tuple[str, ...]:
-    over, under = _factors(unit, facts)
-    return over + under
-
-
 @dataclass(frozen=True, slots=True)
 class Clock:
     """The unit that a schedule counts, and the count that update t uses.
@@ -295,7 +290,7 @@ class Clock:
             (1, 4)
         """
         if not self.is_stepped or any(
-            getattr(facts, name) is None for name in _required_facts(self.unit, facts)
+            getattr(facts, name) is None for name in sum(_factors(self.unit, facts), ())
         ):
             return 1
         # The units of one update, exactly: 1 / (batch / dataset) updates in an epoch.
@@ -462,7 +457,7 @@ class Amount(Length):
         run_facts = _facts({} if facts is None else facts)
         return tuple(
             name
-            for name in _required_facts(self.unit, run_facts)
+            for name in sum(_factors(self.unit, run_facts), ())
             if getattr(run_facts, name) is None
         )
 

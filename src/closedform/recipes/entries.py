@@ -153,13 +153,6 @@ class Context:
             )
         return exact_number(groups[index].get(key, base), key)
 
-    def own_name(self, generic: str) -> str:
-        """Returns the name that the class uses for an argument of its builder."""
-        generic_names = self.entries[self.path[-1]].generic.items()
-        return next(
-            (name for name, builder_name in generic_names if builder_name == generic), generic
-        )
-
 
 ScheduleBuilder = Callable[[Mapping[str, Any], Context], Schedule]
 RuleOfArguments = Callable[[Mapping[str, Any]], UpdateRule]

@@ -72,6 +72,7 @@ from closedform.recipes.intervals import (
     first_from,
     power_quotient,
     quotient,
+    undefined,
 )
 from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer, fused_adam
 from closedform.recipes.plateau import TORCH_ARGUMENTS, metric_entry, timm_plateau, torch_plateau

@@ -16,6 +16,7 @@ from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 # Lengths int(c^k L) have no closed form in t: each cycle is a stage.
+_TOO_MANY = "so many cycles of different lengths are not modelled"
 CYCLES, MOST_CYCLES = 64, 1000
 """Cycles of different lengths that are modelled, at least and at most; the run decides."""
 
@@ -173,7 +174,7 @@ def _growing(
             end += 1
         stage = wave(begin, int(factor**index * length), params.lr_mul**index)
         stages.append((stage, warmup + end))
-    return (*stages, (_past_the_cycles, None))
+    return (*stages, (kit.undefined(_TOO_MANY), None))
 
 
 def _cycle(step: int, length: int, factor: float) -> int:
@@ -182,10 +183,6 @@ def _cycle(step: int, length: int, factor: float) -> int:
     # log of a number that is not positive: shrinking cycles have ended, and all further updates are
     # past them.
     return int(math.log(base, factor)) if base > 0 else MOST_CYCLES
-
-
-def _past_the_cycles() -> sp.Expr:
-    raise kit.UndefinedError("so many cycles of different lengths are not modelled")
 
 
 def _polynomial(
@@ -200,7 +197,7 @@ def _polynomial(
         rest = kit.power_quotient(end - t, sp.Integer(end - warmup), params.power)
         return along_line(low, rate, rest)
 
-    return _rise(context, params, rate), (fall, end), (lambda: low, None)
+    return _rise(context, params, rate), (fall, end), (low, None)
 
 
 def _myle(
@@ -221,7 +218,7 @@ def _noam(
         # W^(-3/2) t up to W, then t^(-1/2): upstream has no scale, so the peak is rate / sqrt(W).
         (lambda: rate * t / warmup ** sp.Rational(3, 2), int(warmup)),
         # Without a warmup, n^(-1/2) is infinite at update 0: updates 0 and 1 have the rate.
-        (lambda: rate, 1),
+        (rate, 1),
         (lambda: rate / sp.sqrt(t), None),
     )
 
@@ -248,7 +245,7 @@ def _tri_stage(
 
     return (
         (lambda: along_line(first, rate, t / sp.Integer(rise)), rise),
-        (lambda: rate, rise + hold),
+        (rate, rise + hold),
         (decay, rise + hold + fall),
         (lambda: rate * low, None),
     )

@@ -306,7 +306,7 @@ def _rate(context: kit.Context, optimizer: Rate) -> Schedule:
             stages.append((_rise(before, peak, start, warmup), start + warmup))
         # A stable phase only where warmup and decay leave one.
         if rest != decay:
-            stages.append((lambda: peak, begin))
+            stages.append((peak, begin))
         span = Span(shape, peak, low, warmup, decay)
         stages.append((_fall(span, begin), end))
         try:

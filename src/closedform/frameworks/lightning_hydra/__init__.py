@@ -106,7 +106,7 @@ def _plateau(
     begin, period = params.patience + 2, params.patience + 1 + params.cooldown
     if params.eps <= 0 and params.min_lr <= 0:
         factor = params.factor ** (floor_div(t - begin, period) + 1)
-        return kit.by_intervals(METRIC, (lambda: rate, begin), (lambda: rate * factor, None))
+        return kit.by_intervals(METRIC, (rate, begin), (rate * factor, None))
     values = [rate]
     while True:
         value = sp.Max(values[-1] * params.factor, params.min_lr)
@@ -115,11 +115,8 @@ def _plateau(
             break
         values.append(value)
         kit.refuse_unless(len(values) < MOST_CHANGES, "the rate changes too often", context.where)
-    stages = [
-        ((lambda value=value: value), begin + index * period)
-        for index, value in enumerate(values[:-1])
-    ]
-    return kit.by_intervals(METRIC, *stages, (lambda: values[-1], None))
+    stages = [(value, begin + index * period) for index, value in enumerate(values[:-1])]
+    return kit.by_intervals(METRIC, *stages, (values[-1], None))
 
 
 def _name(model: Model) -> str:

@@ -160,7 +160,7 @@ def _rate(context: kit.Context, optim: Optim, total: int) -> Schedule:
     rise = (lambda: rate * t / sp.Integer(warmup), warmup)
     if kind == "constant":
         stages = () if context.as_implemented else (rise,)
-        return kit.by_intervals(kind, *stages, (lambda: rate, None))
+        return kit.by_intervals(kind, *stages, (rate, None))
 
     def times_rate(value: kit.LazyNumber) -> kit.LazyNumber:
         return lambda: rate * value()

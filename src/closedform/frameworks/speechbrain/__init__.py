@@ -411,19 +411,10 @@ def _rate(name: str, arguments: kit.RawSection, rate: sp.Expr, where: str) -> Sc
     curve = build(keys.read(arguments), rate, where)
     if callable(curve):
         return kit.curve(name, lambda n: curve(n) if n else rate)
-    values = enumerate((rate, *curve), 1)
-    stages: list[kit.Stage] = [(_fixed(value), end) for end, value in values]
+    stages: list[kit.Stage] = [(value, end) for end, value in enumerate((rate, *curve), 1)]
     if name != "LinearScheduler":
         stages[-1] = (stages[-1][0], None)
-    return kit.by_intervals(name, *stages, (_past_the_table, None))
-
-
-def _fixed(value: sp.Expr) -> kit.LazyNumber:
-    return lambda: value
-
-
-def _past_the_table() -> sp.Expr:
-    raise kit.UndefinedError("the table has no further epoch")
+    return kit.by_intervals(name, *stages, (kit.undefined("the table has no further epoch"), None))
 
 
 def _class_rate(context: kit.Context, optimizer: Optimizer, annealing: kit.Section) -> Schedule:

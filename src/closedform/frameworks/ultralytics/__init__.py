@@ -195,17 +195,10 @@ def _by_updates(run: UltralyticsRun, rise: FactorFunction, rest: FactorFunction)
     length = len(warmup.batches)
     if run.accumulate == 1:
         # With one micro-batch an update, update t is micro-batch t, and the line needs no table.
-        return kit.by_intervals(name, (lambda: rise(t), length), (lambda: rest(t), None))
-    stages = [
-        (_constant(rise(sp.Integer(batch))), index + 1)
-        for index, batch in enumerate(warmup.batches)
-    ]
+        return kit.by_intervals(name, (lambda: rise(t), length), (rest(t), None))
+    stages = [(rise(sp.Integer(batch)), end) for end, batch in enumerate(warmup.batches, 1)]
     after = warmup.next_batch + run.accumulate * (t - length)
-    return kit.by_intervals(name, *stages, (lambda: rest(after), None))
-
-
-def _constant(value: sp.Expr) -> Callable[[], sp.Expr]:
-    return lambda: value
+    return kit.by_intervals(name, *stages, (rest(after), None))
 
 
 def _name(values: Arguments) -> str:
@@ -246,7 +239,7 @@ def _momentum(run: UltralyticsRun) -> Schedule:
 def _first_beta(run: UltralyticsRun) -> Schedule:
     if run.optimizer not in _WITH_BETAS:
         raise run.values.error(f"{run.optimizer} has a momentum, no betas")
-    return kit.by_intervals(_name(run.values), (lambda: run.momentum, None))
+    return Schedule(run.momentum, name=_name(run.values))
 
 
 def _accumulation(run: UltralyticsRun) -> Schedule:
@@ -261,7 +254,7 @@ def _weight_decay(run: UltralyticsRun) -> Schedule:
     # Before the accumulation is cut to the length of the run.
     scaled = values.weight_decay * values.batch * _nominal_accumulation(values) / values.nbs
     decay = scaled if run.group in ("weight", "muon") else sp.S.Zero
-    return kit.by_intervals(_name(values), (lambda: decay, None))
+    return Schedule(decay, name=_name(values))
 
 
 _KEYS: Mapping[str, Callable[[UltralyticsRun], Schedule]] = {

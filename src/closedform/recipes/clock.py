@@ -199,12 +199,14 @@ class Facts:
         """
         missing = [name for name in names if getattr(self, name) is None]
         if missing:
-            raise MissingFactsError(
-                f"missing facts: {', '.join(missing)}",
-                where=where,
-                hint=f"this needs the facts {', '.join(names)}",
-            )
+            hint = f"this needs the facts {', '.join(names)}"
+            raise missing_facts(", ".join(missing), where, hint)
         return tuple(exact_number(getattr(self, name), name) for name in names)
+
+
+def missing_facts(names: str, where: str | None, hint: str | None = None) -> MissingFactsError:
+    """Returns the error of facts that are not known."""
+    return MissingFactsError(f"missing facts: {names}", where=where, hint=hint)
 
 
 def _updates_of_batches(batches: Any, facts: Mapping[str, Any]) -> Any:

@@ -14,12 +14,11 @@ from closedform.errors import (
     ArgumentError,
     ClosedFormError,
     DefinitionError,
-    MissingFactsError,
     UnknownNameError,
     nearest,
 )
 from closedform.language import Schedule, UpdateRule, exact_number
-from closedform.recipes.clock import Facts
+from closedform.recipes.clock import Facts, missing_facts
 
 
 class Required:
@@ -116,9 +115,7 @@ class Context:
             MissingFactsError: It is not given.
         """
         if self.facts.get(name) is None:
-            raise MissingFactsError(
-                f"missing facts: {name}", where=self.where, hint="give them as facts={…}"
-            )
+            raise missing_facts(name, self.where, "give them as facts={…}")
         return self.facts[name]
 
     def with_facts(self, **facts: object) -> Context:

@@ -15,7 +15,7 @@ Example:
 from closedform.recipes import checks
 from closedform.recipes.build import class_schedule
 from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Facts, Unit, hold
+from closedform.recipes.clock import Clock, Facts, Unit, hold, missing_facts
 from closedform.recipes.curves import CurveFunction, curve
 from closedform.recipes.cycles import cycles
 from closedform.recipes.defects import Convention, Defect, Note

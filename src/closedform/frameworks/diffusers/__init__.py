@@ -14,7 +14,6 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.diffusers.process_steps import CLOCK, piecewise_constant, run_of
 from closedform.frameworks.transformers.schedules import schedule_by_name
 from closedform.language import Schedule, exact_number
@@ -246,10 +245,10 @@ def _script(context: kit.Context, arguments: Arguments) -> ScriptDefaults:
     if name is None and "num_epochs" in arguments:
         name = "train_unconditional"
     if name is None:
-        raise MissingFactsError(
-            "missing facts: script",
-            where=arguments.origin.document.source,
-            hint="give the name of the script, such as train_text_to_image",
+        raise kit.missing_facts(
+            "script",
+            arguments.origin.document.source,
+            "give the name of the script, such as train_text_to_image",
         )
     kit.refuse_unless(name in SCRIPTS, f"the script {name!r:.60} is not known", context.where)
     return SCRIPTS[name]

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError, nearest
+from closedform.errors import nearest
 from closedform.language import Schedule, exact_number, floor_div, floor_mod, t
 from closedform.recipes import kit
 from closedform.schedules import constant
@@ -395,10 +395,10 @@ def _matches(document: kit.Document) -> bool:
 def _read(reading: kit.Reading) -> kit.Recipe:
     config, context = _config(reading), reading.context
     if "lr_scheduler" not in config.content:
-        raise MissingFactsError(
-            "missing facts: recipe",
-            where=reading.document.source,
-            hint=f"give the recipe whose defaults the config changes: {', '.join(RECIPES)}",
+        raise kit.missing_facts(
+            "recipe",
+            reading.document.source,
+            f"give the recipe whose defaults the config changes: {', '.join(RECIPES)}",
         )
     optimizer, regime = (
         Optimizer.read(config.section("optimizer")),

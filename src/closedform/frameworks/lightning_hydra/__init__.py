@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.torch.paths import class_of, of_class
 from closedform.frameworks.torch.schedules import SCHEDULES
 from closedform.language import Schedule, exact_number, floor_div, t
@@ -87,10 +86,10 @@ def _plateau(
     """The rate under a loss that never changes."""
     params = Plateau.read(kit.RawSection(node.document, arguments, node.path))
     if context.facts.get("constant_loss") is None:
-        raise MissingFactsError(
-            "missing facts: constant_loss",
-            where=context.where,
-            hint=f"the values of {METRIC} depend on the loss: give a constant one, or use its "
+        raise kit.missing_facts(
+            "constant_loss",
+            context.where,
+            f"the values of {METRIC} depend on the loss: give a constant one, or use its "
             "update rule, closedform.frameworks.metric_rule",
         )
     loss = exact_number(context.facts["constant_loss"], "the fact constant_loss")

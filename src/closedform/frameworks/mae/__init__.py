@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.curves import along_cosine
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
@@ -143,11 +142,7 @@ def _script(reading: kit.Reading) -> str:
     for script, defaults in SCRIPTS.items():
         if any(key in content for key in defaults.flags):
             return script
-    raise MissingFactsError(
-        "missing facts: script",
-        where=reading.document.source,
-        hint=f"give one of {', '.join(SCRIPTS)}",
-    )
+    raise kit.missing_facts("script", reading.document.source, f"give one of {', '.join(SCRIPTS)}")
 
 
 def _matches(document: kit.Document) -> bool:

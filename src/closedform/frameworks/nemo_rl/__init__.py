@@ -10,7 +10,6 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.megatron.reader import MegatronRun, by_bridge, recipe_of
 from closedform.frameworks.megatron.schedules import STYLES, Flags, decay
 from closedform.frameworks.megatron.schedules import rate as rate_of_flags
@@ -143,10 +142,10 @@ def _iterations(config: kit.RawSection, context: kit.Context) -> int | None:
 def _require_iterations(config: kit.RawSection, context: kit.Context) -> int:
     iterations = _iterations(config, context)
     if iterations is None:
-        raise MissingFactsError(
-            "missing facts: training_steps",
-            where=context.where,
-            hint="give them, or the batches of an epoch as updates_per_epoch",
+        raise kit.missing_facts(
+            "training_steps",
+            context.where,
+            "give them, or the batches of an epoch as updates_per_epoch",
         )
     return iterations
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.curves import along_cosine
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
@@ -83,10 +82,10 @@ def _total(context: kit.Context, arguments: Arguments) -> int:
         return _updates_per_epoch(context, arguments) * int(arguments.epochs)
     updates = context.numbers.total_updates
     if updates is None:
-        raise MissingFactsError(
-            "missing facts: batches_per_epoch",
-            where=context.where,
-            hint="give the batches of a process in an epoch, or total_updates",
+        raise kit.missing_facts(
+            "batches_per_epoch",
+            context.where,
+            "give the batches of a process in an epoch, or total_updates",
         )
     return updates
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.diffusers.process_steps import CLOCK, run_of
 from closedform.frameworks.olmo_core import schedules as olmo_core
 from closedform.frameworks.transformers.schedules import schedule_by_name
@@ -199,10 +198,10 @@ def _plan_of_grpo(context: kit.Context, arguments: GRPO) -> RunNumbers:
     if steps is None and arguments.total_episodes and prompts and samples:
         steps = arguments.total_episodes // (prompts * samples)
     if steps is None:
-        raise MissingFactsError(
-            "missing facts: num_training_steps",
-            where=context.where,
-            hint="give the training steps of GRPO, or total_episodes in the config",
+        raise kit.missing_facts(
+            "num_training_steps",
+            context.where,
+            "give the training steps of GRPO, or total_episodes in the config",
         )
     updates = int(steps) * arguments.num_epochs * arguments.num_mini_batches
     return RunNumbers(1, updates, updates, _is_olmo(context))

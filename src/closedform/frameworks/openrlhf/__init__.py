@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.transformers.schedules import CURVES, ScheduleNumbers, schedule_by_name
 from closedform.frameworks.transformers.schedules import DEFECTS as TRAINER_DEFECTS
 from closedform.language import Schedule
@@ -135,10 +134,10 @@ def _total(context: kit.Context, run: Run) -> int:
         batches: int = size // run.batch_size
         return math.ceil(float(run.max_epochs) * batches)
     if context.numbers.total_updates is None:
-        raise MissingFactsError(
-            "missing facts: total_updates",
-            where=where,
-            hint="give it, or the samples as dataset_len, in PPO the prompts as prompts_len",
+        raise kit.missing_facts(
+            "total_updates",
+            where,
+            "give it, or the samples as dataset_len, in PPO the prompts as prompts_len",
         )
     return int(context.numbers.total_updates)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.transformers.schedules import ScheduleNumbers, schedule_by_name
 from closedform.language import Schedule
 from closedform.recipes import kit
@@ -77,10 +76,10 @@ def _updates(context: kit.Context, fit: Fit) -> int:
         return int(steps * fit.epochs)
     if context.numbers.total_updates is not None:
         return context.numbers.total_updates
-    raise MissingFactsError(
-        "missing facts: dataset_sizes, batch_size",
-        where=context.where,
-        hint="give them, or updates_per_epoch, or total_updates",
+    raise kit.missing_facts(
+        "dataset_sizes, batch_size",
+        context.where,
+        "give them, or updates_per_epoch, or total_updates",
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.megatron.reader import MegatronRun, recipe_of
 from closedform.frameworks.megatron.schedules import CLOCK, STYLES, Flags, decay, rate
 from closedform.language import Schedule
@@ -100,7 +99,7 @@ def _of_run(flags: Arguments, context: kit.Context) -> Arguments:
     if not missing:
         total = _samples(flags) // (flags.global_batch_size or 1)
     elif total is None or "--global-batch-size" in missing:
-        raise MissingFactsError(f"missing facts: {', '.join(missing)}", where=context.where)
+        raise kit.missing_facts(", ".join(missing), context.where)
     iterations = 0 if flags.lr_warmup_fraction is not None else flags.lr_warmup_iters
     return flags.replace(train_iters=int(total), lr_warmup_iters=iterations)
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.curves import along_cosine, along_line
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
@@ -489,10 +488,6 @@ def _matches(document: kit.Document) -> bool:
     return bool(_calls(document, PACKAGE))
 
 
-def _missing(document: kit.Document, fact: str, hint: str) -> MissingFactsError:
-    return MissingFactsError(f"missing facts: {fact}", where=document.source, hint=hint)
-
-
 def _read(reading: kit.Reading) -> kit.Recipe:
     document, facts = reading.document, reading.facts
     schedulers = _calls(document, PACKAGE)
@@ -500,7 +495,9 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     if key is None:
         if len(schedulers) != 1:
             names = ", ".join(schedulers) or "none"
-            raise _missing(document, "scheduler_key", f"the schedulers of the file are: {names}")
+            raise kit.missing_facts(
+                "scheduler_key", document.source, f"the schedulers of the file are: {names}"
+            )
         (key,) = schedulers
     if key not in schedulers:
         raise document.error(f"there is no scheduler of {PACKAGE}", str(key))
@@ -526,7 +523,9 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         # with that rate.
         optimizers = {place: optimizers[place] for place in rates if rates[place] == facts.lr}
     elif len(optimizers) != 1 or not isinstance(next(iter(rates.values())), int | float):
-        raise _missing(document, "lr", "the file does not determine the rate of the optimizer")
+        raise kit.missing_facts(
+            "lr", document.source, "the file does not determine the rate of the optimizer"
+        )
     place, section = next(iter(optimizers.items()), ("", arguments))
     rate = exact_number(facts.lr if facts.lr is not None else section.number("lr"))
     with arguments.locate_errors():

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.transformers import schedules
 from closedform.frameworks.transformers.optimizers import Adam, Optimizer, optimizer_plan
 from closedform.frameworks.transformers.schedules import CLOCK, DEFECTS, OF_LOSS, V4, Scheduler
@@ -233,10 +232,10 @@ def base_rate(
         rate = next((value for value in (facts.lr, default, rate) if value is not None), None)
     if rate is None:
         section = arguments.origin
-        raise MissingFactsError(
-            "missing facts: lr",
-            where=section.document.place(section.at("learning_rate")),
-            hint="the config has no learning_rate, and the default depends on the program",
+        raise kit.missing_facts(
+            "lr",
+            section.document.place(section.at("learning_rate")),
+            "the config has no learning_rate, and the default depends on the program",
         )
     return exact_number(rate)
 
@@ -273,10 +272,10 @@ def horizon(
     if facts.updates_per_epoch is not None:
         return math.ceil(float(epochs()) * facts.updates_per_epoch)
     if facts.dataset_size is None or facts.world_size is None:
-        raise MissingFactsError(
-            "missing facts: total_updates",
-            where=section.document.place(section.at("max_steps")),
-            hint="give total_updates, or updates_per_epoch, or dataset_size and world_size",
+        raise kit.missing_facts(
+            "total_updates",
+            section.document.place(section.at("max_steps")),
+            "give total_updates, or updates_per_epoch, or dataset_size and world_size",
         )
     size = facts.micro_batch_size or micro_batch()
     per_update = accumulation or facts.gradient_accumulation

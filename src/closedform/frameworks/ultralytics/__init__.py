@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from closedform.errors import DefinitionError, MissingFactsError, nearest
+from closedform.errors import DefinitionError, nearest
 from closedform.language import Schedule, exact_number, floor_div, t
 from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_line
@@ -340,10 +340,10 @@ def _facts(facts: kit.Facts, values: Arguments, where: str) -> dict[str, int]:
     images = facts.dataset_size
     if images is None and (batches is None or _optimizer(values) == "auto"):
         if _optimizer(values) == "auto" and values.nc is None and "nc" not in facts.framework_facts:
-            raise MissingFactsError(
-                "missing facts: dataset_size, nc",
-                where=where,
-                hint="optimizer=auto chooses by the images and, in a short run, by the classes",
+            raise kit.missing_facts(
+                "dataset_size, nc",
+                where,
+                "optimizer=auto chooses by the images and, in a short run, by the classes",
             )
         facts.require("dataset_size", where=where)
     if values.batch <= 0:

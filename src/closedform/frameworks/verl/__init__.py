@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.megatron.schedules import STYLES, MegatronNumbers, check, learning_rate
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
@@ -329,10 +328,10 @@ def _place(reading: kit.Reading, config: kit.RawSection) -> tuple[str, kit.RawSe
         is_engine = any(key in optim for key in ("lr_scheduler_type", "min_lr_ratio"))
         part = "sft" if "lr_scheduler" in optim else "engine" if is_engine else None
         if part is None:
-            raise MissingFactsError(
-                "missing facts: part",
-                where=config.document.source,
-                hint="give sft for the SFT trainer of FSDP, engine for the SFT trainer of engines",
+            raise kit.missing_facts(
+                "part",
+                config.document.source,
+                "give sft for the SFT trainer of FSDP, engine for the SFT trainer of engines",
             )
     program = f"{config.text('config-name', '')} {actor.text('strategy', '')}"
     is_megatron = "megatron" in program
@@ -370,10 +369,10 @@ def _length(reading: kit.Reading, part: str, config: kit.RawSection) -> VerlRun:
     if part != "sft" or length is None:
         length = next((steps for steps in (most, total, length) if steps is not None), None)
     if length is None:
-        raise MissingFactsError(
-            "missing facts: total_training_steps",
-            where=config.document.source,
-            hint="give them, or the batches of an epoch as updates_per_epoch",
+        raise kit.missing_facts(
+            "total_training_steps",
+            config.document.source,
+            "give them, or the batches of an epoch as updates_per_epoch",
         )
     return VerlRun(part, int(length), most)
 

@@ -20,7 +20,7 @@ CAPS = {
     "api": 756,
     "cli": 2957,
     "exporters": 3756,
-    "frameworks": 19801,
+    "frameworks": 19781,
     "importers": 14908,
     "ir": 3997,
     "language": 3982,

@@ -2,7 +2,9 @@
 
 A curve is a function of this package, not of a user: no sandbox looks after it, and it compares
 lines in the step. One run of it says what it computes from a step to the first one at which a
-comparison changes; there the next run begins. The tests read the curves with ``from_python`` too.
+comparison changes; there the next run begins. The tests read the curves with ``from_python`` too,
+whose numbers record the program of a user and ask the prover: a trace of it takes 6.5 ms, and its
+imports 0.6 s, which is as long as the whole of reading a config.
 
 Example:
     >>> def warmup(count: int, *, rate: float, steps: int) -> float:

@@ -120,7 +120,7 @@ def _rex(config: Config, run: ScheduleNumbers) -> Schedule:
     kit.refuse_unless(
         length >= 0,
         f"warmup_steps must be at most {run.total} updates, got {run.warmup}",
-        run.where,
+        run.context.where,
     )
 
     return _curve("rex", curves.rex, run, AHEAD.position(kit.Facts()), low=low)
@@ -135,7 +135,7 @@ def _curve(
 
 def _quadratic(config: Config, run: ScheduleNumbers) -> Schedule:
     # The quadratic warmup's cosine ends at 0: the minimum is not passed to it (DEFECTS).
-    low = sp.S.Zero if run.as_implemented else _low(config)
+    low = sp.S.Zero if run.context.as_implemented else _low(config)
     name = "cosine_quadratic_warmup"
     return _curve(name, curves.cosine_quadratic_warmup, run, run.count, low=low)
 
@@ -155,7 +155,7 @@ def _one_cycle(config: Config, run: ScheduleNumbers) -> Schedule:
     kit.refuse_unless(
         run.warmup <= run.total,
         f"the warmup must be at most {run.total} updates, got {run.warmup}",
-        run.where,
+        run.context.where,
     )
     end = int(run.total)
     arguments = {
@@ -192,7 +192,7 @@ def _jagged(config: Config, run: ScheduleNumbers) -> Schedule:
 
 def _plain(config: Config, run: ScheduleNumbers) -> Schedule:
     name = config.lr_scheduler
-    kit.refuse_unless(name in CURVES, f"{name} is a function of the loss", run.where)
+    kit.refuse_unless(name in CURVES, f"{name} is a function of the loss", run.context.where)
     return schedule_by_name(name, config.lr_scheduler_kwargs.origin, run)
 
 
@@ -226,15 +226,7 @@ def _kind(config: Config) -> str:
 def _rate(context: kit.Context, config: Config) -> Schedule:
     total, rate = int(context.fact("num_training_steps")), config.learning_rate
     warmup = _warmup(config, total, context.as_implemented)
-    run = ScheduleNumbers(
-        rate,
-        rate,
-        sp.Integer(warmup),
-        sp.Integer(total),
-        context.where,
-        CLOCK.position(context.numbers),
-        context.as_implemented,
-    )
+    run = ScheduleNumbers(rate, rate, sp.Integer(warmup), sp.Integer(total), context)
     return KINDS[_kind(config)](config, run)
 
 

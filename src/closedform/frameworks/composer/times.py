@@ -114,7 +114,7 @@ class Trainer:
 
     def first_from(self, time: Time) -> int:
         """Returns the first update at which a time is reached."""
-        return kit.first_from(time.exact / _CLOCKS[time.unit].per_update(self.facts))
+        return int(kit.first_from(time.exact / _CLOCKS[time.unit].per_update(self.facts)))
 
 
 class Duration(kit.Section):

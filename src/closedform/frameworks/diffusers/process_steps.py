@@ -40,7 +40,7 @@ def piecewise_constant(run: ScheduleNumbers, rules: str) -> Schedule:
         rest = exact_number(float(last))
     except ValueError:
         message = f"step_rules must be of the form 'multiple:step,...,multiple', got {rules!r:.60}"
-        kit.refuse_unless(False, message, run.where)
+        kit.refuse_unless(False, message, run.context.where)
         raise
 
     def value(n: float) -> Any:
@@ -53,15 +53,8 @@ def run_of(
     context: kit.Context, rate: sp.Expr, warmup: int, total: int, processes: int
 ) -> ScheduleNumbers:
     """Returns the numbers of a schedule of accelerate, lengths in steps of the scheduler."""
-    return ScheduleNumbers(
-        rate,
-        rate,
-        sp.Integer(warmup),
-        sp.Integer(total),
-        context.where,
-        CLOCK.position(kit.Facts(world_size=processes)),
-        context.as_implemented,
-    )
+    count = CLOCK.position(kit.Facts(world_size=processes))
+    return ScheduleNumbers(rate, rate, sp.Integer(warmup), sp.Integer(total), context, count)
 
 
 def literal_arguments(words: object, name: str, where: str) -> dict[str, Any]:

@@ -66,21 +66,20 @@ def _fixed(context: kit.Context, given: Fixed, optimization: Optimization) -> Sc
     rates, anneal = _rates(given, optimization), given.force_anneal
     length = _epoch_length(context, anneal is not None or len(rates) > 1)
     warmup, shrink = given.warmup_updates, given.lr_shrink
+    # (t + 1) / W: unlike the other schedulers of fairseq, fixed is warm at update W - 1.
+    factor = sp.Min(1, (t + 1) / sp.Integer(warmup)) if warmup > 0 else sp.S.One
     stages = []
     # Without force_anneal the stages end before the last entry of lr, which goes on for ever
     # (fixed_schedule.py, get_next_lr).
     for epoch in range(1, len(rates) if anneal is None else anneal):
         rate = rates[min(epoch, len(rates)) - 1]
-        stages.append((rate, kit.first_from(epoch * length)))
+        stages.append((factor * rate, kit.first_from(epoch * length)))
     if anneal is None:
         last = rates[-1]
     else:
         epoch = floor_div(t, length) + 1
         # epoch + 1 - anneal: the first annealed epoch is shrunk once already.
         last = rates[-1] * shrink ** (epoch + 1 - anneal)
-    # (t + 1) / W: unlike the other schedulers of fairseq, fixed is warm at update W - 1.
-    factor = sp.Min(1, (t + 1) / sp.Integer(warmup)) if warmup > 0 else sp.S.One
-    stages = [(factor * rate, end) for rate, end in stages]
     return kit.by_intervals("fixed", *stages, (factor * last, None))
 
 

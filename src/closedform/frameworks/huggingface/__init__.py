@@ -39,8 +39,8 @@ def _entry(name: str, *parameters: kit.Parameter) -> kit.ScheduleEntry:
             for key, value in arguments.items()
             if key not in _LENGTHS and value is not None
         }
-        numbers = (sp.Integer(warmup), sp.Integer(warmup if length is None else length), where)
-        run = ScheduleNumbers(base, base, *numbers, as_implemented=context.as_implemented)
+        total = sp.Integer(warmup if length is None else length)
+        run = ScheduleNumbers(base, base, sp.Integer(warmup), total, context)
         section = kit.document_section(kit.Document(kwargs, where))
         expr = schedule_by_name(name, section, run).expr
         return Schedule(expr, name=name, length=length)

@@ -93,7 +93,7 @@ def _total(context: kit.Context, arguments: Arguments) -> int:
 def _rate(context: kit.Context, arguments: Arguments) -> Schedule:
     kind, warmup = arguments.lr_scheduler, sp.Integer(arguments.warmup)
     rate = arguments.lr * exact_number(context.facts.get("lr_scale", 1), "lr_scale")
-    scale = kit.quotient(rate, arguments.lr) if arguments.lr else sp.S.One
+    scale = rate / arguments.lr if arguments.lr else sp.S.One
     if arguments.skip_scheduler:
         return constant(rate)
     total = 0 if kind == "const" else _total(context, arguments)

@@ -154,8 +154,7 @@ def _rate(context: kit.Context, run: Run) -> Schedule:
         default,
         sp.Integer(math.ceil(total * float(run.lr_warmup_ratio))),
         sp.Integer(total),
-        context.where,
-        as_implemented=context.as_implemented,
+        context,
     )
     origin = run.origin
     return schedule_by_name(

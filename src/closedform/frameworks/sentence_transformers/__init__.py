@@ -87,7 +87,7 @@ def _rate(context: kit.Context, fit: Fit) -> Schedule:
     name, rate, where = fit.scheduler.lower(), fit.optimizer_params.lr, context.where
     kit.refuse_unless(name in CURVES, f"there is no scheduler {fit.scheduler!r:.60}", where)
     total = sp.Integer(0 if CURVES[name].startswith("constant") else _updates(context, fit))
-    run = ScheduleNumbers(rate, rate, fit.warmup_steps, total, where)
+    run = ScheduleNumbers(rate, rate, fit.warmup_steps, total, context)
     return schedule_by_name(CURVES[name], kit.RawSection(fit.origin.document, {}), run)
 
 

@@ -63,7 +63,7 @@ DEFECTS: Mapping[str, kit.Note[[Config]]] = {
 
 def _rate(context: kit.Context, scheduler: Arguments | Scheduler, total: int) -> Schedule:
     rate, warmup = exact_number(context.base, "lr"), sp.Integer(scheduler.num_warmup_steps)
-    run = ScheduleNumbers(rate, rate, warmup, sp.Integer(total), context.where)
+    run = ScheduleNumbers(rate, rate, warmup, sp.Integer(total), context)
     kwargs = {"num_cycles": scheduler.num_cycles}
     return schedule_by_name(
         "cosine", kit.document_section(kit.Document(kwargs, context.where)), run

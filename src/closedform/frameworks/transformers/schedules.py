@@ -28,18 +28,16 @@ class ScheduleNumbers:
         default: The rate of the optimizer, which some factors divide by.
         warmup: The updates of the warmup.
         total: The updates of the run.
-        where: The place, for errors.
+        context: The context of the framework.
         count: The count of the clock at update t.
-        as_implemented: False for the documented formula, where it is another one.
     """
 
     base: sp.Expr
     default: sp.Expr
     warmup: sp.Expr
     total: sp.Expr
-    where: str
+    context: kit.Context
     count: sp.Expr = t
-    as_implemented: bool = True
 
     @property
     def rest(self) -> sp.Expr:
@@ -140,7 +138,7 @@ def _one_ahead(n: float, run: ScheduleNumbers, keys: CosineWarmupWithMinLr) -> s
     if n < run.warmup:
         # max(1, W - 1): the last update of the warmup has the peak.
         return along_line(first or 0, 1, n / max(1, run.warmup - 1))
-    return _wave_to_minimum(n + 1 if run.as_implemented else n, run, keys)
+    return _wave_to_minimum(n + 1 if run.context.as_implemented else n, run, keys)
 
 
 def _wsd(n: float, run: ScheduleNumbers, keys: WarmupStableDecay) -> sp.Expr:
@@ -279,9 +277,7 @@ DEFECTS: Mapping[str, kit.Note[[Scheduler]]] = {
 }
 
 
-def schedule_by_name(
-    name: str, kwargs: kit.RawSection, run: ScheduleNumbers, version: str = ""
-) -> Schedule:
+def schedule_by_name(name: str, kwargs: kit.RawSection, run: ScheduleNumbers) -> Schedule:
     """Returns the schedule of ``get_scheduler``.
 
     Raises:
@@ -289,15 +285,17 @@ def schedule_by_name(
         DefinitionError: An argument is not valid.
     """
     factor, section = CURVES[name]
-    if run.as_implemented and version == V4 and name == "inverse_sqrt":
+    if run.context.as_implemented and run.context.version == V4 and name == "inverse_sqrt":
         kwargs = kit.RawSection(kwargs.document, {}, kwargs.path)
     keys = section.read(kwargs)
     if isinstance(keys, Polynomial):
         message = f"lr_end must be below the rate {run.default}, got {keys.lr_end}"
-        kit.refuse_unless(keys.lr_end < run.default, message, run.where)
+        kit.refuse_unless(keys.lr_end < run.default, message, run.context.where)
     if isinstance(keys, CosineWithMinLr):
         message = "exactly one of min_lr and min_lr_rate must be given"
-        kit.refuse_unless((keys.min_lr_rate is None) != (keys.min_lr is None), message, run.where)
+        kit.refuse_unless(
+            (keys.min_lr_rate is None) != (keys.min_lr is None), message, run.context.where
+        )
     is_warmed = name not in _OWN_WARMUPS
 
     def value(n: float) -> sp.Expr:
@@ -358,12 +356,10 @@ def rate(context: kit.Context, arguments: Scheduler) -> Schedule:
         arguments.learning_rate,
         warmup(arguments, total, context.version),
         sp.Integer(total),
-        context.where,
-        CLOCK.position(context.numbers),
-        context.as_implemented,
+        context,
     )
     kwargs = arguments.lr_scheduler_kwargs.origin
-    return schedule_by_name(arguments.lr_scheduler_type, kwargs, run, context.version)
+    return schedule_by_name(arguments.lr_scheduler_type, kwargs, run)
 
 
 def _class_rate(context: kit.Context, arguments: Scheduler) -> Schedule:

@@ -15,7 +15,7 @@ from closedform.frameworks import FRAMEWORKS
 from closedform.language import UpdateRule
 from closedform.optimizers import muon, nadam
 from closedform.recipes import Recipe, load_recipe
-from closedform.recipes.defects import Defect, DefectKind
+from closedform.recipes.defects import Defect
 from closedform.recipes.document import document_of
 from tools import defects as counterexamples
 
@@ -43,9 +43,7 @@ DEPARTURES: dict[Key, Defect[Any]] = {
     (framework, name): defect
     for framework, declaration in FRAMEWORKS.items()
     for name, defect in declaration.defects.items()
-    if defect.kind is DefectKind.DEPARTURE
-    and defect.applies is not None
-    and name not in OF_OPTIMIZERS
+    if isinstance(defect, Defect) and defect.applies is not None and name not in OF_OPTIMIZERS
     # A framework that takes over the table of another one needs no counterexample of its own.
     if (framework, name) in EXAMPLES or id(defect) not in SHOWN
 }

@@ -26,7 +26,7 @@ from closedform.plotting import vector
 from closedform.recipes import Recipe, load_recipe
 from closedform.recipes import registry as registry_module
 from closedform.recipes.defects import Defect as Declared
-from closedform.recipes.defects import DefectKind
+from closedform.recipes.defects import Note
 from closedform.recipes.document import document_of
 from closedform.recipes.framework import Framework
 from tools.defects import Defect, defects
@@ -222,10 +222,10 @@ def paged() -> list[str]:
     return sorted(names)
 
 
-def _documented(defect: Declared[...]) -> str:
-    if defect.kind is DefectKind.CONVENTION:
+def _documented(note: Note[...]) -> str:
+    if not isinstance(note, Declared):
         return "not contradicted"
-    return defect.documented or "no formula: `as_implemented=False` is refused"
+    return note.documented or "no formula: `as_implemented=False` is refused"
 
 
 def _declared(framework: Framework) -> list[str]:

@@ -126,7 +126,7 @@ def test_a_curve_takes_the_keys_of_sections_by_their_names() -> None:
         decay: kit.Steps = 0
 
     config = Scheduler.read_whole(kit.Document({"rate": 0.1}, "run.yaml"))
-    count = kit.Clock(kit.Unit.SAMPLE).count(Facts(global_batch_size=2)).n
+    count = kit.Clock(kit.Unit.SAMPLE).position(Facts(global_batch_size=2))
     schedule = kit.curve("rising", rising, count, config)
     assert schedule.bound == sp.Piecewise((t / 20, t < 2), (TENTH, True))
     assert kit.curve("rising", rising, count, config, rate=1).exact(1) == sp.S.Half

@@ -156,10 +156,13 @@ def string_literals(name: str) -> Iterator[str]:
 def facts_read(tree: ast.Module) -> Iterator[str]:
     """The literal names of facts that a module reads from something that is named facts.
 
-    ``context.fact("nc")``, ``context.facts.get("nc")``, ``facts["nc"]`` and ``"nc" in facts``.
+    ``context.fact("nc")``, ``context.facts.get("nc")``, ``facts["nc"]`` and ``"nc" in facts``;
+    ``context.of_group("lr", base)`` reads those of the param groups.
     """
     for node in ast.walk(tree):
         match node:
+            case ast.Call(func=ast.Attribute(attr="of_group")):
+                yield from ("group_lrs", "param_groups", "group_index")
             case ast.Call(
                 func=ast.Attribute(attr="fact"), args=[ast.Constant(value=str(name)), *_]
             ):

@@ -11,7 +11,6 @@ from closedform.language import t
 from closedform.recipes.intervals import (
     UndefinedError,
     by_intervals,
-    first_after,
     first_from,
     power_quotient,
     quotient,
@@ -64,7 +63,6 @@ def test_the_end_and_its_reason_are_preserved() -> None:
 def test_first_updates_of_marks() -> None:
     marks = (sp.Rational(-7, 2), 0, sp.Rational(5, 2), 3)
     assert [first_from(mark) for mark in marks] == [0, 0, 3, 3]
-    assert [first_after(mark) for mark in marks] == [0, 1, 3, 4]
 
 
 def test_quotients_refuse_zero() -> None:

@@ -15,7 +15,6 @@ from closedform.language import Schedule, exact_number, floor_div, t
 from closedform.language.aliases import Number
 from closedform.language.in_units import ScheduleInUnits
 from closedform.language.lengths import Length
-from closedform.recipes.intervals import first_after, first_from
 
 
 class Unit(StrEnum):
@@ -200,12 +199,14 @@ class Facts:
         """
         missing = [name for name in names if getattr(self, name) is None]
         if missing:
-            raise MissingFactsError(
-                f"missing facts: {', '.join(missing)}",
-                where=where,
-                hint=f"this needs the facts {', '.join(names)}",
-            )
+            hint = f"this needs the facts {', '.join(names)}"
+            raise missing_facts(", ".join(missing), where, hint)
         return tuple(exact_number(getattr(self, name), name) for name in names)
+
+
+def missing_facts(names: str, where: str | None, hint: str | None = None) -> MissingFactsError:
+    """Returns the error of facts that are not known."""
+    return MissingFactsError(f"missing facts: {names}", where=where, hint=hint)
 
 
 def _updates_of_batches(batches: Any, facts: Mapping[str, Any]) -> Any:
@@ -247,37 +248,6 @@ def _factors(unit: Unit, facts: Facts) -> tuple[tuple[str, ...], tuple[str, ...]
     if factors is not None and all(getattr(facts, name) is not None for name in sum(factors, ())):
         return factors
     return _FACTORS[unit]
-
-
-def _required_facts(unit: Unit, facts: Facts) -> tuple[str, ...]:
-    over, under = _factors(unit, facts)
-    return over + under
-
-
-# Frameworks compare the count with marks; the first update from a mark on is found exactly, without
-# evaluating floats.
-@dataclass(frozen=True, slots=True)
-class Count:
-    """The count of a clock at update t of a run, and the updates at which it reaches a mark.
-
-    Attributes:
-        n: The count that update ``t`` uses, as an expression in ``t``.
-        per_update: The count of one update.
-        offset: The offset of the clock.
-    """
-
-    n: sp.Expr
-    per_update: sp.Expr
-    offset: int
-
-    def first_from(self, mark: sp.Expr) -> int:
-        """Returns the first update whose count is at least ``mark``, at least 0."""
-        # The count of update t is (t + offset) per_update, so t = mark / per_update - offset.
-        return int(first_from(mark / self.per_update - self.offset))
-
-    def first_after(self, mark: sp.Expr) -> int:
-        """Returns the first update whose count is above ``mark``, at least 0."""
-        return int(first_after(mark / self.per_update - self.offset))
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +292,7 @@ class Clock:
             (1, 4)
         """
         if not self.is_stepped or any(
-            getattr(facts, name) is None for name in _required_facts(self.unit, facts)
+            getattr(facts, name) is None for name in sum(_factors(self.unit, facts), ())
         ):
             return 1
         # The units of one update, exactly: 1 / (batch / dataset) updates in an epoch.
@@ -352,19 +322,6 @@ class Clock:
         """
         # expand() turns (t + 1)·B into B·t + B, which the compiler reads as a line.
         return sp.expand((t + self.offset) * self.per_update(facts))
-
-    def count(self, facts: Facts) -> Count:
-        """Returns the count of the clock in a run.
-
-        Raises:
-            ArgumentError: A fact is missing.
-
-        Example:
-            >>> count = Clock(Unit.SAMPLE, offset=1).count(Facts(global_batch_size=8))
-            >>> count.n, count.first_from(32), count.first_after(32)
-            (8*t + 8, 3, 4)
-        """
-        return Count(self.position(facts), self.per_update(facts), self.offset)
 
     def updates(self, amount: Number, facts: Facts) -> sp.Expr:
         """Returns an amount of the unit in optimizer updates, exactly; it may be a fraction.
@@ -502,7 +459,7 @@ class Amount(Length):
         run_facts = _facts({} if facts is None else facts)
         return tuple(
             name
-            for name in _required_facts(self.unit, run_facts)
+            for name in sum(_factors(self.unit, run_facts), ())
             if getattr(run_facts, name) is None
         )
 

@@ -14,12 +14,11 @@ from closedform.errors import (
     ArgumentError,
     ClosedFormError,
     DefinitionError,
-    MissingFactsError,
     UnknownNameError,
     nearest,
 )
 from closedform.language import Schedule, UpdateRule, exact_number
-from closedform.recipes.clock import Facts
+from closedform.recipes.clock import Facts, missing_facts
 
 
 class Required:
@@ -32,6 +31,7 @@ class Required:
 REQUIRED = Required()
 
 
+_ONE_GROUP: Sequence[Mapping[str, Any]] = ({},)
 MAX_NESTING = 32
 """How deep schedules may be nested."""
 
@@ -115,17 +115,23 @@ class Context:
             MissingFactsError: It is not given.
         """
         if self.facts.get(name) is None:
-            raise MissingFactsError(
-                f"missing facts: {name}", where=self.where, hint="give them as facts={…}"
-            )
+            raise missing_facts(name, self.where, "give them as facts={…}")
         return self.facts[name]
 
     def with_facts(self, **facts: object) -> Context:
         """Returns the context with further facts, which a config determines."""
         return replace(self, facts={**self.facts, **facts})
 
+    @property
+    def groups(self) -> Sequence[Mapping[str, Any]]:
+        """The param groups of the fact ``group_lrs`` or ``param_groups``; else one."""
+        rates = self.facts.get("group_lrs")
+        if rates is None:
+            return self.facts.get("param_groups") or _ONE_GROUP
+        return [{} if rate is None else {"lr": rate} for rate in rates]
+
     def of_group(self, key: str, base: object) -> sp.Expr:
-        """Returns a number of the param group of the facts ``param_groups`` and ``group_index``.
+        """Returns a number of the param group of the fact ``group_index``.
 
         Args:
             key: The entry of the param group.
@@ -134,8 +140,8 @@ class Context:
         Raises:
             DefinitionError: The index is out of range, or the entry is not a finite number.
         """
-        groups, index = self.facts.get("param_groups"), self.facts.get("group_index", 0)
-        if groups is None:
+        groups, index = self.groups, self.facts.get("group_index", 0)
+        if groups is _ONE_GROUP:
             return exact_number(base, key)
         # bool is a subclass of int: True would be group 1.
         if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(groups):
@@ -143,13 +149,6 @@ class Context:
                 f"group_index must be in 0..{len(groups) - 1}, got {index!r}", where=self.where
             )
         return exact_number(groups[index].get(key, base), key)
-
-    def own_name(self, generic: str) -> str:
-        """Returns the name that the class uses for an argument of its builder."""
-        generic_names = self.entries[self.path[-1]].generic.items()
-        return next(
-            (name for name, builder_name in generic_names if builder_name == generic), generic
-        )
 
 
 ScheduleBuilder = Callable[[Mapping[str, Any], Context], Schedule]

@@ -172,6 +172,22 @@ class WarmupDecayForm:
         return self.rise.start - clock * self.rise.slope
 
     @property
+    def low_ratio(self) -> Any:
+        """The minimum as a part of the peak."""
+        return native(self.low / self.peak) if self.peak != 0 else 0.0
+
+    @property
+    def milestones(self) -> list[int]:
+        """The first updates of the later values of a multistep decay."""
+        return [first for first, _ in self.marks[1:]]
+
+    @property
+    def gamma(self) -> sp.Expr:
+        """The factor of a multistep decay at its first milestone."""
+        values = [value for _, value in self.marks]
+        return values[1] / values[0] if values[0] != 0 else sp.S.Zero
+
+    @property
     def has_plateau(self) -> bool:
         """Whether updates at the peak are between the rise and the decay."""
         return self.curve is not CurveName.CONSTANT and self.begin > self.warmup()
@@ -223,6 +239,7 @@ class Optimizer:
             the config that was read is of the same framework.
         limit: The clipping of the recipe, also where it is not of the norm of all gradients.
         version: The version of the framework that the config was read by, where it is the same one.
+        facts: The facts of the recipe that the writer names.
     """
 
     name: str
@@ -234,6 +251,11 @@ class Optimizer:
     custom: OptimizerPlan | None = None
     limit: Clipping | None = None
     version: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def clip(self, key: str) -> dict[str, Any]:
+        """Returns an entry with the largest norm, none where the gradients are not clipped."""
+        return {} if self.clipping is None else {key: native(self.clipping)}
 
     def argument(self, default: str) -> str:
         """Returns the class of a custom optimizer, or else the default."""
@@ -285,8 +307,8 @@ class Writer:
     Attributes:
         suffix: The ending of its files: ``.yaml``, ``.json``, ``.toml``, ``.py``, ``.gin`` or
             ``.args``.
-        configs: From a form, the optimizer and the facts to configs that may have that form, the
-            likeliest first. Each is read back and compared: wrong candidates are filtered out.
+        configs: From a form and the optimizer to configs that may have that form, the likeliest
+            first. Each is read back and compared: wrong candidates are filtered out.
         facts: Facts to read them back with, for a number that a config does not determine, and
             what they are if the recipe does not know them; ``RUN`` for what the recipe has.
         optimizers: The rules of the library that it has a name for.
@@ -294,7 +316,7 @@ class Writer:
     """
 
     suffix: str
-    configs: Callable[[WarmupDecayForm, Optimizer, Mapping[str, Any]], Iterator[Config]]
+    configs: Callable[[WarmupDecayForm, Optimizer], Iterator[Config]]
     facts: Mapping[str, Any]
     optimizers: tuple[str, ...]
     text: Callable[[Config], str] | None = None

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from closedform.recipes.clock import Clock
-from closedform.recipes.defects import Defect
+from closedform.recipes.defects import Note
 from closedform.recipes.entries import OptimizerEntry, ScheduleEntry
 from closedform.recipes.forms import Writer
 from closedform.recipes.reader import Reader
@@ -49,10 +49,11 @@ class Framework:
         repository: The URL of its repository.
         commit: The commit or release of the repository that the formulas follow: the newest of the
             versions, if it is not given.
-        tier: Who keeps the formulas in step with the repository.
+        tier: Who keeps the formulas in step with the repository; the framework of another package
+            is a community one.
         upstream: The files of the repository that the formulas come from.
         clock: The clock that its schedules count; a config may have another one.
-        defects: Its defects, by short names.
+        defects: Its defects and conventions, by short names.
         facts: The names of the facts that only this framework has.
         has_any_key: Whether its classes schedule any key of a param group, and not only those that
             they name.
@@ -68,10 +69,10 @@ class Framework:
     functions: Mapping[str, ConfigFunction] = field(default_factory=dict)
     repository: str = field(kw_only=True, default="")
     commit: str = field(kw_only=True, default="")
-    tier: Tier = field(kw_only=True, default=Tier.COMMUNITY)
+    tier: Tier = field(kw_only=True, default=Tier.OFFICIAL)
     upstream: str = field(kw_only=True)
     clock: Clock = field(kw_only=True)
-    defects: Mapping[str, Defect[...]] = field(kw_only=True)
+    defects: Mapping[str, Note[...]] = field(kw_only=True)
     facts: tuple[str, ...] = ()
     has_any_key: bool = field(kw_only=True, default=False)
 

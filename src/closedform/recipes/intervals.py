@@ -13,10 +13,8 @@ from closedform.language import Schedule, t
 from closedform.schedules.branches import stepwise
 
 
-class SupportsFloor(Protocol):
-    """A number that can be rounded to integers."""
-
-    def __floor__(self) -> int: ...
+class SupportsCeil(Protocol):
+    """A number that can be rounded up."""
 
     def __ceil__(self) -> int: ...
 
@@ -24,12 +22,21 @@ class SupportsFloor(Protocol):
 LazyNumber = Callable[[], sp.Expr]
 """The expression of an interval, built only if the interval has an update."""
 
-Stage = tuple[LazyNumber, int | None]
+Stage = tuple[sp.Expr | LazyNumber, int | None]
 """A value, and the first update at which its test fails; None where it never fails."""
 
 
 class UndefinedError(Exception):
     """The framework raises an exception where it would compute this value."""
+
+
+def undefined(reason: str) -> LazyNumber:
+    """Returns the value of an interval in which the framework raises an exception."""
+
+    def refuse() -> sp.Expr:
+        raise UndefinedError(reason)
+
+    return refuse
 
 
 def ending(expr: sp.Expr, end: int, reason: str, name: str) -> Schedule:
@@ -50,15 +57,10 @@ def ending(expr: sp.Expr, end: int, reason: str, name: str) -> Schedule:
     return Schedule.of(expr, {}, name=name, domain=(sp.Lt(t, end),), ending=reason)
 
 
-def first_from(mark: SupportsFloor) -> int:
+def first_from(mark: SupportsCeil) -> int:
     """Returns the first update t with ``t >= mark``, at least 0."""
     # Updates count from 0, also where a mark lies before the run.
     return max(0, math.ceil(mark))
-
-
-def first_after(mark: SupportsFloor) -> int:
-    """Returns the first update t with ``t > mark``, at least 0."""
-    return max(0, math.floor(mark) + 1)
 
 
 def quotient(left: sp.Expr, right: sp.Expr) -> sp.Expr:
@@ -103,7 +105,7 @@ def by_intervals(name: str, *stages: Stage) -> Schedule:
         if end is not None and end <= begin:
             continue
         try:
-            values.append(value())
+            values.append(value if isinstance(value, sp.Basic) else value())
         # The stages before it are defined: the schedule ends where the framework raises the
         # exception.
         except UndefinedError as error:

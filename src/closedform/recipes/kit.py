@@ -12,144 +12,128 @@ Example:
     0
 """
 
-from closedform.recipes import checks as checks
-from closedform.recipes.build import class_schedule as class_schedule
-from closedform.recipes.checks import refuse_unless as refuse_unless
-from closedform.recipes.clock import Clock as Clock
-from closedform.recipes.clock import Count as Count
-from closedform.recipes.clock import Facts as Facts
-from closedform.recipes.clock import Unit as Unit
-from closedform.recipes.clock import hold as hold
-from closedform.recipes.curves import CurveFunction as CurveFunction
-from closedform.recipes.curves import curve as curve
-from closedform.recipes.cycles import cycles as cycles
-from closedform.recipes.defects import Defect as Defect
-from closedform.recipes.defects import DefectKind as DefectKind
-from closedform.recipes.document import Document as Document
-from closedform.recipes.document import Syntax as Syntax
-from closedform.recipes.document import in_sections as in_sections
-from closedform.recipes.document import interpolate as interpolate
-from closedform.recipes.documents import gin_text as gin_text
-from closedform.recipes.documents import python_text as python_text
-from closedform.recipes.documents.values import ConfigCall as ConfigCall
-from closedform.recipes.documents.values import Reference as Reference
-from closedform.recipes.documents.values import Unresolved as Unresolved
-from closedform.recipes.entries import REQUIRED as REQUIRED
-from closedform.recipes.entries import Arguments as Arguments
-from closedform.recipes.entries import Context as Context
-from closedform.recipes.entries import OptimizerEntry as OptimizerEntry
-from closedform.recipes.entries import Parameter as Parameter
-from closedform.recipes.entries import Required as Required
-from closedform.recipes.entries import RuleOfArguments as RuleOfArguments
-from closedform.recipes.entries import ScheduleBuilder as ScheduleBuilder
-from closedform.recipes.entries import ScheduleEntry as ScheduleEntry
-from closedform.recipes.entries import Touches as Touches
-from closedform.recipes.entries import build_schedule as build_schedule
-from closedform.recipes.entries import check_joints as check_joints
-from closedform.recipes.entries import fill as fill
-from closedform.recipes.entries import find_schedule as find_schedule
-from closedform.recipes.entries import generic_arguments as generic_arguments
-from closedform.recipes.entries import locate_errors as locate_errors
-from closedform.recipes.entries import parameters as parameters
-from closedform.recipes.entries import parameters_of as parameters_of
-from closedform.recipes.entries import passed_to as passed_to
-from closedform.recipes.entries import sub_schedule as sub_schedule
-from closedform.recipes.entries import sub_schedules as sub_schedules
-from closedform.recipes.entries import touches_all as touches_all
-from closedform.recipes.entries import values_of as values_of
-from closedform.recipes.expressions import parse_function as parse_function
-from closedform.recipes.forms import RUN as RUN
-from closedform.recipes.forms import Config as Config
-from closedform.recipes.forms import CurveName as CurveName
-from closedform.recipes.forms import GroupDifference as GroupDifference
-from closedform.recipes.forms import Optimizer as Optimizer
-from closedform.recipes.forms import WarmupDecayForm as WarmupDecayForm
-from closedform.recipes.forms import Writer as Writer
-from closedform.recipes.forms import literal as literal
-from closedform.recipes.forms import native as native
-from closedform.recipes.forms import nearest_integer as nearest_integer
-from closedform.recipes.framework import ConfigFunction as ConfigFunction
-from closedform.recipes.framework import Framework as Framework
-from closedform.recipes.framework import Tier as Tier
-from closedform.recipes.group_values import base_value as base_value
-from closedform.recipes.group_values import number_of_group as number_of_group
-from closedform.recipes.group_values import of_base as of_base
-from closedform.recipes.group_values import of_group as of_group
-from closedform.recipes.inheritance import named_document as named_document
-from closedform.recipes.intervals import LazyNumber as LazyNumber
-from closedform.recipes.intervals import Stage as Stage
-from closedform.recipes.intervals import UndefinedError as UndefinedError
-from closedform.recipes.intervals import by_intervals as by_intervals
-from closedform.recipes.intervals import ending as ending
-from closedform.recipes.intervals import first_from as first_from
-from closedform.recipes.intervals import power_quotient as power_quotient
-from closedform.recipes.intervals import quotient as quotient
-from closedform.recipes.optimizer_classes import ClassOptimizer as ClassOptimizer
-from closedform.recipes.optimizer_classes import class_optimizer as class_optimizer
-from closedform.recipes.optimizer_classes import fused_adam as fused_adam
-from closedform.recipes.plateau import TORCH_ARGUMENTS as TORCH_ARGUMENTS
-from closedform.recipes.plateau import metric_entry as metric_entry
-from closedform.recipes.plateau import timm_plateau as timm_plateau
-from closedform.recipes.plateau import torch_plateau as torch_plateau
-from closedform.recipes.quantities import Accumulation as Accumulation
-from closedform.recipes.quantities import BatchSize as BatchSize
-from closedform.recipes.quantities import EndRate as EndRate
-from closedform.recipes.quantities import Epochs as Epochs
-from closedform.recipes.quantities import Epsilon as Epsilon
-from closedform.recipes.quantities import Momenta as Momenta
-from closedform.recipes.quantities import Momentum as Momentum
-from closedform.recipes.quantities import Norm as Norm
-from closedform.recipes.quantities import Number as Number
-from closedform.recipes.quantities import NumberOrNumbers as NumberOrNumbers
-from closedform.recipes.quantities import Numbers as Numbers
-from closedform.recipes.quantities import Power as Power
-from closedform.recipes.quantities import Rate as Rate
-from closedform.recipes.quantities import RateOrRates as RateOrRates
-from closedform.recipes.quantities import RateRatio as RateRatio
-from closedform.recipes.quantities import Rates as Rates
-from closedform.recipes.quantities import RealEpochs as RealEpochs
-from closedform.recipes.quantities import RealSamples as RealSamples
-from closedform.recipes.quantities import RealSteps as RealSteps
-from closedform.recipes.quantities import RunRatio as RunRatio
-from closedform.recipes.quantities import Samples as Samples
-from closedform.recipes.quantities import SequenceLength as SequenceLength
-from closedform.recipes.quantities import StartRate as StartRate
-from closedform.recipes.quantities import Steps as Steps
-from closedform.recipes.quantities import Tokens as Tokens
-from closedform.recipes.quantities import WeightDecay as WeightDecay
-from closedform.recipes.quantities import WhereNeeded as WhereNeeded
-from closedform.recipes.raw_section import RELATED as RELATED
-from closedform.recipes.raw_section import RawSection as RawSection
-from closedform.recipes.raw_section import calls as calls
-from closedform.recipes.raw_section import document_section as document_section
-from closedform.recipes.raw_section import is_open as is_open
-from closedform.recipes.reader import Reader as Reader
-from closedform.recipes.reader import Reading as Reading
-from closedform.recipes.recipe import Clipping as Clipping
-from closedform.recipes.recipe import ClippingKind as ClippingKind
-from closedform.recipes.recipe import OptimizerPlan as OptimizerPlan
-from closedform.recipes.recipe import ParamGroup as ParamGroup
-from closedform.recipes.recipe import Recipe as Recipe
-from closedform.recipes.recipe import Role as Role
-from closedform.recipes.recipe import is_constant as is_constant
-from closedform.recipes.rules import plan_optimizer as plan_optimizer
-from closedform.recipes.section import ArgumentSection as ArgumentSection
-from closedform.recipes.section import ClassSection as ClassSection
-from closedform.recipes.section import FlagSection as FlagSection
-from closedform.recipes.section import Key as Key
-from closedform.recipes.section import OpenSection as OpenSection
-from closedform.recipes.section import ScheduleOfSections as ScheduleOfSections
-from closedform.recipes.section import Section as Section
-from closedform.recipes.section import choice as choice
-from closedform.recipes.section import integer as integer
-from closedform.recipes.section import integers as integers
-from closedform.recipes.section import nullable as nullable
-from closedform.recipes.section import number as number
-from closedform.recipes.section import numbers as numbers
-from closedform.recipes.section import read_by as read_by
-from closedform.recipes.section import section_entries as section_entries
-from closedform.recipes.section import variants as variants
-from closedform.recipes.summary import amount_text as amount_text
-from closedform.recipes.tags import Tags as Tags
-from closedform.recipes.tags import build_member as build_member
-from closedform.recipes.tags import read_tags as read_tags
+from closedform.recipes import checks
+from closedform.recipes.build import class_schedule
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Facts, Unit, hold, missing_facts
+from closedform.recipes.curves import CurveFunction, curve
+from closedform.recipes.cycles import cycles
+from closedform.recipes.defects import Convention, Defect, Note
+from closedform.recipes.document import Document, Syntax, in_sections, interpolate
+from closedform.recipes.documents import gin_text, python_text
+from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
+from closedform.recipes.entries import (
+    REQUIRED,
+    Arguments,
+    Context,
+    OptimizerEntry,
+    Parameter,
+    Required,
+    RuleOfArguments,
+    ScheduleBuilder,
+    ScheduleEntry,
+    Touches,
+    build_schedule,
+    check_joints,
+    fill,
+    find_schedule,
+    generic_arguments,
+    locate_errors,
+    parameters,
+    parameters_of,
+    passed_to,
+    sub_schedule,
+    sub_schedules,
+    touches_all,
+    values_of,
+)
+from closedform.recipes.expressions import parse_function
+from closedform.recipes.forms import (
+    RUN,
+    Config,
+    CurveName,
+    GroupDifference,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    literal,
+    native,
+    nearest_integer,
+)
+from closedform.recipes.framework import ConfigFunction, Framework, Tier
+from closedform.recipes.group_values import base_value, number_of_group, of_base, of_group
+from closedform.recipes.inheritance import named_document
+from closedform.recipes.intervals import (
+    LazyNumber,
+    Stage,
+    UndefinedError,
+    by_intervals,
+    ending,
+    first_from,
+    power_quotient,
+    quotient,
+    undefined,
+)
+from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer, fused_adam
+from closedform.recipes.plateau import TORCH_ARGUMENTS, metric_entry, timm_plateau, torch_plateau
+from closedform.recipes.quantities import (
+    Accumulation,
+    BatchSize,
+    EndRate,
+    Epochs,
+    Epsilon,
+    Momenta,
+    Momentum,
+    Norm,
+    Number,
+    NumberOrNumbers,
+    Numbers,
+    Power,
+    Rate,
+    RateOrRates,
+    RateRatio,
+    Rates,
+    RealEpochs,
+    RealSamples,
+    RealSteps,
+    RunRatio,
+    Samples,
+    SequenceLength,
+    StartRate,
+    Steps,
+    Tokens,
+    WeightDecay,
+    WhereNeeded,
+)
+from closedform.recipes.raw_section import RELATED, RawSection, calls, document_section, is_open
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import (
+    Clipping,
+    ClippingKind,
+    OptimizerPlan,
+    ParamGroup,
+    Recipe,
+    Role,
+    is_constant,
+)
+from closedform.recipes.rules import plan_optimizer
+from closedform.recipes.section import (
+    ArgumentSection,
+    ClassSection,
+    FlagSection,
+    Key,
+    OpenSection,
+    ScheduleOfSections,
+    Section,
+    choice,
+    integer,
+    integers,
+    nullable,
+    number,
+    numbers,
+    read_by,
+    section_entries,
+    variants,
+)
+from closedform.recipes.summary import amount_text
+from closedform.recipes.tags import Tags, build_member, read_tags

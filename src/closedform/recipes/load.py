@@ -118,6 +118,7 @@ def load_recipe(
         framework or declaration.name,
         as_implemented,
         declaration.defects,
+        declaration.clock,
     )
     try:
         recipe = replace(

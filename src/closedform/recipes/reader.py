@@ -17,7 +17,7 @@
 5. The optimizer is an :class:`~closedform.recipes.recipe.OptimizerPlan`: usually
    ``kit.plan_optimizer(name, arguments)``, which knows the common names, or
    ``kit.class_optimizer(section, path)``.
-6. ``reading.recipe(groups, clock=…, …)`` makes the recipe. ``values`` are the arguments of the
+6. ``reading.recipe(groups, …)`` makes the recipe. ``values`` are the arguments of the
    conditions of the framework's defects, which become the notes. ``derived`` repeats what the
    config determines of ``clock.CHECKED`` (lr, total_updates, warmup_updates, weight_decay):
    ``load_recipe`` compares them with the facts of the user.
@@ -33,7 +33,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from closedform.recipes.clock import Clock, Facts, hold
-from closedform.recipes.defects import Defect, applicable_defects, check_documented
+from closedform.recipes.defects import Defect, Note, applicable_notes, check_documented
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
 from closedform.recipes.recipe import Clipping, Grouping, ParamGroup, Recipe
@@ -51,7 +51,8 @@ class Reading:
         framework: The framework's name that was asked for: several may share a reader.
         as_implemented: Whether to return what the framework computes, defects included; otherwise
             its documented formula, where the two differ.
-        defects: The defects of the framework.
+        defects: The defects and conventions of the framework.
+        clock: The clock of the framework.
     """
 
     document: Document
@@ -59,7 +60,8 @@ class Reading:
     version: str = ""
     framework: str = ""
     as_implemented: bool = True
-    defects: Mapping[str, Defect[...]] = field(default_factory=dict)
+    defects: Mapping[str, Note[...]] = field(default_factory=dict)
+    clock: Clock = field(default_factory=Clock)
 
     @property
     def context(self) -> Context:
@@ -89,7 +91,7 @@ class Reading:
         self,
         param_groups: Sequence[ParamGroup],
         *,
-        clock: Clock,
+        clock: Clock | None = None,
         horizon: int | None,
         clipping: Clipping | None,
         accumulation: int | None,
@@ -102,7 +104,8 @@ class Reading:
         Args:
             param_groups: The param groups, with schedules in updates; in the unit of the clock,
                 if the clock is stepped.
-            clock: The clock that the schedules of this config count.
+            clock: The clock that the schedules of this config count, where it is not that of the
+                framework.
             horizon: As in ``Recipe``, in the same unit.
             clipping: As in ``Recipe``.
             accumulation: As in ``Recipe``.
@@ -113,9 +116,10 @@ class Reading:
         Raises:
             DefinitionError: The documented formula is asked for, and there is none.
         """
+        clock = clock or self.clock
         if not self.as_implemented:
             check_documented(self.defects, self.version, self.document.source, *values)
-        defects = applicable_defects(self.defects, self.version, *values)
+        notes = applicable_notes(self.defects, self.version, *values)
         # Schedules of a stepped clock are functions of its units: each value serves several
         # updates.
         updates = clock.updates_per_value(self.facts)
@@ -142,10 +146,10 @@ class Reading:
             clipping=clipping,
             accumulation=accumulation,
             notes={
-                name: defect.text
-                for name, defect in defects.items()
+                name: note.text
+                for name, note in notes.items()
                 # With the documented formula, its defects do not concern the values any more.
-                if self.as_implemented or defect.documented is None
+                if self.as_implemented or not (isinstance(note, Defect) and note.documented)
             },
             derived=derived or {},
             grouping=grouping,

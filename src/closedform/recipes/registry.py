@@ -11,11 +11,12 @@ import importlib
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from closedform.errors import ConfigError, UnknownNameError, nearest
-from closedform.recipes.framework import Framework
+from closedform.recipes.framework import Framework, Tier
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -92,7 +93,7 @@ class _Frameworks(Mapping[str, Framework]):
                 where=f"package {point.dist.name if point.dist else point.module!r}",
                 hint=f"{point.value} is where the package declares it",
             )
-        return registered
+        return replace(registered, tier=Tier.COMMUNITY)
 
     @staticmethod
     def module(name: str) -> str:

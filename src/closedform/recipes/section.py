@@ -38,7 +38,7 @@ import sympy as sp
 
 from closedform.errors import ConfigError, DefinitionError, nearest
 from closedform.language import Schedule, exact_number
-from closedform.recipes.defects import Defect, check_documented
+from closedform.recipes.defects import Note, check_documented
 from closedform.recipes.document import Document
 from closedform.recipes.documents.values import Unresolved
 from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, parameters
@@ -319,6 +319,20 @@ class Section:
             raise AttributeError(f"the section has no key {name!r}")
         return self.of(self.origin, {**self.__dict__, **values})
 
+    def of_group(self, name: str, context: Context) -> Any:
+        """Returns a value, or that of the param group where it is a list with one for each group.
+
+        Raises:
+            ConfigError: The list has another length.
+        """
+        value, groups = self.__dict__[name], len(context.groups)
+        if not isinstance(value, tuple):
+            return value
+        if len(value) != groups:
+            message = f"{name} must hold one value for each of {groups} param groups"
+            raise self.error(f"{message}, got {len(value)}", name)
+        return value[context.facts.get("group_index", 0)]
+
     def require(self, name: str) -> Any:
         """Returns a value that must be given here.
 
@@ -438,7 +452,7 @@ def section_entries(
     curves: Mapping[str, ScheduleOfSections],
     layout: Mapping[str, type[Section]],
     style: Callable[..., str] | None = None,
-    defects: Mapping[str, Defect[...]] | None = None,
+    defects: Mapping[str, Note[...]] | None = None,
 ) -> dict[str, ScheduleEntry]:
     """Returns the classes of ``frameworks.schedule`` whose arguments are sections of a config.
 

@@ -24,7 +24,7 @@ from closedform.analysis.profile import Branch, Profile, warmup_length
 from closedform.language import Schedule
 from closedform.language.exact import to_float
 from closedform.recipes import Recipe
-from closedform.recipes.defects import DefectKind
+from closedform.recipes.defects import Defect
 from closedform.recipes.recipe import ParamGroup, Role, is_constant
 from closedform.recipes.registry import FRAMEWORKS
 
@@ -473,12 +473,11 @@ def check_defects(subject: Subject) -> Iterator[Finding]:
     if framework is None:  # the notes of a config of no known framework say how it was read
         return
     for name, text in subject.recipe.notes.items():
-        defect = framework.defects.get(name)
-        is_departure = defect is not None and defect.kind is DefectKind.DEPARTURE
+        is_defect = isinstance(framework.defects.get(name), Defect)
         yield _finding(
             "defect",
             f"{name}: {text}",
-            severity=Severity.WARNING if is_departure else Severity.NOTE,
+            severity=Severity.WARNING if is_defect else Severity.NOTE,
         )
 
 

@@ -146,7 +146,7 @@ def write_recipe(
     all_facts = {**writer.facts, **facts_of_recipe}
     facts = {name: value for name, value in all_facts.items() if value not in (None, RUN)}
     best = _impossible(framework, writer, f"{framework} has no {describe_form(form)}", ())
-    for config in writer.configs(form, optimizer, facts_of_recipe):
+    for config in writer.configs(form, replace(optimizer, facts=facts_of_recipe)):
         candidate = _try_config(recipe, framework, writer, config, facts, total, optimizer.version)
         if _rank(candidate, total) < _rank(best, total):
             best = candidate

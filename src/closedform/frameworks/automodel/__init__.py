@@ -8,6 +8,7 @@ from typing import Any
 
 import sympy as sp
 
+from closedform.frameworks.curves import along_cosine
 from closedform.frameworks.megatron.schedules import (
     STYLES,
     WEIGHT_DECAY_STYLES,
@@ -18,7 +19,6 @@ from closedform.frameworks.megatron.schedules import (
 )
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
-from closedform.schedules.blends import along_cosine
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 _CLASSES = {
@@ -165,50 +165,46 @@ def _speculative(context: kit.Context, optimizer: Optimizer | Draft, least: int)
     warmup = 1 if least > 1 and part <= 0 else max(least, int(float(part) * total))
     # A run that ends in its warmup has a cosine of length 1 instead of a division by zero.
     rest = max(1, total - warmup)
-    rate, low = optimizer.lr, optimizer.min_lr_ratio
-    # The warmup is (t + 1) / W, so update 0 is above 0; the cosine counts from t = W.
-    warmup_count = replace(CLOCK, offset=1).count(context.numbers)
-    wave = along_cosine(sp.S.One, low, (CLOCK.count(context.numbers).n - warmup) / rest)
-    return kit.by_intervals(
-        "speculative",
-        (lambda: rate * warmup_count.n / warmup, warmup),
-        (lambda: rate * wave, warmup + rest),
-        (lambda: rate * low, None),
-    )
+    rate: Any = optimizer.lr
+    low = optimizer.min_lr_ratio
+
+    def value(n: float) -> Any:
+        # The warmup is (t + 1) / W, so update 0 is above 0; the cosine counts from t = W.
+        if n < warmup:
+            return rate * (n + 1) / warmup
+        return rate * (along_cosine(1, low, (n - warmup) / rest) if n < warmup + rest else low)
+
+    return kit.curve("speculative", value, CLOCK.position(context.numbers))
 
 
 _SCHEDULER = "nemo_automodel/components/optim/scheduler.py"
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
-    "warmup-by-default": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
+    "warmup-by-default": kit.Convention(
         "without lr_warmup_steps the warmup is a tenth of the run, at most 1000 updates",
         "nemo_automodel/components/optim/optimizer.py:642",
         lambda config: _has_default(config, "lr_warmup_steps"),
-        kind=kit.DefectKind.CONVENTION,
         classes=STYLES,
     ),
-    "starts-at-a-tenth": kit.Defect(
+    "starts-at-a-tenth": kit.Convention(
         "without init_lr the warmup begins at a tenth of the rate",
         "nemo_automodel/components/optim/optimizer.py:637",
         lambda config: _has_default(config, "init_lr"),
-        kind=kit.DefectKind.CONVENTION,
         classes=STYLES,
     ),
-    "minimum-by-default": kit.Defect(
+    "minimum-by-default": kit.Convention(
         "without min_lr the minimum is a hundredth of the rate",
         "nemo_automodel/components/optim/optimizer.py:639",
         lambda config: (
             _has_default(config, "min_lr") and config.lr_scheduler.lr_decay_style != "constant"
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=tuple(style for style in STYLES if style != "constant"),
     ),
-    "tail-without-a-style": kit.Defect(
+    "tail-without-a-style": kit.Convention(
         "WSD without a style of its decay fails where the decay begins",
         f"{_SCHEDULER}: get_lr",
-        kind=kit.DefectKind.CONVENTION,
         classes=("WSD",),
     ),
-    "draft-keys-ignored": kit.Defect(
+    "draft-keys-ignored": kit.Convention(
         "warmup_ratio and min_lr_ratio only have an effect in the recipes of draft models, which "
         "have recipe_args: without these, the rate is constant",
         "nemo_automodel/recipes/llm/train_dflash.py:373",
@@ -217,16 +213,14 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
             and any(key in config.optimizer for key in _Draft.keys)
             and "recipe_args" not in config
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "multipliers-ignored": kit.Defect(
+    "multipliers-ignored": kit.Convention(
         "param_group_overrides only have an effect with an lr_scheduler",
         f"{_SCHEDULER}: step",
         lambda config: bool(
             config.optimizer.param_group_overrides and not config.lr_scheduler.origin.content
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }
@@ -258,7 +252,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     threshold = place.max_grad_norm if place.origin.content else config.clip_grad_norm.max_norm
     return reading.recipe(
         [default, *(_override_group(override, default) for override in overrides)],
-        clock=CLOCK,
         horizon=total,
         clipping=kit.Clipping(threshold),
         accumulation=None,
@@ -332,10 +325,7 @@ _WRITTEN = {
 }
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     if form.curve not in _WRITTEN:
         return
     section: dict[str, Any] = {
@@ -402,7 +392,6 @@ FRAMEWORK = kit.Framework(
     },
     versions=("36044ad3d139",),
     repository="https://github.com/NVIDIA-NeMo/Automodel",
-    tier=kit.Tier.OFFICIAL,
     upstream=_SCHEDULER,
     clock=CLOCK,
     defects=DEFECTS,

@@ -116,14 +116,14 @@ def _low(config: Config, default: float = 0.0) -> sp.Expr:
 
 
 def _rex(config: Config, run: ScheduleNumbers) -> Schedule:
-    low, length, count = _low(config), run.total - run.warmup, AHEAD.count(kit.Facts())
+    low, length = _low(config), run.total - run.warmup
     kit.refuse_unless(
         length >= 0,
         f"warmup_steps must be at most {run.total} updates, got {run.warmup}",
-        run.where,
+        run.context.where,
     )
 
-    return _curve("rex", curves.rex, run, count.n, low=low)
+    return _curve("rex", curves.rex, run, AHEAD.position(kit.Facts()), low=low)
 
 
 def _curve(
@@ -135,27 +135,27 @@ def _curve(
 
 def _quadratic(config: Config, run: ScheduleNumbers) -> Schedule:
     # The quadratic warmup's cosine ends at 0: the minimum is not passed to it (DEFECTS).
-    low = sp.S.Zero if run.as_implemented else _low(config)
+    low = sp.S.Zero if run.context.as_implemented else _low(config)
     name = "cosine_quadratic_warmup"
-    return _curve(name, curves.cosine_quadratic_warmup, run, run.count.n, low=low)
+    return _curve(name, curves.cosine_quadratic_warmup, run, run.count, low=low)
 
 
 def _to_minimum(config: Config, run: ScheduleNumbers) -> Schedule:
-    return _curve("cosine_min_lr", curves.cosine_min_lr, run, run.count.n, low=_low(config))
+    return _curve("cosine_min_lr", curves.cosine_min_lr, run, run.count, low=_low(config))
 
 
 def _to_constant(config: Config, run: ScheduleNumbers) -> Schedule:
     # int(total · ratio) in floats, as upstream.
     end = sp.Integer(int(int(run.total) * float(config.cosine_constant_lr_ratio or 0)))
     numbers = {"low": _low(config), "end": end}
-    return _curve("cosine_constant_lr", curves.cosine_constant_lr, run, run.count.n, **numbers)
+    return _curve("cosine_constant_lr", curves.cosine_constant_lr, run, run.count, **numbers)
 
 
 def _one_cycle(config: Config, run: ScheduleNumbers) -> Schedule:
     kit.refuse_unless(
         run.warmup <= run.total,
         f"the warmup must be at most {run.total} updates, got {run.warmup}",
-        run.where,
+        run.context.where,
     )
     end = int(run.total)
     arguments = {
@@ -183,7 +183,7 @@ def _jagged(config: Config, run: ScheduleNumbers) -> Schedule:
     low = _low(config, 0.001)
     inner = config.replace(jagged_restart_steps=None)
     # Its step is one ahead, and two over rex, which is one ahead itself.
-    step = AHEAD.count(kit.Facts()).n + (1 if config.lr_scheduler == "rex" else 0)
+    step = AHEAD.position(kit.Facts()) + (1 if config.lr_scheduler == "rex" else 0)
     factor = jagged_factor(step, config.jagged_restart_steps, rise, fall, low)
     # shift(1): the inner schedule is asked for its next step, too.
     value = KINDS[_kind(inner)](inner, run).shift(1).expr
@@ -192,7 +192,7 @@ def _jagged(config: Config, run: ScheduleNumbers) -> Schedule:
 
 def _plain(config: Config, run: ScheduleNumbers) -> Schedule:
     name = config.lr_scheduler
-    kit.refuse_unless(name in CURVES, f"{name} is a function of the loss", run.where)
+    kit.refuse_unless(name in CURVES, f"{name} is a function of the loss", run.context.where)
     return schedule_by_name(name, config.lr_scheduler_kwargs.origin, run)
 
 
@@ -226,51 +226,41 @@ def _kind(config: Config) -> str:
 def _rate(context: kit.Context, config: Config) -> Schedule:
     total, rate = int(context.fact("num_training_steps")), config.learning_rate
     warmup = _warmup(config, total, context.as_implemented)
-    run = ScheduleNumbers(
-        rate,
-        rate,
-        sp.Integer(warmup),
-        sp.Integer(total),
-        context.where,
-        CLOCK.count(context.numbers),
-        context.as_implemented,
-    )
+    run = ScheduleNumbers(rate, rate, sp.Integer(warmup), sp.Integer(total), context)
     return KINDS[_kind(config)](config, run)
 
 
 def _interpolated(context: kit.Context, keys: Interpolation) -> Schedule:
     kit.refuse_unless(keys.num_steps != 1, "num_steps is 1: division by zero", context.where)
     name = "InterpolatingLogScheduler"
-    return kit.curve(name, curves.interpolation, LATE.count(kit.Facts()).n, keys)
+    return kit.curve(name, curves.interpolation, LATE.position(kit.Facts()), keys)
 
 
 _SCHEDULERS = "src/axolotl/utils/schedulers.py"
 _COSINES = ("cosine", "cosine_with_min_lr", "cosine_warmup_with_min_lr")
 
 
-def _rises_again(kind: str, upstream: str) -> kit.Defect[[Config, int]]:
-    return kit.Defect(
+def _rises_again(kind: str, upstream: str) -> kit.Note[[Config, int]]:
+    return kit.Convention(
         "the cosine rises again after the run",
         upstream,
         lambda config, total: (
             _kind(config) == kind and (kind != "default" or config.lr_scheduler in _COSINES)
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=(kind,),
     )
 
 
-def _counts_from_one(kind: str, upstream: str) -> kit.Defect[[Config, int]]:
-    return kit.Defect(
+def _counts_from_one(kind: str, upstream: str) -> kit.Note[[Config, int]]:
+    return kit.Convention(
         f"{kind} counts from 1: update 0 uses the value of step 1",
         upstream,
         lambda config, total: _kind(config) == kind,
-        kind=kit.DefectKind.CONVENTION,
         classes=(kind,),
     )
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config, int]]] = {
+DEFECTS: Mapping[str, kit.Note[[Config, int]]] = {
     "warmup-of-one": kit.Defect(
         "a warmup of one update becomes one of two",
         "src/axolotl/core/builders/base.py:256",
@@ -292,10 +282,9 @@ DEFECTS: Mapping[str, kit.Defect[[Config, int]]] = {
     "cosine_quadratic_warmup-2": _rises_again("cosine_quadratic_warmup", f"{_SCHEDULERS}:141"),
     "cosine_min_lr-1": _rises_again("cosine_min_lr", f"{_SCHEDULERS}:198"),
     "default-1": _rises_again("default", "src/transformers/optimization.py:140"),
-    "first-value-twice": kit.Defect(
+    "first-value-twice": kit.Convention(
         "the first two values are equal",
         f"{_SCHEDULERS}:114",
-        kind=kit.DefectKind.CONVENTION,
         classes=("InterpolatingLogScheduler",),
     ),
 }
@@ -366,7 +355,7 @@ def _accumulation(config: Config) -> int:
 
 
 def _rates(config: Config) -> list[tuple[str, Any, tuple[str, ...]]]:
-    """The groups with a rate of their own: name, rate, modules."""
+    """The groups with another rate: name, rate, modules."""
     rates: list[tuple[str, Any, tuple[str, ...]]] = [
         (group.name, group.lr, tuple(map(str, group.modules))) for group in config.lr_groups
     ]
@@ -378,11 +367,8 @@ def _rates(config: Config) -> list[tuple[str, Any, tuple[str, ...]]]:
 _WRITTEN = {"adamw": "adamw_torch", "sgd": "sgd", "lion": "lion_pytorch"}
 
 
-def _configs(
-    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
-    warmup = kit.nearest_integer(form.warmup()) if form.rise is not None else 0
+def _configs(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[kit.Config]:
+    warmup = kit.nearest_integer(form.warmup())
     end = form.total
     if form.curve in (kit.CurveName.LINEAR, kit.CurveName.COSINE) and form.after is None:
         end = kit.nearest_integer(form.end)
@@ -411,7 +397,7 @@ def _schedulers(form: kit.WarmupDecayForm, warmup: int) -> Iterator[dict[str, An
     is_quadratic = form.rise is not None and form.rise.curve is kit.CurveName.POWER
     if form.curve is kit.CurveName.COSINE:
         cosine: dict[str, Any] = {"lr_scheduler": "cosine"}
-        ratio = kit.native(form.low / form.peak) if form.peak != 0 else 0.0
+        ratio = form.low_ratio
         if is_quadratic:
             yield {**cosine, "lr_quadratic_warmup": True}
             return
@@ -437,7 +423,6 @@ FRAMEWORK = kit.Framework(
     },
     versions=("067b021c8b87",),
     repository="https://github.com/axolotl-ai-cloud/axolotl",
-    tier=kit.Tier.OFFICIAL,
     upstream="src/axolotl/utils/schedulers.py, src/axolotl/core/trainers/mixins/scheduler.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -201,29 +201,26 @@ def _factor(context: kit.Context, schedule: Curve) -> Schedule:
     if cooldown > 0:
         # Not clipped at 0: negative after the run (big_vision/utils.py:1139).
         rate *= sp.Min(1, (total - t) / cooldown)
-    return kit.by_intervals(schedule.decay_type, (lambda: rate, None))
+    return Schedule(rate, name=schedule.decay_type)
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
-    "decay-not-times-rate": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
+    "decay-not-times-rate": kit.Convention(
         "the schedule multiplies the weight decay, which is not times the rate",
         "big_vision/optax.py:136",
         lambda config: config.wd != 0,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "decays-kernels": kit.Defect(
+    "decays-kernels": kit.Convention(
         "without wd_mults only parameters named kernel are decayed",
         "big_vision/optax.py:133",
         lambda config: config.wd != 0 and "wd_mults" not in config,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "default-arguments": kit.Defect(
+    "default-arguments": kit.Convention(
         "get_config is read with the defaults of its arguments",
         "big_vision/configs/common.py:29",
         lambda config: True,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "negative-after-the-run": kit.Defect(
+    "negative-after-the-run": kit.Convention(
         "a cooldown makes the rate negative after the run",
         "big_vision/utils.py:1139",
         lambda config: any(
@@ -232,7 +229,6 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
             if schedule is not None
             for unit in _UNITS
         ),
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 _FUNCTION = "get_config"
@@ -288,7 +284,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
             groups.append(kit.ParamGroup(schedules, plan, kit.Role.NAMED, label, (pattern,)))
     return reading.recipe(
         (*groups, *frozen),
-        clock=CLOCK,
         horizon=total,
         clipping=kit.Clipping(config.grad_clip_norm) if config.grad_clip_norm else None,
         accumulation=1,
@@ -402,7 +397,7 @@ def _sections(form: kit.WarmupDecayForm) -> Iterator[dict[str, Any]]:
         case kit.CurveName.COSINE if form.low == 0 and has_whole_run:
             yield {**curve, "decay_type": "cosine"}
         case kit.CurveName.LINEAR | kit.CurveName.POWER if has_whole_run and not form.has_plateau:
-            low = kit.native(form.low / form.peak) if form.peak != 0 else 0.0
+            low = form.low_ratio
             power = kit.native(form.power)
             yield {**curve, "decay_type": "polynomial", "end": low, "power": power}
         # linear with a plateau has no key: a constant multiplier with a cooldown is the same curve.
@@ -413,9 +408,8 @@ def _sections(form: kit.WarmupDecayForm) -> Iterator[dict[str, Any]]:
         case kit.CurveName.CONSTANT:
             yield {**curve, "decay_type": "stair"}
         case kit.CurveName.STEPS:
-            steps = [first for first, _ in form.marks[1:]]
             mults = [kit.native(value / form.peak) for _, value in form.marks[1:]]
-            yield {**curve, "decay_type": "stair", "steps": steps, "mults": mults}
+            yield {**curve, "decay_type": "stair", "steps": form.milestones, "mults": mults}
         case kit.CurveName.INVERSE_ROOT | kit.CurveName.SEQUENCE:
             yield from _inverse_root(form, curve)
         case _:
@@ -433,10 +427,7 @@ def _inverse_root(form: kit.WarmupDecayForm, curve: dict[str, Any]) -> Iterator[
         }
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     options: dict[str, Any] = {}
     if optimizer.betas():
         options = {"b1": optimizer.betas()[0], "b2": optimizer.betas()[1]}
@@ -451,8 +442,7 @@ def _configs(
         "lr": kit.native(form.peak),
         "wd": kit.native(_decay(form, optimizer)),
     }
-    if optimizer.clipping is not None:
-        config["grad_clip_norm"] = kit.native(optimizer.clipping)
+    config |= optimizer.clip("grad_clip_norm")
     mults = [
         [pattern, kit.native(group.factor)]
         for group in optimizer.groups
@@ -502,7 +492,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("0127fb6b337e",),
     repository="https://github.com/google-research/big_vision",
-    tier=kit.Tier.OFFICIAL,
     upstream="big_vision/utils.py, big_vision/optax.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -43,7 +43,6 @@ FRAMEWORK = kit.Framework(
     AS_IMPLEMENTED,
     repository="https://github.com/Cerebras/modelzoo",
     commit="2.10.0",
-    tier=kit.Tier.OFFICIAL,
     upstream="cerebras/pytorch/optim/lr_scheduler.py@2.10",
     clock=CLOCK,
     defects=DEFECTS,

@@ -28,11 +28,10 @@ def values_between(given: kit.Arguments, context: kit.Context) -> Schedule:
     if len(values) > len(marks) + 1 and context.as_implemented:
         values = [*values[: len(marks)], values[-1]]
     if len(values) != len(marks) + 1:
-        raise DefinitionError(
-            f"{context.own_name('vals')} must be one more than milestones: expected "
-            f"{len(marks) + 1}, "
-            f"got {len(values)}"
-        )
+        names = context.entries[context.path[-1]].generic
+        own_name = next((name for name in names if names[name] == "vals"), "vals")
+        message = f"{own_name} must be one more than milestones: expected {len(marks) + 1}"
+        raise DefinitionError(f"{message}, got {len(values)}")
     reached = _reached(marks)
     shown = [values[0 if index is None else index + 1] for index, _ in reached]
     return piecewise_constant(shown, [mark for _, mark in reached[1:]])

@@ -16,7 +16,7 @@ import sympy as sp
 from closedform.errors import UnknownNameError, nearest
 from closedform.frameworks.cerebras.optimizers import AS_IMPLEMENTED, OPTIMIZERS
 from closedform.frameworks.cerebras.param_groups import configure_param_groups
-from closedform.frameworks.cerebras.schedules import CLOCK, SCHEDULES
+from closedform.frameworks.cerebras.schedules import SCHEDULES
 from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.recipes import kit
 from closedform.schedules import constant
@@ -82,7 +82,6 @@ def read(reading: kit.Reading) -> kit.Recipe:
     tags = {tag for spec in specs for tag in spec.tags or () if tag is not None}
     return reading.recipe(
         (group(None), *(group(tag) for tag in sorted(tags))),
-        clock=CLOCK,
         horizon=values.loop.max_steps,
         clipping=None,
         accumulation=None,

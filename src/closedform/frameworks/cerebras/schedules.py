@@ -387,13 +387,13 @@ _ROWS = (
 SCHEDULES = {entry.name: entry for row in _ROWS for entry in row}
 
 
-def _defect(
+def _note(
     text: str,
     place: str,
     stems: Sequence[str],
     concerns: Callable[[kit.Arguments], bool] = lambda arguments: True,
     documented: str | None = None,
-) -> kit.Defect[...]:
+) -> kit.Note[...]:
     """A defect of the classes of some formulas; without a documented formula, a convention."""
     classes = tuple(f"{stem}{end}" for stem in stems for end in ("LR", "WD", "Scheduler"))
     # name[:-2]: CosineAnnealingWarmRestarts, whose lr class lacks the ending.
@@ -406,9 +406,10 @@ def _defect(
             for spec in _nested(outer)
         )
 
-    kind = kit.DefectKind.CONVENTION if documented is None else kit.DefectKind.DEPARTURE
     upstream = f"cerebras/pytorch/optim/lr_scheduler.py, {place}"
-    return kit.Defect(text, upstream, applies, documented, kind, classes)
+    if documented is None:
+        return kit.Convention(text, upstream, applies, classes)
+    return kit.Defect(text, upstream, applies, classes, documented=documented)
 
 
 def _nested(spec: kit.Arguments) -> Iterator[kit.Arguments]:
@@ -439,28 +440,28 @@ def _is_frozen(spec: kit.Arguments, is_frozen: bool = False, is_halted: bool = F
     return any(_is_frozen(member, *inner) for member in _members(spec))
 
 
-DEFECTS: Mapping[str, kit.Defect[[Any, Any]]] = {
-    "restarts-are-constant": _defect(
+DEFECTS: Mapping[str, kit.Note[[Any, Any]]] = {
+    "restarts-are-constant": _note(
         "after the first period each period has one rate",
         "class CosineAnnealingWarmRestarts",
         ("CosineAnnealingWarmRestarts",),
         documented="a cosine in each period",
     ),
-    "cycle-ignored": _defect(
+    "cycle-ignored": _note(
         "cycle has no effect",
         "class PolynomialLR",
         ("Linear", "Polynomial"),
         lambda arguments: bool(arguments.get("cycle")),
         documented="the polynomial over the time that is stretched to whole cycles",
     ),
-    "initial-value-of-each-function": _defect(
+    "initial-value-of-each-function": _note(
         "the initial value is a factor as often as there are functions",
         "class LambdaLR",
         ("Lambda",),
         lambda arguments: len(arguments.get("lambdas") or _DEFAULT_LAMBDAS) > 1,
         documented="the initial value times the functions",
     ),
-    "last-epoch-of-the-sequence": _defect(
+    "last-epoch-of-the-sequence": _note(
         "last_epoch moves the milestones, but not the members",
         "class SequentialLR",
         ("Sequential",),
@@ -474,19 +475,19 @@ DEFECTS: Mapping[str, kit.Defect[[Any, Any]]] = {
         documented="each member goes on from where it begins",
         classes=tuple(name for name, entry in SCHEDULES.items() if entry.children == "schedulers"),
     ),
-    "unknown-mode": _defect(
+    "unknown-mode": _note(
         "an unknown mode is exp_range",
         "class CyclicLR",
         ("Cyclic",),
         lambda arguments: arguments.get("mode", MODES[0]) not in MODES,
     ),
-    "unknown-strategy": _defect(
+    "unknown-strategy": _note(
         "each anneal_strategy except cos is linear",
         "class OneCycleLR",
         ("OneCycle",),
         lambda arguments: arguments.get("anneal_strategy", "cos") not in tuple(ANNEALS),
     ),
-    "surplus-values": _defect(
+    "surplus-values": _note(
         "of the values past the milestones the last one counts",
         "class PiecewiseConstantLR",
         ("PiecewiseConstant",),

@@ -22,7 +22,6 @@ FRAMEWORK = kit.Framework(
     OPTIMIZERS,
     versions=("6405188805a0", "8c8dd48f7216"),
     repository="https://github.com/mosaicml/composer",
-    tier=kit.Tier.OFFICIAL,
     upstream="composer/optim/scheduler.py",
     clock=CLOCK,
     defects=DEFECTS,

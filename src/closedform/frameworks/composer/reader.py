@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from closedform.errors import nearest
 from closedform.frameworks.composer.optimizers import rules_from
-from closedform.frameworks.composer.schedules import CLASSES, CLOCK, rate
+from closedform.frameworks.composer.schedules import CLASSES, rate
 from closedform.frameworks.composer.times import Duration, trainer
 from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.recipes import kit
@@ -188,7 +188,6 @@ def recipe(
         groups.append(optimizer.group(schedule, name=name, patterns=(name,) if name else ()))
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=horizon,
         clipping=_clipping(config),
         accumulation=config.grad_accum if isinstance(config.grad_accum, int) else None,

@@ -16,8 +16,7 @@ from closedform.schedules.blends import along_cosine, along_inverse_root, along_
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 """The schedulers are stepped every batch; their times may have other units."""
 
-Stage = tuple[Callable[[], sp.Expr], int | None]
-Factor = Callable[..., tuple[Stage, ...]]
+Factor = Callable[..., tuple[kit.Stage, ...]]
 MAX_PERIODS = 1000
 """The most restarts that are written out."""
 
@@ -27,31 +26,27 @@ def _part(run: Trainer, time: Time, begin: sp.Expr = sp.S.Zero) -> sp.Expr:
     return kit.quotient(run.now(time.unit) - begin, time.exact - begin)
 
 
-def _step(given: StepScheduler, run: Trainer) -> tuple[Stage, ...]:
+def _step(given: StepScheduler, run: Trainer) -> tuple[kit.Stage, ...]:
     gamma, size = given.gamma, run.time(given, "step_size")
     # floor_div(·, 1): gamma to whole steps of a time in any unit.
     return ((lambda: gamma ** floor_div(_part(run, size), 1), None),)
 
 
-def _milestones(given: _Steps, run: Trainer) -> tuple[Stage, ...]:
+def _milestones(given: _Steps, run: Trainer) -> tuple[kit.Stage, ...]:
     gamma = given.gamma
     marks = sorted(run.first_from(run.convert(mark, "milestones")) for mark in given.milestones)
-    stages: list[Stage] = [(_fixed(gamma**index), mark) for index, mark in enumerate(marks)]
-    return *stages, (_fixed(gamma ** len(marks)), None)
+    stages: list[kit.Stage] = [(gamma**index, mark) for index, mark in enumerate(marks)]
+    return *stages, (gamma ** len(marks), None)
 
 
-def _fixed(value: sp.Expr) -> Callable[[], sp.Expr]:
-    return lambda: value
-
-
-def _constant(given: ConstantScheduler, run: Trainer) -> tuple[Stage, ...]:
+def _constant(given: ConstantScheduler, run: Trainer) -> tuple[kit.Stage, ...]:
     alpha = given.alpha
     end = run.first_from(run.time(given, "t_max"))
     # After t_max the factor is 1, not alpha.
-    return (_fixed(alpha), end), (_fixed(sp.S.One), None)
+    return (alpha, end), (sp.S.One, None)
 
 
-def _exponential(given: ExponentialScheduler, run: Trainer) -> tuple[Stage, ...]:
+def _exponential(given: ExponentialScheduler, run: Trainer) -> tuple[kit.Stage, ...]:
     gamma = given.gamma
     period = run.time(given, "decay_period")
     return ((lambda: gamma ** _part(run, period), None),)
@@ -90,7 +85,7 @@ def _flat(given: ConstantScheduler) -> tuple[Fall, sp.Expr]:
 def _shaped(shape: FallShape) -> Factor:
     """The curve over ``t_max``, and its end afterwards."""
 
-    def factor(given: kit.Section, run: Trainer) -> tuple[Stage, ...]:
+    def factor(given: kit.Section, run: Trainer) -> tuple[kit.Stage, ...]:
         curve, last = shape(given)
         length = run.time(given, "t_max")
         # ZeroDivisionError in the first batch upstream.
@@ -99,13 +94,13 @@ def _shaped(shape: FallShape) -> Factor:
         now = run.now(length.unit)
         return (
             (lambda: curve(now, length.exact), run.first_from(length)),
-            (_fixed(last), None),
+            (last, None),
         )
 
     return factor
 
 
-def _rise(given: _Warmup, run: Trainer, top: sp.Expr) -> tuple[Stage, Time]:
+def _rise(given: _Warmup, run: Trainer, top: sp.Expr) -> tuple[kit.Stage, Time]:
     """The warmup; where it is scaled, the test for its end is not, as it is implemented."""
     warmup = _warmup_end(given, run)
     length = warmup
@@ -114,7 +109,7 @@ def _rise(given: _Warmup, run: Trainer, top: sp.Expr) -> tuple[Stage, Time]:
         length = run.time(given, "t_warmup")
     now = run.now(length.unit)
     part = sp.Min(1, now / length.value) if length.value else sp.S.One
-    return (_fixed(top * part), run.first_from(warmup)), warmup
+    return (top * part, run.first_from(warmup)), warmup
 
 
 def _warmup_end(given: _Warmup, run: Trainer) -> Time:
@@ -123,7 +118,7 @@ def _warmup_end(given: _Warmup, run: Trainer) -> Time:
     return run.time(given, "t_warmup", None if is_scaled else 1)
 
 
-def _warmed_milestones(given: MultiStepWithWarmupScheduler, run: Trainer) -> tuple[Stage, ...]:
+def _warmed_milestones(given: MultiStepWithWarmupScheduler, run: Trainer) -> tuple[kit.Stage, ...]:
     rise, _ = _rise(given, run, sp.S.One)
     return rise, *_milestones(given, run)
 
@@ -131,7 +126,7 @@ def _warmed_milestones(given: MultiStepWithWarmupScheduler, run: Trainer) -> tup
 def _warmed(shape: FallShape) -> Factor:
     """A warmup, the curve over the rest of ``t_max``, and its end afterwards."""
 
-    def factor(given: _Warmup, run: Trainer) -> tuple[Stage, ...]:
+    def factor(given: _Warmup, run: Trainer) -> tuple[kit.Stage, ...]:
         curve, last = shape(given)
         rise, warmup = _rise(given, run, curve(sp.S.Zero, sp.S.One))
         length = run.time(given, "t_max")
@@ -142,7 +137,7 @@ def _warmed(shape: FallShape) -> Factor:
         if rest <= 0:
             return rise, (lambda: curve(sp.S.Zero, sp.S.One), None)
         end = run.first_from(length)
-        return rise, (lambda: curve(now - begin, rest), end), (_fixed(last), None)
+        return rise, (lambda: curve(now - begin, rest), end), (last, None)
 
     return factor
 
@@ -160,7 +155,7 @@ def _check_warmed(length: Time, warmup: Time, run: Trainer) -> None:
     )
 
 
-def _restarts(given: CosineAnnealingWarmRestartsScheduler, run: Trainer) -> tuple[Stage, ...]:
+def _restarts(given: CosineAnnealingWarmRestartsScheduler, run: Trainer) -> tuple[kit.Stage, ...]:
     last, growth = given.alpha_f, float(given.t_mult)
     period = run.time(given, "t_0")
     now, begin, length = run.now(period.unit), 0, int(period.value)
@@ -168,36 +163,28 @@ def _restarts(given: CosineAnnealingWarmRestartsScheduler, run: Trainer) -> tupl
         # now/length - floor: exact for any length, without a stage for each period.
         part = now / length - floor_div(now, length)
         return ((lambda: along_cosine(sp.S.One, last, part), None),)
-    stages: list[Stage] = []
+    stages: list[kit.Stage] = []
     for _ in range(MAX_PERIODS):
         end = run.first_from(Time(begin + length, period.unit))
         if length == 0:
-            return *stages, (_decayed, None)
-        stages.append((_wave(now - begin, length, last), end))
+            return *stages, (kit.undefined(_DECAYED), None)
+        stages.append((along_cosine(sp.S.One, last, (now - begin) / length), end))
         # int(t_mult · length): periods are whole units.
         begin, length = begin + length, int(growth * length)
         if end > _FAR:
             break
-    return *stages, (_too_far, None)
+    return *stages, (kit.undefined(_TOO_FAR), None)
 
 
+_DECAYED = "ValueError: the interval between restarts has decayed to 0"
+_TOO_FAR = f"more than {MAX_PERIODS} restarts are not written out"
 _FAR = 10**9
 """The update up to which restarts are written out."""
 
 
-def _wave(done: sp.Expr, length: int, last: sp.Expr) -> Callable[[], sp.Expr]:
-    return lambda: along_cosine(sp.S.One, last, done / length)
-
-
-def _decayed() -> sp.Expr:
-    raise kit.UndefinedError("ValueError: the interval between restarts has decayed to 0")
-
-
-def _too_far() -> sp.Expr:
-    raise kit.UndefinedError(f"more than {MAX_PERIODS} restarts are not written out")
-
-
-def _inverse_root(given: InverseSquareRootWithWarmupScheduler, run: Trainer) -> tuple[Stage, ...]:
+def _inverse_root(
+    given: InverseSquareRootWithWarmupScheduler, run: Trainer
+) -> tuple[kit.Stage, ...]:
     floor, last = given.alpha_f_decay, given.alpha_f_cooldown
     times = {
         name: (time, getattr(given, name))
@@ -363,7 +350,7 @@ def style(members: Sequence[Any]) -> str:
     return str(members[0].name) if len(members) == 1 else "list"
 
 
-DEFECTS: Mapping[str, kit.Defect[[Any]]] = {
+DEFECTS: Mapping[str, kit.Note[[Any]]] = {
     "last-scheduler-wins": kit.Defect(
         "the schedulers do not multiply, as documented: the last one decides",
         "composer/optim/scheduler.py:202",
@@ -381,13 +368,12 @@ DEFECTS: Mapping[str, kit.Defect[[Any]]] = {
         documented="a warmup that is scaled as the rest of the schedule is",
         classes=tuple(name for name in CLASSES if "WithWarmup" in name),
     ),
-    "constant-ends-at-one": kit.Defect(
+    "constant-ends-at-one": kit.Convention(
         "after t_max the factor is 1, not alpha",
         "composer/optim/scheduler.py:307",
         lambda config: any(
             entry.name == "ConstantScheduler" and "alpha" in entry for entry in config.schedulers
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("ConstantScheduler",),
     ),
 }

@@ -110,11 +110,11 @@ class Trainer:
 
     def now(self, unit: str) -> sp.Expr:
         """Returns the timestamp of update t in a unit."""
-        return _CLOCKS[unit].count(self.facts).n
+        return _CLOCKS[unit].position(self.facts)
 
     def first_from(self, time: Time) -> int:
         """Returns the first update at which a time is reached."""
-        return _CLOCKS[time.unit].count(self.facts).first_from(time.exact)
+        return int(kit.first_from(time.exact / _CLOCKS[time.unit].per_update(self.facts)))
 
 
 class Duration(kit.Section):

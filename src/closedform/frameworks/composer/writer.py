@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import sympy as sp
@@ -27,7 +27,7 @@ def written_schedulers(form: kit.WarmupDecayForm) -> Iterator[tuple[str, dict[st
     plain, warmed = _SHAPES[form.curve]
     arguments: dict[str, Any] = {}
     if form.curve is not kit.CurveName.CONSTANT:
-        arguments["alpha_f"] = kit.native(form.low / form.peak) if form.peak != 0 else 0.0
+        arguments["alpha_f"] = form.low_ratio
         if kit.nearest_integer(form.end) != form.total:
             arguments["t_max"] = f"{kit.nearest_integer(form.end)}ba"
     if form.curve is kit.CurveName.POWER:
@@ -44,9 +44,8 @@ def written_schedulers(form: kit.WarmupDecayForm) -> Iterator[tuple[str, dict[st
 def _others(form: kit.WarmupDecayForm) -> Iterator[tuple[str, dict[str, Any]]]:
     """Steps, an exponential, and a cosine in cycles."""
     if form.curve is kit.CurveName.STEPS:
-        values = [value for _, value in form.marks]
-        gamma = kit.native(values[1] / values[0]) if values[0] != 0 else 0.0
-        steps = {"milestones": [f"{first}ba" for first, _ in form.marks[1:]], "gamma": gamma}
+        marks = [f"{first}ba" for first in form.milestones]
+        steps = {"milestones": marks, "gamma": kit.native(form.gamma)}
         if form.rise is None:
             yield "multistep", steps
         else:
@@ -71,10 +70,7 @@ def clipping_entry(made: kit.Optimizer) -> dict[str, Any]:
     return {"algorithms": {"gradient_clipping": clipping}}
 
 
-def _configs(
-    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[kit.Config]:
     for name, arguments in written_schedulers(form):
         yield {
             "optimizers": {made.name or "adamw": made.keywords(form.peak)},

@@ -29,7 +29,6 @@ FRAMEWORK = kit.Framework(
     },
     versions=VERSIONS,
     repository="https://github.com/deepspeedai/DeepSpeed",
-    tier=kit.Tier.OFFICIAL,
     upstream="deepspeed/runtime/lr_schedules.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -12,9 +12,8 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import ConfigError, MissingFactsError
+from closedform.errors import ConfigError
 from closedform.frameworks.deepspeed.schedules import (
-    CLOCK,
     MUON_GROUPS,
     Optimizer,
     Scheduler,
@@ -93,10 +92,10 @@ def read_config(reading: kit.Reading, arguments: Mapping[str, Any] | None = None
     params = optimizer.params
     if params.lr is None:
         if facts.lr is None and (scheduler is None or not _has_rates(scheduler.params)):
-            raise MissingFactsError(
-                "missing facts: lr",
-                where=reading.document.place("optimizer.params.lr"),
-                hint="the config has no learning rate: give that of the optimizer",
+            raise kit.missing_facts(
+                "lr",
+                reading.document.place("optimizer.params.lr"),
+                "the config has no learning rate: give that of the optimizer",
             )
         # A scheduler with its rates leaves that of the optimizer out.
         rate = None if facts.lr is None else exact_number(facts.lr)
@@ -123,7 +122,6 @@ def read_config(reading: kit.Reading, arguments: Mapping[str, Any] | None = None
     clip = config.gradient_clipping
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=facts.total_updates if length is None else int(length),
         clipping=kit.Clipping(clip) if clip else None,
         accumulation=config.gradient_accumulation_steps,
@@ -194,10 +192,10 @@ def _insert(
             hint=f"write {AUTO!r} into the DeepSpeed config",
         )
     if missing:
-        raise MissingFactsError(
-            f"missing facts: {', '.join(dict.fromkeys(missing))}",
-            where=document.source,
-            hint='"auto" is what the Trainer inserts; give facts={…}',
+        raise kit.missing_facts(
+            ", ".join(dict.fromkeys(missing)),
+            document.source,
+            '"auto" is what the Trainer inserts; give facts={…}',
         )
     return replace(document, content=content)
 

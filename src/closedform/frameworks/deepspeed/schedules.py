@@ -24,7 +24,7 @@ HEAD, FIRST_GROUP, V0_19, V0_16, V0_14 = VERSIONS
 # offset=-1: DeepSpeed steps its scheduler after the optimizer, so update t has the value of
 # scheduler step t - 1.
 CLOCK = kit.Clock(kit.Unit.UPDATE, offset=-1)
-COUNT = CLOCK.count(kit.Facts())
+COUNT = CLOCK.position(kit.Facts())
 """The last step of the scheduler when update t runs; -1 before the first one."""
 
 
@@ -111,21 +111,9 @@ class Scheduler(kit.Section, irrelevant="legacy_fusion"):
     )
 
 
-def _group_value(context: kit.Context, params: Params, name: str) -> sp.Expr:
-    """A parameter, or that of the group where it is a list with one for each group."""
-    value = getattr(params, name)
-    if not isinstance(value, tuple):
-        return value
-    groups = len(context.facts.get("param_groups", (None,)))
-    if len(value) != groups:
-        message = f"{name} must hold one value for each of {groups} param groups, got {len(value)}"
-        raise params.error(message, name)
-    return value[context.facts.get("group_index", 0)]
-
-
 def _rate(context: kit.Context, optimizer: Optimizer) -> sp.Expr:
     """The rate of the group: that of the optimizer unless the group has one."""
-    groups, rate = context.facts.get("param_groups", ({},)), optimizer.params.lr
+    groups, rate = context.groups, optimizer.params.lr
     if rate is None and any("lr" not in group for group in groups):
         raise optimizer.params.error("lr is missing", "lr", "give optimizer.params.lr")
     return context.of_group("lr", rate)
@@ -154,10 +142,7 @@ def _with_groups(context: kit.Context, optimizer: Optimizer) -> kit.Context:
         rates = [params.number(key, optimizer.params.lr) for key in MUON_GROUPS.values()]
         if "group_index" not in facts and facts.get("group") in MUON_GROUPS:
             context = context.with_facts(group_index=list(MUON_GROUPS).index(facts["group"]))
-    if rates is None:
-        return context
-    groups = [{} if rate is None else {"lr": rate} for rate in rates]
-    return context.with_facts(param_groups=groups)
+    return context if rates is None else context.with_facts(group_lrs=rates)
 
 
 def _warmup_steps(context: kit.Context, params: _Rise) -> sp.Expr:
@@ -181,13 +166,13 @@ def _risen(params: _Rise, warmup: sp.Expr) -> kit.CurveFunction:
 def _warmup(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
     params, is_old = scheduler.params, context.version in (V0_16, V0_14)
     warmup = _warmup_steps(context, params)
-    low = _group_value(context, params, "warmup_min_lr")
+    low = params.of_group("warmup_min_lr", context)
     has_rates = scheduler.type == "WarmupLR" and _has_one_peak(optimizer, params)
     if has_rates and not context.as_implemented:
         peak = _rate(context, optimizer)
     elif params.warmup_max_lr is not None:
         # v0.16 and v0.14 had 0.001 as the default of warmup_max_lr.
-        peak = _group_value(context, params, "warmup_max_lr")
+        peak = params.of_group("warmup_max_lr", context)
     elif is_old or not context.as_implemented:
         peak = sp.Rational(1, 1000)
     else:
@@ -208,7 +193,7 @@ def _warmup(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) ->
         # max(1, T - W) and max(0, ·): the decay ends at T and stays at warmup_min_lr.
         return along_line(low, peak, max(0, (total - n) / max(1, total - warmup)))
 
-    return kit.curve(scheduler.type, value, COUNT.n)
+    return kit.curve(scheduler.type, value, COUNT)
 
 
 def _cosine(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
@@ -245,13 +230,13 @@ def _cosine(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) ->
         progress = (n - warmup + ahead) / (max(1, total - warmup) if is_bounded else total - warmup)
         return max(0, along_cosine(1, end, min(1, progress) if is_bounded else progress)) * rate
 
-    return kit.curve("WarmupCosineLR", value, COUNT.n)
+    return kit.curve("WarmupCosineLR", value, COUNT)
 
 
 def _range_test(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
     params = scheduler.params
     low, size = (
-        _group_value(context, params, "lr_range_test_min_lr"),
+        params.of_group("lr_range_test_min_lr", context),
         params.lr_range_test_step_size,
     )
     if size <= 0:
@@ -297,13 +282,13 @@ def _cycle(
         progress = part(n + 1 if n + 1 < total else 0)
         return along_line(low, top, progress) if is_rate else along_line(top, low, progress)
 
-    return kit.curve("OneCycle", value, COUNT.n)
+    return kit.curve("OneCycle", value, COUNT)
 
 
 def _one_cycle(context: kit.Context, optimizer: Optimizer, scheduler: Scheduler) -> Schedule:
     params = scheduler.params
-    low = _group_value(context, params, "cycle_min_lr")
-    top = _group_value(context, params, "cycle_max_lr")
+    low = params.of_group("cycle_min_lr", context)
+    top = params.of_group("cycle_max_lr", context)
     return _cycle(context, params, low, top, params.decay_lr_rate)
 
 
@@ -350,43 +335,45 @@ _LINES, _CYCLES = ("WarmupLR", "WarmupDecayLR"), ("OneCycle",)
 _COSINES = ("WarmupCosineLR",)
 
 
-def _defect(
+def _note(
     text: str,
     line: str,
     classes: tuple[str, ...],
     concerns: Callable[[Any], bool] = lambda params: True,
     documented: str | None = None,
     versions: tuple[str, ...] = (),
-) -> kit.Defect[[Optimizer, Scheduler | None]]:
-    """A defect of scheduler classes with some parameters; undocumented ones are conventions."""
+) -> kit.Note[[Optimizer, Scheduler | None]]:
+    """A note on scheduler classes with some parameters; without a formula it is a convention."""
 
     def applies(optimizer: Optimizer, scheduler: Scheduler | None) -> bool:
         return scheduler is not None and scheduler.type in classes and concerns(scheduler.params)
 
-    kind = kit.DefectKind.CONVENTION if documented is None else kit.DefectKind.DEPARTURE
-    return kit.Defect(text, f"{_FILE}{line}", applies, documented, kind, classes, versions)
+    place = f"{_FILE}{line}"
+    if documented is None:
+        return kit.Convention(text, place, applies, classes, versions)
+    return kit.Defect(text, place, applies, classes, versions, documented)
 
 
-DEFECTS: Mapping[str, kit.Defect[[Optimizer, Scheduler | None]]] = {
-    "one-update-late": _defect(
+DEFECTS: Mapping[str, kit.Note[[Optimizer, Scheduler | None]]] = {
+    "one-update-late": _note(
         "the scheduler is one step late: updates 0 and 1 both use the start of the warmup",
         ":735",
         _LINES,
     ),
-    "starts-at-the-full-rate": _defect(
+    "starts-at-the-full-rate": _note(
         "update 0 uses the optimizer's rate",
         "@v0.14.0:682",
         (*_LINES, *_COSINES),
         documented="the start of the warmup in update 0",
         versions=(V0_14,),
     ),
-    "logarithmic-warmup": _defect(
+    "logarithmic-warmup": _note(
         "without warmup_type the warmup is logarithmic",
         ":705",
         (*_LINES, *_COSINES),
         lambda params: "warmup_type" not in params,
     ),
-    "default-peak-is-the-rate": _defect(
+    "default-peak-is-the-rate": _note(
         "without warmup_max_lr the peak is the rate of the optimizer",
         ":714",
         ("WarmupLR",),
@@ -405,7 +392,7 @@ DEFECTS: Mapping[str, kit.Defect[[Optimizer, Scheduler | None]]] = {
         documented="the rate of each group as its peak",
         classes=("WarmupLR-groups",),
     ),
-    "peak-of-the-first-group": kit.Defect(
+    "peak-of-the-first-group": kit.Convention(
         "without warmup_max_lr the peak of every group is the rate of the first one",
         f"{_FILE}@6c58fb75f^:683",
         lambda optimizer, scheduler: (
@@ -414,17 +401,16 @@ DEFECTS: Mapping[str, kit.Defect[[Optimizer, Scheduler | None]]] = {
             and scheduler.type == "WarmupLR"
             and scheduler.params.warmup_max_lr is None
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("WarmupLR-groups",),
         versions=(FIRST_GROUP, V0_19),
     ),
-    "default-peak": _defect(
+    "default-peak": _note(
         "the default peak is 0.001, whatever the rate of the optimizer is",
         ":793",
         ("WarmupDecayLR",),
         lambda params: "warmup_max_lr" not in params,
     ),
-    "starts-at-zero": _defect(
+    "starts-at-zero": _note(
         "update 0 is 0, whatever warmup_min_ratio is",
         ":914",
         _COSINES,
@@ -432,20 +418,20 @@ DEFECTS: Mapping[str, kit.Defect[[Optimizer, Scheduler | None]]] = {
         documented="warmup_min_ratio of the rate in update 0",
         versions=(HEAD, FIRST_GROUP, V0_19, V0_16),
     ),
-    "peak-left-out": _defect(
+    "peak-left-out": _note(
         "with a linear warmup, the peak is never reached",
         ":893",
         _COSINES,
         lambda params: params.warmup_type == "linear",
         documented="a cosine that begins at the peak",
     ),
-    "rises-again": _defect(
+    "rises-again": _note(
         "before the commit edaa72212672, the rate rises again after the last step",
         "@v0.19.0:850",
         _COSINES,
         versions=(V0_19, V0_16, V0_14),
     ),
-    "stairs-ignored": _defect(
+    "stairs-ignored": _note(
         "before the commit edaa72212672, stair counts have no effect",
         "@v0.19.0:487",
         _CYCLES,
@@ -453,10 +439,9 @@ DEFECTS: Mapping[str, kit.Defect[[Optimizer, Scheduler | None]]] = {
         documented="the stairs of the newest version",
         versions=(FIRST_GROUP, V0_19, V0_16, V0_14),
     ),
-    "no-scheduler": kit.Defect(
+    "no-scheduler": kit.Convention(
         "DeepSpeed leaves the rate alone; the script may have a scheduler",
         "deepspeed/runtime/engine.py:1558",
         lambda optimizer, scheduler: scheduler is None,
-        kind=kit.DefectKind.CONVENTION,
     ),
 }

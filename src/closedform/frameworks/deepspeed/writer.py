@@ -8,24 +8,20 @@ from typing import Any
 from closedform.recipes import kit
 
 
-def _configs(
-    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[kit.Config]:
     params = {**made.keywords(form.peak), **made.arguments("lr", "weight_decay")}
     shared: dict[str, Any] = {
         "optimizer": {"type": made.argument(made.class_name), "params": params},
         "train_micro_batch_size_per_gpu": 1,
     }
-    if made.clipping is not None:
-        shared["gradient_clipping"] = kit.native(made.clipping)
+    shared |= made.clip("gradient_clipping")
     if form.curve is kit.CurveName.CONSTANT and form.rise is None:
         yield shared
         return
     if form.rise is not None and form.rise.curve is kit.CurveName.LOGARITHM:
         yield from _logarithmic(form, shared)
         return
-    warmup = max(0, kit.nearest_integer(form.warmup(-1)) if form.rise is not None else 0)
+    warmup = max(0, kit.nearest_integer(form.warmup(-1)))
     rates = {
         "warmup_min_lr": kit.native(form.at(-1)),
         "warmup_max_lr": kit.native(form.peak),
@@ -34,7 +30,7 @@ def _configs(
     }
     cosine = {
         "warmup_min_ratio": kit.native(form.at(-1) / form.peak) if form.peak != 0 else 0.0,
-        "cos_min_ratio": kit.native(form.low / form.peak) if form.peak != 0 else 0.0,
+        "cos_min_ratio": form.low_ratio,
         "warmup_type": "linear",
     }
     match form.curve:

@@ -12,7 +12,6 @@ FRAMEWORK = kit.Framework(
     SCHEDULES,
     versions=("02b5c4e295e9",),
     repository="https://github.com/facebookresearch/detectron2",
-    tier=kit.Tier.OFFICIAL,
     upstream="detectron2/solver/build.py, detectron2/solver/lr_scheduler.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -16,7 +16,6 @@ import sympy as sp
 from closedform.errors import nearest
 from closedform.frameworks.detectron2 import curves
 from closedform.frameworks.detectron2.schedules import (
-    CLOCK,
     MultiplierCurve,
     Warmup,
     warmed_up,
@@ -194,7 +193,6 @@ def read_lazy(reading: kit.Reading) -> kit.Recipe:
         groups.append(group(name, base, weight_decay, name))
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=total,
         clipping=None,
         accumulation=1,

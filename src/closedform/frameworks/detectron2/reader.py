@@ -10,7 +10,6 @@ from typing import Any
 
 from closedform.frameworks.detectron2.lazy_config import read_lazy
 from closedform.frameworks.detectron2.schedules import (
-    CLOCK,
     Clipping,
     Solver,
     at_workers,
@@ -82,7 +81,6 @@ def _read_section(reading: kit.Reading) -> kit.Recipe:
         groups.append(group("embedding", base, solver.WEIGHT_DECAY_EMBED))
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=solver.MAX_ITER,
         clipping=_clipping(solver.CLIP_GRADIENTS),
         accumulation=1,

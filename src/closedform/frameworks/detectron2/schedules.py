@@ -173,8 +173,8 @@ def _of_scheduler(name: str, condition: Callable[[Solver], bool]) -> Callable[..
     )
 
 
-DEFECTS: Mapping[str, kit.Defect[[Solver | None, Any]]] = {
-    "step-hides-peak": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Solver | None, Any]]] = {
+    "step-hides-peak": kit.Convention(
         "a warmup that reaches past a step ends at a rate that has already been decayed",
         "detectron2/solver/lr_scheduler.py:46",
         _of_scheduler(
@@ -183,20 +183,18 @@ DEFECTS: Mapping[str, kit.Defect[[Solver | None, Any]]] = {
                 step <= min(solver.WARMUP_ITERS, solver.MAX_ITER) for step in solver.STEPS
             ),
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("WarmupMultiStepLR",),
     ),
-    "steps-dropped": kit.Defect(
+    "steps-dropped": kit.Convention(
         "STEPS beyond MAX_ITER are dropped, but a step at MAX_ITER is refused",
         "detectron2/solver/build.py:290",
         _of_scheduler(
             "WarmupMultiStepLR",
             lambda solver: any(step > solver.MAX_ITER for step in solver.STEPS),
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("WarmupMultiStepLR",),
     ),
-    "warmup-ends-below-peak": kit.Defect(
+    "warmup-ends-below-peak": kit.Convention(
         "without RESCALE_INTERVAL the cosine begins with the run: the warmup ends below the peak, "
         "and one as long as the run falls all the way",
         "detectron2/solver/lr_scheduler.py:46",
@@ -204,24 +202,21 @@ DEFECTS: Mapping[str, kit.Defect[[Solver | None, Any]]] = {
             "WarmupCosineLR",
             lambda solver: solver.WARMUP_ITERS > 0 and not solver.RESCALE_INTERVAL,
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("WarmupCosineLR",),
     ),
-    "no-value-at-the-end": kit.Defect(
+    "no-value-at-the-end": kit.Convention(
         "WarmupStepWithFixedGammaLR raises IndexError at the end of the run",
         "fvcore/common/param_scheduler.py: StepParamScheduler.__call__",
         _of_scheduler("WarmupStepWithFixedGammaLR", lambda solver: True),
-        kind=kit.DefectKind.CONVENTION,
         classes=("WarmupStepWithFixedGammaLR",),
     ),
-    "falls-in-the-warmup": kit.Defect(
+    "falls-in-the-warmup": kit.Convention(
         "the polynomial falls during the warmup as well",
         "projects/DeepLab/deeplab/lr_scheduler.py:56",
         _of_scheduler(POLYNOMIAL, lambda solver: solver.WARMUP_ITERS > 0),
-        kind=kit.DefectKind.CONVENTION,
         classes=(POLYNOMIAL,),
     ),
-    "clip-each": kit.Defect(
+    "clip-each": kit.Convention(
         "gradients are clipped for each parameter on its own, not all together",
         "detectron2/config/defaults.py:583",
         lambda solver, params: (
@@ -229,13 +224,11 @@ DEFECTS: Mapping[str, kit.Defect[[Solver | None, Any]]] = {
             and solver.CLIP_GRADIENTS.ENABLED
             and solver.CLIP_GRADIENTS.CLIP_TYPE == "norm"
         ),
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "rates-by-layer": kit.Defect(
+    "rates-by-layer": kit.Convention(
         "lr_factor_func gives every layer its own factor of the rate",
         "detectron2/solver/build.py:231",
         lambda solver, params: params is not None and "lr_factor_func" in params,
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 

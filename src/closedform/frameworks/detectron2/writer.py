@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from closedform.language import Schedule
@@ -44,17 +44,11 @@ def _solver(form: kit.WarmupDecayForm, made: kit.Optimizer) -> dict[str, Any]:
     return solver
 
 
-def _configs(
-    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[kit.Config]:
     solver = _solver(form, made)
     match form.curve:
         case kit.CurveName.STEPS:
-            values = [value for _, value in form.marks]
-            gamma = values[1] / values[0] if values[0] != 0 else 0
-            steps = [first for first, _ in form.marks[1:]]
-            solver |= {"STEPS": steps, "GAMMA": kit.native(gamma)}
+            solver |= {"STEPS": form.milestones, "GAMMA": kit.native(form.gamma)}
             solver["LR_SCHEDULER_NAME"] = "WarmupMultiStepLR"
         case kit.CurveName.CONSTANT:
             solver |= {"STEPS": [], "LR_SCHEDULER_NAME": "WarmupMultiStepLR"}

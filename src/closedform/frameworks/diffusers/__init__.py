@@ -14,7 +14,6 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.diffusers.process_steps import CLOCK, piecewise_constant, run_of
 from closedform.frameworks.transformers.schedules import schedule_by_name
 from closedform.language import Schedule, exact_number
@@ -186,7 +185,7 @@ class ScriptRun:
     total: int
 
 
-DEFECTS: Mapping[str, kit.Defect[[Any, Arguments]]] = {
+DEFECTS: Mapping[str, kit.Note[[Any, Arguments]]] = {
     "unconditional-accumulation": kit.Defect(
         "train_unconditional counts the decay in micro-batches and multiplies the warmup by the "
         "accumulation, not by the processes, but steps the scheduler at updates: with accumulation "
@@ -218,18 +217,16 @@ DEFECTS: Mapping[str, kit.Defect[[Any, Arguments]]] = {
         documented="a decay to the end of the run",
         classes=CURVES[1:],
     ),
-    "warmup-of-constant": kit.Defect(
+    "warmup-of-constant": kit.Convention(
         "constant ignores lr_warmup_steps, which are 500 by default",
         "src/diffusers/optimization.py:323",
         lambda plan, arguments: plan.kind == "constant" and arguments.lr_warmup_steps > 0,
-        kind=kit.DefectKind.CONVENTION,
         classes=("constant",),
     ),
-    "warmup-of-the-run": kit.Defect(
+    "warmup-of-the-run": kit.Convention(
         "a polynomial whose warmup is as long as the run divides by zero after the last update",
         "src/diffusers/optimization.py:277",
         lambda plan, arguments: plan.kind == "polynomial" and plan.warmup == plan.total,
-        kind=kit.DefectKind.CONVENTION,
         classes=("polynomial",),
     ),
 }
@@ -248,10 +245,10 @@ def _script(context: kit.Context, arguments: Arguments) -> ScriptDefaults:
     if name is None and "num_epochs" in arguments:
         name = "train_unconditional"
     if name is None:
-        raise MissingFactsError(
-            "missing facts: script",
-            where=arguments.origin.document.source,
-            hint="give the name of the script, such as train_text_to_image",
+        raise kit.missing_facts(
+            "script",
+            arguments.origin.document.source,
+            "give the name of the script, such as train_text_to_image",
         )
     kit.refuse_unless(name in SCRIPTS, f"the script {name!r:.60} is not known", context.where)
     return SCRIPTS[name]
@@ -340,10 +337,15 @@ def _of_rules(context: kit.Context, arguments: Rules) -> Schedule:
 def _linear(context: kit.Context, arguments: Linear) -> Schedule:
     warmup, total = arguments.num_warmup_steps, arguments.num_training_steps
     # The peak of the warmup is f_max times the rate.
-    run = run_of(context, arguments.f_max * arguments.learning_rate, warmup, total, 1)
-    part = sp.Max(0, (run.total - run.count.n) / run.rest)
-    line = along_line(arguments.f_min, arguments.f_max, part)
-    return kit.by_intervals("linear", run.rise(), (lambda: arguments.learning_rate * line, None))
+    rate = arguments.learning_rate
+
+    def value(n: float) -> Any:
+        if n < warmup:
+            return arguments.f_max * rate * n / warmup
+        part = max(0, (total - n) / max(1, total - warmup))
+        return rate * along_line(arguments.f_min, arguments.f_max, part)
+
+    return kit.curve("linear", value)
 
 
 _KOHYA = ("lr_scheduler_num_cycles", "max_train_epochs", "network_module", "optimizer_type")
@@ -403,7 +405,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     ]
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=plan.updates,
         clipping=kit.Clipping(arguments.max_grad_norm),
         accumulation=arguments.gradient_accumulation_steps,
@@ -420,7 +421,6 @@ FRAMEWORK = kit.Framework(
     },
     versions=("58eb52c0803e", BEFORE),
     repository="https://github.com/huggingface/diffusers",
-    tier=kit.Tier.OFFICIAL,
     upstream="src/diffusers/optimization.py, examples/*/*.py",
     clock=CLOCK,
     defects=DEFECTS,

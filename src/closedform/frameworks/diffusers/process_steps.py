@@ -6,7 +6,7 @@ Their lengths are steps of the scheduler, so update t has the value at ``t * num
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import sympy as sp
@@ -40,29 +40,21 @@ def piecewise_constant(run: ScheduleNumbers, rules: str) -> Schedule:
         rest = exact_number(float(last))
     except ValueError:
         message = f"step_rules must be of the form 'multiple:step,...,multiple', got {rules!r:.60}"
-        kit.refuse_unless(False, message, run.where)
+        kit.refuse_unless(False, message, run.context.where)
         raise
 
-    def value(multiple: sp.Expr) -> Callable[[], sp.Expr]:
-        return lambda: run.base * multiple
+    def value(n: float) -> Any:
+        return run.base * next((multiples[step] for step in sorted(multiples) if n < step), rest)
 
-    stages = [(value(multiples[step]), run.count.first_from(step)) for step in sorted(multiples)]
-    return kit.by_intervals("piecewise_constant", *stages, (value(rest), None))
+    return kit.curve("piecewise_constant", value, run.count)
 
 
 def run_of(
     context: kit.Context, rate: sp.Expr, warmup: int, total: int, processes: int
 ) -> ScheduleNumbers:
     """Returns the numbers of a schedule of accelerate, lengths in steps of the scheduler."""
-    return ScheduleNumbers(
-        rate,
-        rate,
-        sp.Integer(warmup),
-        sp.Integer(total),
-        context.where,
-        CLOCK.count(kit.Facts(world_size=processes)),
-        context.as_implemented,
-    )
+    count = CLOCK.position(kit.Facts(world_size=processes))
+    return ScheduleNumbers(rate, rate, sp.Integer(warmup), sp.Integer(total), context, count)
 
 
 def literal_arguments(words: object, name: str, where: str) -> dict[str, Any]:

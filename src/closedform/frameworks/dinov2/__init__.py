@@ -70,27 +70,24 @@ class Config(Parts):
 KINDS = ("lr", "weight_decay", "momentum_teacher", "teacher_temp", "last_layer_lr")
 DEPTHS = {"vit_small": 12, "vit_base": 12, "vit_large": 24, "vit_giant2": 40}
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
-    "warmup-twice-the-peak": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
+    "warmup-twice-the-peak": kit.Convention(
         "both the last update of the warmup and the update after it have the peak; a warmup of one "
         "update has only its start",
         "dinov2/utils/utils.py:75",
         lambda config: config.optim.warmup_epochs > 0,
-        kind=kit.DefectKind.CONVENTION,
         classes=("lr", "last_layer_lr"),
     ),
-    "end-not-reached": kit.Defect(
+    "end-not-reached": kit.Convention(
         "the last update of the run is one step of the cosine above its end",
         "dinov2/utils/utils.py:78",
-        kind=kit.DefectKind.CONVENTION,
         classes=("lr", "weight_decay", "momentum_teacher", "last_layer_lr"),
     ),
-    "jump-of-the-last-layer": kit.Defect(
+    "jump-of-the-last-layer": kit.Convention(
         "the last layer is frozen by a rate of 0 over the first updates, and then jumps to the "
         "rate of the other layers",
         "dinov2/train/train.py:98",
         lambda config: config.optim.freeze_last_layer_epochs > 0,
-        kind=kit.DefectKind.CONVENTION,
         classes=("last_layer_lr",),
     ),
 }
@@ -211,7 +208,6 @@ def read_groups(
         groups = [last_layer, *(group for group in groups if group is not last_layer)]
     return reading.recipe(
         groups,
-        clock=CLOCK,
         # An epoch has a fixed number of updates, whatever the size of the data.
         horizon=optim.epochs * config.train.OFFICIAL_EPOCH_LENGTH,
         clipping=kit.Clipping(optim.clip_grad) if optim.clip_grad else None,
@@ -258,7 +254,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries(dict.fromkeys(KINDS, _of_class), {"": Config}, defects=DEFECTS),
     versions=("b8931f7bf915",),
     repository="https://github.com/facebookresearch/dinov2",
-    tier=kit.Tier.OFFICIAL,
     upstream="dinov2/utils/utils.py, dinov2/train/train.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -51,7 +51,7 @@ _NAMES = {"last_layer_lr": "lr", "momentum_teacher": "momentum"}
 _DEPTHS = {**dinov2.DEPTHS, "vit_so400m": 27, "vit_huge2": 32, "vit_7b": 40}
 _RULES = ("linear_wrt_256", "sqrt_wrt_1024")
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
     "rule-without-effect": kit.Defect(
         "a scaling rule that DINOv3 does not know scales nothing",
         "dinov3/configs/config.py:50",
@@ -59,28 +59,25 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
         documented=None,
         classes=(),
     ),
-    "start-not-scaled": kit.Defect(
+    "start-not-scaled": kit.Convention(
         "the scaling rule does not scale the start of the warmup",
         "dinov3/train/train.py:179",
         lambda config: config.schedules is not None and config.schedules.lr.start != 0,
-        kind=kit.DefectKind.CONVENTION,
         classes=("schedules-lr", "schedules-last_layer_lr"),
     ),
-    "keys-of-optim-without-effect": kit.Defect(
+    "keys-of-optim-without-effect": kit.Convention(
         "with schedules, the rates, weight decays and lengths of optim and teacher have no effect",
         "dinov3/train/train.py:103",
         lambda config: (
             config.schedules is not None
             and any(key in config.optim for key in ("lr", "min_lr", "weight_decay"))
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "no-value-past-the-end": kit.Defect(
+    "no-value-past-the-end": kit.Convention(
         "a table of schedules has no value past the end of the run",
         "dinov3/train/cosine_lr_scheduler.py:92",
         lambda config: config.schedules is not None,
-        kind=kit.DefectKind.CONVENTION,
         classes=tuple(f"schedules-{kind}" for kind in dinov2.KINDS),
     ),
 }
@@ -188,7 +185,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("6876159a11b4",),
     repository="https://github.com/facebookresearch/dinov3",
-    tier=kit.Tier.OFFICIAL,
     upstream="dinov3/train/cosine_lr_scheduler.py, dinov3/train/train.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -11,9 +11,9 @@ import sympy as sp
 
 from closedform.frameworks.curves import along_line
 from closedform.frameworks.diffusers.process_steps import of_torch
-from closedform.frameworks.transformers.schedules import cosine_wave
 from closedform.language import Schedule, exact_number, floor_mod, t
 from closedform.recipes import kit
+from closedform.schedules import constant
 
 CLOCK = kit.Clock(kit.Unit.UPDATE, offset=1)
 UPDATES = kit.Clock(kit.Unit.UPDATE)
@@ -142,7 +142,7 @@ def _restarts(conf: CosineAnnealingWarmupRestarts, rate: sp.Expr, where: str) ->
         if length == warmup:
             return rise
         place = (position - warmup) / sp.Integer(length - warmup)
-        fall = along_line(low, peak, cosine_wave(sp.S.Half, place))
+        fall = low + (peak - low) * (1 + sp.cos(sp.pi * place)) / 2
         return sp.Piecewise((rise, position < warmup), (fall, True)) if warmup else fall
 
     # cosine_anneal_warmup_restart.py:75: the constructor sets min_lr, which update 0 has.
@@ -277,7 +277,7 @@ def _is(*names: str) -> Callable[[Config], bool]:
     return lambda config: (config.scheduler or "").lower() in names
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
     "piecewise-base": kit.Defect(
         "after its list, piecewiselinearwarmuplr falls from the rate of the optimizer, and jumps "
         "where that is not the last rate of the list",
@@ -301,18 +301,16 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
         ),
         classes=("exponentialdecaywarmup",),
     ),
-    "rate-of-the-optimizer-ignored": kit.Defect(
+    "rate-of-the-optimizer-ignored": kit.Convention(
         "the rates are max_lr and min_lr; update 0 has min_lr",
         f"{_FOLDER}/cosine_anneal_warmup_restart.py:75",
         _is("cosineannealingwarmuprestarts"),
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosineannealingwarmuprestarts",),
     ),
-    "warmupsteplr-epochs": kit.Defect(
+    "warmupsteplr-epochs": kit.Convention(
         "an epoch of warmupsteplr has steps_per_epoch updates, whatever the size of the data",
         f"{_FOLDER}/warmup_step_lr.py:44",
         _is("warmupsteplr"),
-        kind=kit.DefectKind.CONVENTION,
         classes=("warmupsteplr",),
     ),
 }
@@ -328,7 +326,7 @@ def _rate(config: Config, rate: sp.Expr, where: str) -> Schedule:
     name = (config.scheduler or "").lower()
     conf = config.scheduler_conf.origin
     if not name:
-        return kit.by_intervals("constant", (lambda: rate, None))
+        return constant(rate)
     if name in TORCH:
         return of_torch(TORCH[name][0], conf.content, rate, where)
     kit.refuse_unless(name not in OF_LOSS, f"{name} is a function of the loss", where)
@@ -338,12 +336,7 @@ def _rate(config: Config, rate: sp.Expr, where: str) -> Schedule:
 
 
 def _class_rate(context: kit.Context, config: Config) -> Schedule:
-    name = (config.scheduler or "").lower()
-    message = f"the config must ask for {context.path[-1]!r}, got {name!r}"
-    kit.refuse_unless(name == context.path[-1], message, context.where)
-    rates = context.facts.get("group_lrs")
-    rate = _optimizer(config).lr if rates is None else rates[context.facts.get("group_index", 0)]
-    return _rate(config, exact_number(rate), context.where)
+    return _rate(config, context.of_group("lr", _optimizer(config).lr), context.where)
 
 
 def _matches(document: kit.Document) -> bool:
@@ -373,10 +366,13 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 FRAMEWORK = kit.Framework(
     "espnet",
-    kit.section_entries(dict.fromkeys((*CURVES, *TORCH), _class_rate), {"": Config}),
+    kit.section_entries(
+        dict.fromkeys((*CURVES, *TORCH), _class_rate),
+        {"": Config},
+        style=lambda config: (config.scheduler or "").lower(),
+    ),
     versions=("202511",),
     repository="https://github.com/espnet/espnet",
-    tier=kit.Tier.OFFICIAL,
     upstream=f"{_FOLDER}/*.py",
     clock=CLOCK,
     defects=DEFECTS,

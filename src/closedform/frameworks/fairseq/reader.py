@@ -13,7 +13,7 @@ from typing import Any
 
 from closedform import optimizers
 from closedform.errors import nearest
-from closedform.frameworks.fairseq.schedules import CLASSES, CLOCK, Optimization, Scheduler
+from closedform.frameworks.fairseq.schedules import CLASSES, Optimization, Scheduler
 from closedform.recipes import kit
 from closedform.schedules import constant
 
@@ -80,7 +80,6 @@ def read(reading: kit.Reading) -> kit.Recipe:
     is_zero = any(group.schedules["lr"].bound == 0 for group in groups)
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=_horizon(reading, optimization),
         clipping=kit.Clipping(optimization.clip_norm) if optimization.clip_norm else None,
         accumulation=optimization.update_freq[0],
@@ -89,7 +88,7 @@ def read(reading: kit.Reading) -> kit.Recipe:
 
 
 def _named(outer: kit.RawSection, key: str) -> kit.RawSection:
-    """A section that may be its name alone."""
+    """A section that may be only its name."""
     value = outer.value(key)
     if isinstance(value, str):
         return kit.RawSection(outer.document, {"_name": value}, outer.at(key))

@@ -62,34 +62,25 @@ def _first(given: _Warmup, default: sp.Expr) -> sp.Expr:
     return default if given.warmup_init_lr < 0 else given.warmup_init_lr
 
 
-Stage = tuple[Callable[[], sp.Expr], int | None]
-
-
 def _fixed(context: kit.Context, given: Fixed, optimization: Optimization) -> Schedule:
     rates, anneal = _rates(given, optimization), given.force_anneal
     length = _epoch_length(context, anneal is not None or len(rates) > 1)
     warmup, shrink = given.warmup_updates, given.lr_shrink
+    # (t + 1) / W: unlike the other schedulers of fairseq, fixed is warm at update W - 1.
+    factor = sp.Min(1, (t + 1) / sp.Integer(warmup)) if warmup > 0 else sp.S.One
     stages = []
     # Without force_anneal the stages end before the last entry of lr, which goes on for ever
     # (fixed_schedule.py, get_next_lr).
     for epoch in range(1, len(rates) if anneal is None else anneal):
         rate = rates[min(epoch, len(rates)) - 1]
-        stages.append((rate, kit.first_from(epoch * length)))
+        stages.append((factor * rate, kit.first_from(epoch * length)))
     if anneal is None:
         last = rates[-1]
     else:
         epoch = floor_div(t, length) + 1
         # epoch + 1 - anneal: the first annealed epoch is shrunk once already.
         last = rates[-1] * shrink ** (epoch + 1 - anneal)
-    # (t + 1) / W: unlike the other schedulers of fairseq, fixed is warm at update W - 1.
-    factor = sp.Min(1, (t + 1) / sp.Integer(warmup)) if warmup > 0 else sp.S.One
-
-    def times(rate: sp.Expr) -> Callable[[], sp.Expr]:
-        return lambda: factor * rate
-
-    return kit.by_intervals(
-        "fixed", *((times(rate), end) for rate, end in stages), (times(last), None)
-    )
+    return kit.by_intervals("fixed", *stages, (factor * last, None))
 
 
 def _polynomial(
@@ -109,7 +100,7 @@ def _polynomial(
         rest = kit.power_quotient(total - step, total - warmup, power)
         return along_line(end, peak, rest)
 
-    def part(peak: sp.Expr, last: int | None) -> list[Stage]:
+    def part(peak: sp.Expr, last: int | None) -> list[kit.Stage]:
         """The stages of an epoch, whose peak is fixed."""
         # The test of upstream is num_updates <= warmup_updates, so update W still belongs to the
         # rise.
@@ -118,7 +109,7 @@ def _polynomial(
         rise = peak * t / max(warmup, 1)
         # max(warmup, 1): without a warmup the interval of the rise is empty, but its expression is
         # built.
-        return [(lambda: rise, cut[0]), (lambda: at(peak, t), cut[1]), (lambda: end, last)]
+        return [(rise, cut[0]), (lambda: at(peak, t), cut[1]), (end, last)]
 
     def value(peak: sp.Expr, step: int) -> sp.Expr:
         if warmup > 0 and step <= warmup:
@@ -131,7 +122,7 @@ def _polynomial(
     kit.refuse_unless(
         final <= MAX_EPOCHS, f"more than {MAX_EPOCHS} epochs are not written out", where
     )
-    stages: list[Stage] = []
+    stages: list[kit.Stage] = []
     peak = rates[0]
     for epoch in range(1, final + 1):
         begin = kit.first_from((epoch - 1) * length)
@@ -182,7 +173,7 @@ def _cosine(context: kit.Context, given: Cosine, optimization: Optimization) -> 
             return shrink**index * along_cosine(peak, low, part)
 
         return kit.by_intervals("cosine", rise, (repeated, None))
-    stages: list[Stage] = [rise]
+    stages: list[kit.Stage] = [rise]
     begin, factor = sp.Integer(warmup), sp.S.One
     # Periods that grow have no closed form in floor and mod, so each is a stage. Shrinking ones
     # (t_mult < 1) accumulate at a finite time, hence the least period.
@@ -191,7 +182,11 @@ def _cosine(context: kit.Context, given: Cosine, optimization: Optimization) -> 
             (_wave(begin, period, factor * peak, factor * low), kit.first_from(begin + period))
         )
         begin, period, factor = begin + period, period * growth, factor * shrink
-    return kit.by_intervals("cosine", *stages, (_too_far, None))
+    return kit.by_intervals(
+        "cosine",
+        *stages,
+        (kit.undefined(f"more than {MAX_EPOCHS} periods are not written out"), None),
+    )
 
 
 _FAR, _SHORT = 10**9, sp.Rational(1, 1000)
@@ -199,10 +194,6 @@ _FAR, _SHORT = 10**9, sp.Rational(1, 1000)
 
 def _wave(begin: sp.Expr, period: sp.Expr, high: sp.Expr, low: sp.Expr) -> Callable[[], sp.Expr]:
     return lambda: along_cosine(high, low, kit.quotient(t - begin, period))
-
-
-def _too_far() -> sp.Expr:
-    raise kit.UndefinedError(f"more than {MAX_EPOCHS} periods are not written out")
 
 
 def _tri_stage(context: kit.Context, given: TriStage, optimization: Optimization) -> Schedule:
@@ -234,7 +225,7 @@ def _tri_stage(context: kit.Context, given: TriStage, optimization: Optimization
     return kit.by_intervals(
         "tri_stage",
         (lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup),
-        (lambda: peak, begin),
+        (peak, begin),
         # One update more than the decay: at j = decay_steps the exponential already equals the
         # final rate.
         (fall, begin + decay + 1),
@@ -271,7 +262,7 @@ def _triangular(context: kit.Context, given: Triangular, optimization: Optimizat
     cycle = floor_div(t, 2 * half)
     top, least = high * shrink**cycle, low * (shrink**cycle if given.shrink_min else 1)
     part = sp.Max(0, 1 - sp.Abs(t / half - 2 * cycle - 1))
-    return kit.by_intervals("triangular", (lambda: least + (top - least) * part, None))
+    return Schedule(least + (top - least) * part, name="triangular")
 
 
 def _dictionary(text: object, name: str, where: str) -> dict[int, sp.Expr]:
@@ -310,15 +301,11 @@ def _manual(context: kit.Context, given: Manual, optimization: Optimization) -> 
     starts = {kit.first_from((epoch - 1) * length): epoch for epoch in epochs if epoch}
     changes = {s: epochs[e] for s, e in starts.items() if not updates or s < min(updates)}
     changes |= updates
-    stages: list[Stage] = []
+    stages: list[kit.Stage] = []
     for step in sorted(changes):
-        stages.append((_value(rate), step))
+        stages.append((rate, step))
         rate = changes[step]
-    return kit.by_intervals("manual", *stages, (_value(rate), None))
-
-
-def _value(rate: sp.Expr) -> Callable[[], sp.Expr]:
-    return lambda: rate
+    return kit.by_intervals("manual", *stages, (rate, None))
 
 
 def _plateau(
@@ -462,48 +449,43 @@ class Optimization(
 
 
 _PLACE = "fairseq/optim/lr_scheduler"
-DEFECTS: Mapping[str, kit.Defect[[Any, bool, bool]]] = {
-    "new-peak-of-an-epoch": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Any, bool, bool]]] = {
+    "new-peak-of-an-epoch": kit.Convention(
         "force_anneal takes the rate of the moment as the new peak of an epoch",
         f"{_PLACE}/polynomial_decay_schedule.py:65",
         lambda schedulers, has_ignored_rate, is_zero: any(
             values._name == "polynomial_decay" and values.force_anneal is not None
             for values in schedulers
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("polynomial_decay",),
     ),
-    "cosine-restarts": kit.Defect(
+    "cosine-restarts": kit.Convention(
         "after its period the cosine restarts, lower by lr_shrink, and its minimum with it",
         f"{_PLACE}/cosine_lr_scheduler.py:137",
         lambda schedulers, has_ignored_rate, is_zero: any(
             values._name == "cosine" and values.lr_period_updates > 0 for values in schedulers
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosine",),
     ),
-    "odd-period": kit.Defect(
+    "odd-period": kit.Convention(
         "half of an odd period is cut to a whole number of updates",
         f"{_PLACE}/triangular_lr_scheduler.py:54",
         lambda schedulers, has_ignored_rate, is_zero: any(
             values._name == "triangular" and values.lr_period_updates % 2 != 0
             for values in schedulers
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("triangular",),
     ),
-    "group-rate-ignored": kit.Defect(
+    "group-rate-ignored": kit.Convention(
         "lr of a group has no effect: lr_float, or else optimization.lr, counts",
         "fairseq/optim/composite.py:122",
         lambda schedulers, has_ignored_rate, is_zero: has_ignored_rate,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "zero-rate": kit.Defect(
+    "zero-rate": kit.Convention(
         "the rate is 0 in every update",
         "fairseq/optim/lr_scheduler (the schedulers)",
         lambda schedulers, has_ignored_rate, is_zero: is_zero,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }

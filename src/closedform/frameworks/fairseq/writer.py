@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from closedform.recipes import kit
 
 
-def _configs(
-    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[kit.Config]:
     optimizer: dict[str, Any] = {
         "_name": "nag" if made.name == "nag" else "sgd" if made.name == "sgd" else "adam",
         "weight_decay": kit.native(made.weight_decay or 0),
@@ -34,7 +31,7 @@ def _configs(
 
 
 def _schedulers(form: kit.WarmupDecayForm) -> Iterator[dict[str, Any]]:
-    warmup = kit.nearest_integer(form.warmup()) if form.rise is not None else 0
+    warmup = kit.nearest_integer(form.warmup())
     first = kit.native(form.rise.start) if form.rise is not None else kit.native(form.peak)
     match form.curve:
         case kit.CurveName.CONSTANT:

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError, nearest
+from closedform.errors import nearest
 from closedform.language import Schedule, exact_number, floor_div, floor_mod, t
 from closedform.recipes import kit
 from closedform.schedules import constant
@@ -16,6 +16,7 @@ from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 # Lengths int(c^k L) have no closed form in t: each cycle is a stage.
+_TOO_MANY = "so many cycles of different lengths are not modelled"
 CYCLES, MOST_CYCLES = 64, 1000
 """Cycles of different lengths that are modelled, at least and at most; the run decides."""
 
@@ -95,19 +96,8 @@ class Trainer(kit.OpenSection):
     grad_accumulation: GradAccumulation
 
 
-def _of_group(context: kit.Context, params: kit.Section, name: str) -> sp.Expr:
-    """A parameter, or its entry for the group where it is a list with one for each group."""
-    value, groups = getattr(params, name), len(context.facts.get("group_lrs", (None,)))
-    if not isinstance(value, tuple):
-        return value
-    if len(value) != groups:
-        message = f"{name} must hold one value for each of {groups} param groups, got {len(value)}"
-        raise params.error(message, name)
-    return value[context.facts.get("group_index", 0)]
-
-
 def _rise(context: kit.Context, params: _Warmup, rate: sp.Expr) -> tuple[kit.LazyNumber, int]:
-    first, warmup = _of_group(context, params, "start_lr"), params.num_warmup_steps
+    first, warmup = params.of_group("start_lr", context), params.num_warmup_steps
     return (lambda: along_line(first, rate, t / sp.Integer(warmup))), warmup
 
 
@@ -130,9 +120,9 @@ def _cosine(
         context.where,
     )
     if has_scale:
-        low = rate * _of_group(context, params, "final_lr_scale")
+        low = rate * params.of_group("final_lr_scale", context)
     else:
-        low = _of_group(context, params, "final_lr")
+        low = params.of_group("final_lr", context)
     rise = _rise(context, params, rate)
     warmup, length = params.num_warmup_steps, params.cycle_len
     if length is None:
@@ -184,7 +174,7 @@ def _growing(
             end += 1
         stage = wave(begin, int(factor**index * length), params.lr_mul**index)
         stages.append((stage, warmup + end))
-    return (*stages, (_past_the_cycles, None))
+    return (*stages, (kit.undefined(_TOO_MANY), None))
 
 
 def _cycle(step: int, length: int, factor: float) -> int:
@@ -195,23 +185,19 @@ def _cycle(step: int, length: int, factor: float) -> int:
     return int(math.log(base, factor)) if base > 0 else MOST_CYCLES
 
 
-def _past_the_cycles() -> sp.Expr:
-    raise kit.UndefinedError("so many cycles of different lengths are not modelled")
-
-
 def _polynomial(
     context: kit.Context, params: PolynomialDecay, rate: sp.Expr, total: int | None
 ) -> tuple[kit.Stage, ...]:
     end, warmup = _require_total(context, total), params.num_warmup_steps
     # From num_steps on the final rate counts, before the warmup is tested.
     kit.refuse_unless(warmup < end, f"the warmup must be below {end}, got {warmup}", context.where)
-    low = _of_group(context, params, "final_lr")
+    low = params.of_group("final_lr", context)
 
     def fall() -> sp.Expr:
         rest = kit.power_quotient(end - t, sp.Integer(end - warmup), params.power)
         return along_line(low, rate, rest)
 
-    return _rise(context, params, rate), (fall, end), (lambda: low, None)
+    return _rise(context, params, rate), (fall, end), (low, None)
 
 
 def _myle(
@@ -232,7 +218,7 @@ def _noam(
         # W^(-3/2) t up to W, then t^(-1/2): upstream has no scale, so the peak is rate / sqrt(W).
         (lambda: rate * t / warmup ** sp.Rational(3, 2), int(warmup)),
         # Without a warmup, n^(-1/2) is infinite at update 0: updates 0 and 1 have the rate.
-        (lambda: rate, 1),
+        (rate, 1),
         (lambda: rate / sp.sqrt(t), None),
     )
 
@@ -248,8 +234,8 @@ def _tri_stage(
     )
     # int() cuts each phase, so that the final rate may come before the end (tri_stage.py:68).
     rise, hold, fall = (int(part * end) for part in ratios)
-    first = rate * _of_group(context, params, "start_lr_scale")
-    low = _of_group(context, params, "final_lr_scale")
+    first = rate * params.of_group("start_lr_scale", context)
+    low = params.of_group("final_lr_scale", context)
 
     def decay() -> sp.Expr:
         if low <= 0:
@@ -259,7 +245,7 @@ def _tri_stage(
 
     return (
         (lambda: along_line(first, rate, t / sp.Integer(rise)), rise),
-        (lambda: rate, rise + hold),
+        (rate, rise + hold),
         (decay, rise + hold + fall),
         (lambda: rate * low, None),
     )
@@ -279,41 +265,34 @@ def _is(scheduler: Scheduler | None, name: str) -> TypeGuard[Scheduler]:
 
 
 _FILES = "src/fairseq2/optim/lr_schedulers"
-DEFECTS: Mapping[str, kit.Defect[[Scheduler | None, int]]] = {
-    "restarts-after-the-run": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Scheduler | None, int]]] = {
+    "restarts-after-the-run": kit.Convention(
         "after its cycle a cosine starts again at the peak, also where the cycle is the whole run",
         f"{_FILES}/cosine_annealing.py:88",
         lambda scheduler, total: _is(scheduler, "cosine_annealing"),
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosine_annealing",),
     ),
-    "noam-without-scale": kit.Defect(
+    "noam-without-scale": kit.Convention(
         "noam has no scale: its peak is the rate over the root of the warmup",
         f"{_FILES}/noam.py:58",
         lambda scheduler, total: _is(scheduler, "noam") and scheduler.config.num_warmup_steps > 1,
-        kind=kit.DefectKind.CONVENTION,
         classes=("noam",),
     ),
-    "stages-cut": kit.Defect(
+    "stages-cut": kit.Convention(
         "the stages are cut to whole updates, so that the final rate comes before the end",
         f"{_FILES}/tri_stage.py:68",
         lambda scheduler, total: (
             _is(scheduler, "tri_stage")
             and total > sum(int(float(part) * total) for part in scheduler.config.stage_ratio)
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("tri_stage",),
     ),
 }
 
 
 def _rate_of(optimizer: Optimizer, context: kit.Context) -> sp.Expr:
-    rates = context.facts.get("group_lrs")
-    if rates is not None:
-        return exact_number(rates[context.facts.get("group_index", 0)])
-    config = optimizer.origin.section("config")
     # 1e-3 is the default of AdamW in torch as well.
-    return exact_number(config.number("lr", 1e-3))
+    return context.of_group("lr", optimizer.origin.section("config").number("lr", 1e-3))
 
 
 def _rate(
@@ -416,10 +395,10 @@ def _matches(document: kit.Document) -> bool:
 def _read(reading: kit.Reading) -> kit.Recipe:
     config, context = _config(reading), reading.context
     if "lr_scheduler" not in config.content:
-        raise MissingFactsError(
-            "missing facts: recipe",
-            where=reading.document.source,
-            hint=f"give the recipe whose defaults the config changes: {', '.join(RECIPES)}",
+        raise kit.missing_facts(
+            "recipe",
+            reading.document.source,
+            f"give the recipe whose defaults the config changes: {', '.join(RECIPES)}",
         )
     optimizer, regime = (
         Optimizer.read(config.section("optimizer")),
@@ -444,7 +423,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     accumulation = trainer.grad_accumulation.num_batches
     return reading.recipe(
         _groups(context, optimizer, schedule),
-        clock=CLOCK,
         horizon=total,
         clipping=None if clipping is None else kit.Clipping(clipping),
         accumulation=1 if accumulation is None else accumulation,
@@ -510,7 +488,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("027bdebca4b9",),
     repository="https://github.com/facebookresearch/fairseq2",
-    tier=kit.Tier.OFFICIAL,
     upstream=_FILES,
     clock=CLOCK,
     defects=DEFECTS,

@@ -64,30 +64,26 @@ class Config(
     gradient_accumulation_steps: kit.Accumulation | None = None
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
-    "first-updates-equal": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
+    "first-updates-equal": kit.Convention(
         "updates 0 and 1 have the same rate",
         "megatron/learning_rates.py:70",
         lambda config: config.warmup > 0,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "warmup-not-rounded": kit.Defect(
+    "warmup-not-rounded": kit.Convention(
         "the warmup is not rounded to whole updates: below one update, update 0 is above the peak",
         "megatron/training.py:1126",
         lambda config: config.warmup > 0,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "minimum-above-peak": kit.Defect(
+    "minimum-above-peak": kit.Convention(
         "a minimum above the peak raises the rate after the warmup",
         "megatron/learning_rates.py:89",
         lambda config: config.min_lr > _peak(config),
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "cosine-climbs": kit.Defect(
+    "cosine-climbs": kit.Convention(
         "the cosine rises again after the decay",
         "megatron/learning_rates.py:78",
         lambda config: config.lr_decay_style == "cosine",
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosine",),
     ),
     "fraction-ignored": kit.Defect(
@@ -96,26 +92,23 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
         lambda config: "lr_decay_iters" in config and "lr_decay_fraction" in config,
         documented="lr_decay_fraction overrides lr_decay_iters",
     ),
-    "l2-is-decoupled": kit.Defect(
+    "l2-is-decoupled": kit.Convention(
         "Adam is the FusedAdam of apex or of DeepSpeed: its weight decay is decoupled",
         "megatron/training.py:1071",
         lambda config: config.optimizer.type.lower() == "adam" and not config.use_mup,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "widths-of-mup": kit.Defect(
+    "widths-of-mup": kit.Convention(
         "with use_mup, the rate of a matrix is divided by its width multiplier, and its weight "
         "decay multiplied by it; the rates here are those of the width multiplier 1",
         "megatron/learning_rates.py:98",
         lambda config: config.use_mup,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "bnb-ignored": kit.Defect(
+    "bnb-ignored": kit.Convention(
         "use_mup takes the place of use_bnb_optimizer",
         "megatron/training.py:1049",
         lambda config: config.use_mup and config.use_bnb_optimizer,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }
@@ -177,7 +170,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     threshold = config.clip_grad if config.gradient_clipping is None else config.gradient_clipping
     return reading.recipe(
         [group, group.without_decay(("norm", "bias"))],
-        clock=CLOCK,
         horizon=total,
         clipping=kit.Clipping(threshold) if threshold > 0 else None,
         accumulation=config.gradient_accumulation_steps,
@@ -220,15 +212,12 @@ _STYLES = {
 _TYPES = {"adamw": "Adam", "lion": "Lion", "sgd": "SGD"}
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     if form.curve not in _STYLES:
         return
     params = {"lr": kit.native(form.peak), **optimizer.hyperparameters()}
     end = form.total if form.curve is kit.CurveName.CONSTANT else kit.nearest_integer(form.end)
-    warmup = form.warmup() if form.rise is not None else 0
+    warmup = form.warmup()
     low, is_line = form.low, form.curve is kit.CurveName.LINEAR
     if is_line and form.low != 0:
         # The line goes to 0, and is cut off at the minimum.
@@ -254,7 +243,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("ea7aefd8f8e1",),
     repository="https://github.com/EleutherAI/gpt-neox",
-    tier=kit.Tier.OFFICIAL,
     upstream="megatron/learning_rates.py, megatron/training.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -20,7 +20,7 @@ from closedform.recipes import kit
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
-DEFECTS: Mapping[str, kit.Defect[...]] = {
+DEFECTS: Mapping[str, kit.Note[...]] = {
     name: defect for name, defect in TRAINER_DEFECTS.items() if name.startswith("cosine")
 }
 _LENGTHS = ("num_warmup_steps", "num_training_steps")
@@ -39,8 +39,8 @@ def _entry(name: str, *parameters: kit.Parameter) -> kit.ScheduleEntry:
             for key, value in arguments.items()
             if key not in _LENGTHS and value is not None
         }
-        numbers = (sp.Integer(warmup), sp.Integer(warmup if length is None else length), where)
-        run = ScheduleNumbers(base, base, *numbers, as_implemented=context.as_implemented)
+        total = sp.Integer(warmup if length is None else length)
+        run = ScheduleNumbers(base, base, sp.Integer(warmup), total, context)
         section = kit.document_section(kit.Document(kwargs, where))
         expr = schedule_by_name(name, section, run).expr
         return Schedule(expr, name=name, length=length)
@@ -136,7 +136,7 @@ def _adafactor(arguments: Mapping[str, Any]) -> UpdateRule:
         )
     if is_relative:
         # Adafactor._get_lr of 5.23.0: the step is min(1e-2 or 1e-6 n, 1 / sqrt(n)).
-        ceiling = Schedule((CLOCK.count(kit.Facts()).n + 1) / sp.Integer(10) ** 6)
+        ceiling = Schedule((CLOCK.position(kit.Facts()) + 1) / sp.Integer(10) ** 6)
         values["lr"] = ceiling if is_warmed else sp.Rational(1, 100)
     # transformers gives the exponent with its sign, -0.8; the rule of the library takes 0.8.
     values["decay_rate"] = -kit.checks.number(values["decay_rate"], "decay_rate", _WHERE)
@@ -156,7 +156,6 @@ FRAMEWORK = kit.Framework(
     {"Adafactor": kit.OptimizerEntry("Adafactor", _ADAFACTOR, _adafactor)},
     versions=("5.23.0",),
     repository="https://github.com/huggingface/transformers",
-    tier=kit.Tier.OFFICIAL,
     upstream="src/transformers/optimization.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -8,8 +8,9 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import DefinitionError
-from closedform.language import Schedule, exact_number, floor_div, t
+from closedform.language import Schedule, floor_div, t
 from closedform.recipes import kit
+from closedform.schedules.branches import stepwise
 
 CLOCK = kit.Clock(kit.Unit.UPDATE, offset=1)
 
@@ -40,27 +41,24 @@ _OF_CLASS = {
 """The arguments of each class; the version of 2022 has no warmup."""
 _FACTS = ("defaults_of_the_script", "warmup_batches", "warmup_start")
 
-DEFECTS: Mapping[str, kit.Defect[[bool, bool]]] = {
-    "start-of-the-warmup": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[bool, bool]]] = {
+    "start-of-the-warmup": kit.Convention(
         "the scripts choose where the warmup starts, as in the fact warmup_start: most at half of "
         "the rate, librispeech's zipformer at a tenth",
         "egs/librispeech/ASR/zipformer/train.py:1351",
         lambda is_complete, has_start: not has_start,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "defaults-of-the-script": kit.Defect(
+    "defaults-of-the-script": kit.Convention(
         "the defaults of base-lr, lr-batches and lr-epochs differ by script: without the fact "
         "defaults_of_the_script, the defaults of librispeech's zipformer count",
         "egs/librispeech/ASR/zipformer/train.py:387",
         lambda is_complete, has_start: not is_complete,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "rate-not-reached": kit.Defect(
+    "rate-not-reached": kit.Convention(
         "the rate is never reached: the schedule falls from the first batch on, and at each epoch",
         "egs/librispeech/ASR/zipformer/optim.py:887",
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
@@ -75,9 +73,8 @@ def _rate(context: kit.Context, name: str, values: Scheduler) -> Schedule:
     for key in Scheduler.keys:
         is_known = key in _OF_CLASS[name] or key not in values
         kit.refuse_unless(is_known, f"{name} has no argument {key!r}", context.where)
-    rates, index = context.facts.get("group_lrs"), context.facts.get("group_index", 0)
-    rate = values.base_lr if rates is None else exact_number(rates[index], "group_lrs")
-    batch = CLOCK.count(context.numbers).n
+    rate = context.of_group("lr", values.base_lr)
+    batch = CLOCK.position(context.numbers)
     if name == "Eden2":
         # Eden2 has one factor, the square root; Eden has two, each a fourth root (optim.py:887).
         falling = rate * _decay(batch, values.lr_batches, sp.S.Half)
@@ -89,15 +86,12 @@ def _rate(context: kit.Context, name: str, values: Scheduler) -> Schedule:
         falling = rate * _decay(batch, values.lr_batches, quarter)
         falling *= _decay(epoch, values.lr_epochs, quarter)
     if name == "Eden-2022":
-        return kit.by_intervals(name, (lambda: falling, None))
+        return Schedule(falling, name=name)
     start, warmup = values.warmup_start, values.warmup_batches
     kit.refuse_unless(0 <= start <= 1, f"warmup_start must be in 0..1, got {start}", context.where)
-    return kit.by_intervals(
-        name,
-        # The warmup ends where the batch n = t + 1 reaches warmup_batches.
-        (lambda: falling * (start + (1 - start) * batch / warmup), kit.first_from(warmup - 1)),
-        (lambda: falling, None),
-    )
+    # The warmup ends where the batch n = t + 1 reaches warmup_batches.
+    rise, end = falling * (start + (1 - start) * batch / warmup), kit.first_from(warmup - 1)
+    return Schedule(stepwise([rise, falling], [end]), name=name)
 
 
 def _of_class(context: kit.Context, values: Scheduler) -> Schedule:
@@ -144,7 +138,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     plan = kit.plan_optimizer("Eve" if is_of_2022 else "ScaledAdam", {}, by_name=False)
     return reading.recipe(
         [kit.ParamGroup({"lr": rate}, plan, kit.Role.DEFAULT)],
-        clock=CLOCK,
         # Eden has no end: only the flags limit the run.
         horizon=flags.num_epochs * int(updates),
         clipping=None,
@@ -161,7 +154,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries(dict.fromkeys(_OF_CLASS, _of_class), {"": Scheduler}),
     versions=("36e0420c7e3e",),
     repository="https://github.com/k2-fsa/icefall",
-    tier=kit.Tier.OFFICIAL,
     upstream="egs/librispeech/ASR/zipformer/optim.py, egs/*/*/*/train.py",
     clock=CLOCK,
     defects=DEFECTS,

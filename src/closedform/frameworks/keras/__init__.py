@@ -10,7 +10,6 @@ FRAMEWORK = kit.Framework(
     SCHEDULES,
     repository="https://github.com/keras-team/keras",
     commit="3.15.1",
-    tier=kit.Tier.OFFICIAL,
     upstream="keras/src/optimizers/schedules/learning_rate_schedule.py",
     clock=kit.Clock(kit.Unit.UPDATE),
     defects={},

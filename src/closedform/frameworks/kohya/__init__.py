@@ -26,6 +26,7 @@ from closedform.frameworks.torch import FRAMEWORK as TORCH
 from closedform.frameworks.transformers.schedules import schedule_by_name
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
+from closedform.schedules import constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ _KEYWORDS: Mapping[str, Callable[[Arguments], kit.Arguments]] = {
 """The schedulers of transformers, and the keyword arguments that the scripts give them."""
 
 _FIX = "library/train_util.py"
-DEFECTS: Mapping[str, kit.Defect[[Arguments, int]]] = {
+DEFECTS: Mapping[str, kit.Note[[Arguments, int]]] = {
     "whole-lengths": kit.Defect(
         "whole numbers of warmup and decay steps are not multiplied by the number of processes, "
         "but the scheduler is stepped once per process: they are too short by that factor",
@@ -154,14 +155,13 @@ DEFECTS: Mapping[str, kit.Defect[[Arguments, int]]] = {
         documented="warmups and decays of whole numbers of updates",
         classes=tuple(_KEYWORDS)[1:],
     ),
-    "ratio-of-toml": kit.Defect(
+    "ratio-of-toml": kit.Convention(
         "a float of a TOML file is a ratio: 1.0 is the whole run, and 5.0 are five runs",
         f"{_FIX}:5276",
         lambda arguments, processes: any(
             isinstance(length, RunRatio) and length.ratio >= 1
             for length in _lengths_in_use(arguments)
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=tuple(_KEYWORDS)[1:],
     ),
     "steps-of-torch": kit.Defect(
@@ -171,20 +171,18 @@ DEFECTS: Mapping[str, kit.Defect[[Arguments, int]]] = {
         documented="the scheduler, stepped once in an update",
         classes=(),
     ),
-    "cycles-of-cosine": kit.Defect(
+    "cycles-of-cosine": kit.Convention(
         "cosine ignores lr_scheduler_num_cycles",
         f"{_FIX}:5370",
         lambda arguments, processes: (
             arguments.lr_scheduler == "cosine" and arguments.lr_scheduler_num_cycles != 1
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosine",),
     ),
-    "schedule-free": kit.Defect(
+    "schedule-free": kit.Convention(
         "a schedule-free optimizer has no schedule: lr_scheduler and lr_warmup_steps are ignored",
         f"{_FIX}:5270",
         lambda arguments, processes: is_schedule_free(arguments),
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
@@ -235,7 +233,7 @@ def _updates(context: kit.Context, arguments: Arguments, processes: int) -> int:
 def _rate(context: kit.Context, arguments: Arguments, rate: sp.Expr) -> Schedule:
     where, name = context.where, arguments.lr_scheduler
     if is_schedule_free(arguments):
-        return kit.by_intervals("constant", (lambda: rate, None))
+        return constant(rate)
     processes = _processes(context, arguments)
     total = _updates(context, arguments, processes) * processes
     # Only ratios are of all processes' steps; whole numbers are not multiplied.
@@ -282,14 +280,7 @@ def _rate(context: kit.Context, arguments: Arguments, rate: sp.Expr) -> Schedule
 
 
 def _class_rate(context: kit.Context, arguments: Arguments) -> Schedule:
-    rates = context.facts.get("group_lrs")
-    rate = arguments.learning_rate
-    if rates is not None:
-        rate = exact_number(rates[context.facts.get("group_index", 0)])
-    name = arguments.lr_scheduler_type or arguments.lr_scheduler
-    message = f"the config must ask for {context.path[-1]!r}, got {name!r}"
-    kit.refuse_unless(name == context.path[-1], message, context.where)
-    return _rate(context, arguments, rate)
+    return _rate(context, arguments, context.of_group("lr", arguments.learning_rate))
 
 
 def _optimizer_arguments(arguments: Arguments) -> dict[str, Any]:
@@ -358,7 +349,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     norm = arguments.max_grad_norm
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=horizon,
         clipping=None if norm == 0 else kit.Clipping(norm),
         accumulation=arguments.gradient_accumulation_steps,
@@ -374,10 +364,13 @@ _NAMES = (
 )
 FRAMEWORK = kit.Framework(
     "kohya",
-    kit.section_entries(dict.fromkeys(_NAMES, _class_rate), {"": Arguments}),
+    kit.section_entries(
+        dict.fromkeys(_NAMES, _class_rate),
+        {"": Arguments},
+        style=lambda arguments: arguments.lr_scheduler_type or arguments.lr_scheduler,
+    ),
     versions=("48d368fa5577",),
     repository="https://github.com/kohya-ss/sd-scripts",
-    tier=kit.Tier.OFFICIAL,
     upstream=f"{_FIX} (get_scheduler_fix)",
     clock=CLOCK,
     defects=DEFECTS,

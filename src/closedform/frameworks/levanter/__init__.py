@@ -306,7 +306,7 @@ def _rate(context: kit.Context, optimizer: Rate) -> Schedule:
             stages.append((_rise(before, peak, start, warmup), start + warmup))
         # A stable phase only where warmup and decay leave one.
         if rest != decay:
-            stages.append((lambda: peak, begin))
+            stages.append((peak, begin))
         span = Span(shape, peak, low, warmup, decay)
         stages.append((_fall(span, begin), end))
         try:
@@ -341,35 +341,32 @@ def _rise(first: sp.Expr, last: sp.Expr, begin: int, length: int) -> kit.LazyNum
     return lambda: along_line(first, last, sp.Min(1, (t - begin) / sp.Integer(length)))
 
 
-DEFECTS: Mapping[str, kit.Defect[[Rate]]] = {
+DEFECTS: Mapping[str, kit.Note[[Rate]]] = {
     "lr-ignored": kit.Defect(
         "the option lr has no effect: learning_rate counts",
         "src/levanter/optim/muon.py:33",
         lambda optimizer: "lr" in optimizer,
     ),
-    "one-is-the-whole-run": kit.Defect(
+    "one-is-the-whole-run": kit.Convention(
         "a warmup of 1 is the whole run",
         "src/levanter/optim/config.py:390",
         lambda optimizer: optimizer.warmup == 1,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "inv-below-peak": kit.Defect(
+    "inv-below-peak": kit.Convention(
         "the first update of the decay is below the peak",
         "src/levanter/optim/config.py:380",
         lambda optimizer: optimizer.lr_schedule.type == "inv",
-        kind=kit.DefectKind.CONVENTION,
         classes=("inv",),
     ),
-    "timescale": kit.Defect(
+    "timescale": kit.Convention(
         "the timescale of inv_sqrt is 10000, whatever the warmup is",
         "src/levanter/optim/config.py:68",
         lambda optimizer: (
             optimizer.lr_schedule.type == "inv_sqrt" and "timescale" not in optimizer.lr_schedule
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("inv_sqrt",),
     ),
-    "default-mask": kit.Defect(
+    "default-mask": kit.Convention(
         "without weight_decay_modules, norms, embeddings and biases are not decayed",
         "src/levanter/optim/config.py:148",
         lambda optimizer: (
@@ -377,14 +374,12 @@ DEFECTS: Mapping[str, kit.Defect[[Rate]]] = {
             and "weight_decay_modules" not in optimizer
             and optimizer.origin.content.get("default_weight_decay_mask") is not False
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "skips-bad-steps": kit.Defect(
+    "skips-bad-steps": kit.Convention(
         "updates with a large loss or gradient are skipped, and count as updates",
         "src/levanter/optim/config.py:489",
         lambda optimizer: bool(getattr(optimizer, "skip_bad_steps", False)),
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
@@ -427,7 +422,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         threshold = 0  # An explicit null disables clipping; an absent key has the default.
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=total,
         clipping=kit.Clipping(threshold) if threshold else None,
         accumulation=None,  # levanter derives it from the memory of the devices.
@@ -464,10 +458,7 @@ def _length_entry(updates: int, total: int) -> Any:
     return updates if updates != 1 or total == 1 else 1.5 / total
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     beta1, beta2 = optimizer.betas() or [0.9, 0.95]
     options: dict[str, Any] = {
         "type": optimizer.argument("lion" if optimizer.name == "lion" else "adam"),
@@ -488,11 +479,11 @@ def _configs(
 
 
 def _sections(form: kit.WarmupDecayForm) -> Iterator[tuple[dict[str, Any], int]]:
-    warmup = kit.nearest_integer(form.warmup()) if form.rise is not None else 0
+    warmup = kit.nearest_integer(form.warmup())
     total = form.total
     curve: dict[str, Any] = {
         "warmup": _length_entry(warmup, total),
-        "min_lr_ratio": kit.native(form.low / form.peak) if form.peak != 0 else 0.0,
+        "min_lr_ratio": form.low_ratio,
     }
     if form.curve in _WRITTEN:
         curve["lr_schedule"] = _WRITTEN[form.curve]

@@ -14,7 +14,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries({name: partial(rate, name=name) for name in CURVES}, {"": Arguments}),
     versions=("c4d012163c7f",),
     repository="https://github.com/genbio-ai/ModelGenerator",
-    tier=kit.Tier.OFFICIAL,
     upstream="src/lightning/pytorch/cli.py, modelgenerator/lr_schedulers",
     clock=CLOCKS["epoch"],
     defects=DEFECTS,

@@ -36,19 +36,17 @@ class Trainer(kit.OpenSection):
 CLOCKS = {"update": kit.Clock(kit.Unit.UPDATE), "epoch": kit.Clock(kit.Unit.EPOCH)}
 """The clocks of a scheduler within the model, and of one next to it."""
 
-DEFECTS: Mapping[str, kit.Defect[[Any, kit.Clock, Any]]] = {
-    "by-epoch": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Any, kit.Clock, Any]]] = {
+    "by-epoch": kit.Convention(
         "the scheduler is stepped after every epoch, whatever the unit of its arguments is",
         "src/lightning/pytorch/cli.py: LightningCLI.configure_optimizers",
         lambda name, clock, rate: clock.unit is kit.Unit.EPOCH and not kit.is_constant(rate),
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "rises-again": kit.Defect(
+    "rises-again": kit.Convention(
         "the cosine rises again after T_max epochs",
         "torch/optim/lr_scheduler.py: CosineAnnealingLR",
         lambda name, clock, rate: name == "CosineAnnealingLR",
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }

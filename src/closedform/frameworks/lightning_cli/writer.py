@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import sympy as sp
@@ -18,15 +18,10 @@ _OWN = {
 _MODULE = "modelgenerator.lr_schedulers"
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     path = f"torch.optim.{optimizer.class_name}"
     optimizer_block = {"class_path": path, "init_args": optimizer.keywords(form.peak)}
-    trainer: dict[str, Any] = {"max_steps": form.total}
-    if optimizer.clipping is not None:
-        trainer["gradient_clip_val"] = kit.native(optimizer.clipping)
+    trainer: dict[str, Any] = {"max_steps": form.total, **optimizer.clip("gradient_clip_val")}
     if form.curve is kit.CurveName.CONSTANT and form.rise is None:
         yield {"trainer": trainer, "optimizer": optimizer_block}
         return
@@ -54,10 +49,8 @@ def _by_epochs(form: kit.WarmupDecayForm) -> Iterator[tuple[str, dict[str, Any]]
             }
             yield "CosineAnnealingLR", curve
         case kit.CurveName.STEPS:
-            values = [value for _, value in form.marks]
-            marks = [kit.native(sp.Integer(first) / stride) for first, _ in form.marks[1:]]
-            gamma = kit.native(values[1] / values[0]) if values[0] != 0 else 0
-            yield "MultiStepLR", {"milestones": marks, "gamma": gamma}
+            marks = [kit.native(sp.Integer(first) / stride) for first in form.milestones]
+            yield "MultiStepLR", {"milestones": marks, "gamma": kit.native(form.gamma)}
         case kit.CurveName.EXPONENTIAL:
             gamma = (form.low / form.peak) ** (sp.Integer(stride) / (form.end - form.begin))
             yield "ExponentialLR", {"gamma": float(sp.N(gamma, 30))}

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.torch.paths import class_of, of_class
 from closedform.frameworks.torch.schedules import SCHEDULES
 from closedform.language import Schedule, exact_number, floor_div, t
@@ -49,25 +48,22 @@ class Plateau(kit.Section):
 
 
 _MODULE = "src/models/mnist_module.py"
-DEFECTS: Mapping[str, kit.Defect[[Any, Any]]] = {
-    "by-epoch": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Any, Any]]] = {
+    "by-epoch": kit.Convention(
         "the scheduler is stepped after every epoch, whatever the unit of its arguments is",
         f"{_MODULE}:209",
         lambda name, interval: bool(name) and interval == "epoch",
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "rises-again": kit.Defect(
+    "rises-again": kit.Convention(
         "the cosine rises again after T_max epochs",
         "torch/optim/lr_scheduler.py: CosineAnnealingLR",
         lambda name, interval: name == "CosineAnnealingLR",
-        kind=kit.DefectKind.CONVENTION,
         classes=("CosineAnnealingLR",),
     ),
-    "small-changes": kit.Defect(
+    "small-changes": kit.Convention(
         "a change of the rate of at most eps is not made",
         "torch/optim/lr_scheduler.py: ReduceLROnPlateau",
         lambda name, interval: name == METRIC,
-        kind=kit.DefectKind.CONVENTION,
         classes=(METRIC,),
     ),
 }
@@ -90,10 +86,10 @@ def _plateau(
     """The rate under a loss that never changes."""
     params = Plateau.read(kit.RawSection(node.document, arguments, node.path))
     if context.facts.get("constant_loss") is None:
-        raise MissingFactsError(
-            "missing facts: constant_loss",
-            where=context.where,
-            hint=f"the values of {METRIC} depend on the loss: give a constant one, or use its "
+        raise kit.missing_facts(
+            "constant_loss",
+            context.where,
+            f"the values of {METRIC} depend on the loss: give a constant one, or use its "
             "update rule, closedform.frameworks.metric_rule",
         )
     loss = exact_number(context.facts["constant_loss"], "the fact constant_loss")
@@ -109,7 +105,7 @@ def _plateau(
     begin, period = params.patience + 2, params.patience + 1 + params.cooldown
     if params.eps <= 0 and params.min_lr <= 0:
         factor = params.factor ** (floor_div(t - begin, period) + 1)
-        return kit.by_intervals(METRIC, (lambda: rate, begin), (lambda: rate * factor, None))
+        return kit.by_intervals(METRIC, (rate, begin), (rate * factor, None))
     values = [rate]
     while True:
         value = sp.Max(values[-1] * params.factor, params.min_lr)
@@ -118,11 +114,8 @@ def _plateau(
             break
         values.append(value)
         kit.refuse_unless(len(values) < MOST_CHANGES, "the rate changes too often", context.where)
-    stages = [
-        ((lambda value=value: value), begin + index * period)
-        for index, value in enumerate(values[:-1])
-    ]
-    return kit.by_intervals(METRIC, *stages, (lambda: values[-1], None))
+    stages = [(value, begin + index * period) for index, value in enumerate(values[:-1])]
+    return kit.by_intervals(METRIC, *stages, (values[-1], None))
 
 
 def _name(model: Model) -> str:
@@ -215,7 +208,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("bddbc24b82ab",),
     repository="https://github.com/ashleve/lightning-hydra-template",
-    tier=kit.Tier.OFFICIAL,
     upstream=_MODULE,
     clock=CLOCK,
     defects=DEFECTS,

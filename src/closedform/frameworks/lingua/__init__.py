@@ -44,7 +44,7 @@ class Arguments(kit.OpenSection):
     steps: kit.Steps
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
     "warmup-of-constant": kit.Defect(
         "constant ignores the warmup, which is 2000 by default",
         "lingua/optim.py:113",
@@ -52,19 +52,17 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
         documented="the rate after a warmup from 0",
         classes=("constant",),
     ),
-    "mirrored-cycles": kit.Defect(
+    "mirrored-cycles": kit.Convention(
         "every other cycle of a cosine is a mirror image, and the rate jumps if the length of the "
         "cycle does not divide the run",
         "lingua/optim.py:61",
         lambda config: config.optim.scheduler == "cosine" and config.optim.cycle_length < 1,
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosine",),
     ),
-    "growing-decays": kit.Defect(
+    "growing-decays": kit.Convention(
         "the decay of a cycle is a part of all updates up to its end: later decays are longer",
         "lingua/optim.py:87",
         lambda config: config.optim.scheduler == "wsd" and config.optim.cycle_length < 1,
-        kind=kit.DefectKind.CONVENTION,
         classes=("wsd",),
     ),
 }
@@ -162,7 +160,7 @@ def _rate(context: kit.Context, optim: Optim, total: int) -> Schedule:
     rise = (lambda: rate * t / sp.Integer(warmup), warmup)
     if kind == "constant":
         stages = () if context.as_implemented else (rise,)
-        return kit.by_intervals(kind, *stages, (lambda: rate, None))
+        return kit.by_intervals(kind, *stages, (rate, None))
 
     def times_rate(value: kit.LazyNumber) -> kit.LazyNumber:
         return lambda: rate * value()
@@ -198,7 +196,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     schedules = {"lr": rate, "weight_decay": constant(optim.weight_decay)}
     return reading.recipe(
         [kit.ParamGroup(schedules, plan, kit.Role.DEFAULT)],
-        clock=CLOCK,
         horizon=total,
         clipping=kit.Clipping(optim.clip),
         accumulation=config.grad_acc_steps,
@@ -217,7 +214,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("437d680e5218",),
     repository="https://github.com/facebookresearch/lingua",
-    tier=kit.Tier.OFFICIAL,
     upstream="lingua/optim.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -76,7 +76,7 @@ _UNSUPPORTED = {
     "finetune": ("max_tokens", "max_norm", "tie_embeddings", "lr_warmup_fraction"),
 }
 
-DEFECTS: Mapping[str, kit.Defect[[Train]]] = {
+DEFECTS: Mapping[str, kit.Note[[Train]]] = {
     "minimum-ignored": kit.Defect(
         "finetuning ignores min_lr: the cosine goes to 0",
         "litgpt/finetune/full.py:418",
@@ -91,11 +91,10 @@ DEFECTS: Mapping[str, kit.Defect[[Train]]] = {
         documented="the last rate, after the run",
         classes=("finetune",),
     ),
-    "last-micro-batch": kit.Defect(
+    "last-micro-batch": kit.Convention(
         "an update has the rate of its last micro-batch",
         "litgpt/pretrain.py:341",
         lambda train: "max_tokens" in train,
-        kind=kit.DefectKind.CONVENTION,
         classes=("pretrain",),
     ),
 }
@@ -167,7 +166,7 @@ def _pretrain(
     _refuse_unsupported("pretrain", train)
     run = _run(context, train)
     # An update has the rate of its last micro-batch: litgpt/pretrain.py:341.
-    last = CLOCKS["pretrain"].count(run.facts).n - 1
+    last = CLOCKS["pretrain"].position(run.facts) - 1
     numbers = {"rate": exact_number(optimizer.lr, "lr"), "low": train.min_lr}
     return kit.curve(
         "pretrain", curves.pretraining, last, warmup=run.warmup, total=run.total, **numbers
@@ -254,9 +253,7 @@ def _updates(train: Train, facts: kit.Facts, source: str) -> int:
     return total if train.max_steps is None else min(total, int(train.max_steps))
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     if form.curve not in (kit.CurveName.COSINE, kit.CurveName.CONSTANT) or form.has_plateau:
         return
     section = {
@@ -274,12 +271,10 @@ def _configs(
                 "lr_warmup_steps": kit.nearest_integer(form.warmup()),
             }
             yield {"optimizer": section, "train": finetune}
-    yield {"optimizer": section, "train": _pretraining(form, optimizer, facts)}
+    yield {"optimizer": section, "train": _pretraining(form, optimizer)}
 
 
-def _pretraining(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> dict[str, Any]:
+def _pretraining(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> dict[str, Any]:
     # Update t has the rate of micro-batch (t + 1) A - 1, so the line is 0 at t = 1 / A - 1.
     accumulation = 1
     if form.rise is not None and form.rise.slope != 0:
@@ -288,8 +283,8 @@ def _pretraining(
         accumulation = max(1, kit.nearest_integer(1 / (1 - before))) if before < 1 else 1
     elif form.curve is kit.CurveName.COSINE and form.begin < 0:
         accumulation = max(1, kit.nearest_integer(1 / (1 + form.begin)))
-    length = int(facts.get("sequence_length", 1))
-    world = int(facts.get("world_size", 1))
+    length = int(optimizer.facts.get("sequence_length", 1))
+    world = int(optimizer.facts.get("world_size", 1))
     end = (
         sp.Integer(form.total)
         if form.curve is kit.CurveName.CONSTANT
@@ -317,7 +312,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("26857050fe3f",),
     repository="https://github.com/Lightning-AI/litgpt",
-    tier=kit.Tier.OFFICIAL,
     upstream="litgpt/pretrain.py, litgpt/finetune/full.py, litgpt/args.py",
     clock=CLOCKS["pretrain"],
     defects=DEFECTS,

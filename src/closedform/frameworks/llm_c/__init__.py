@@ -30,14 +30,11 @@ class Arguments(kit.Section):
         return f"-{name}"
 
 
-DEFECTS: Mapping[str, kit.Defect[...]] = {
-    "binary32": kit.Defect(
-        "computed in binary32", "llmc/schedulers.h:28", kind=kit.DefectKind.CONVENTION
-    ),
-    "past-the-end": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[...]] = {
+    "binary32": kit.Convention("computed in binary32", "llmc/schedulers.h:28"),
+    "past-the-end": kit.Convention(
         "an update after the run fails an assertion",
         "llmc/schedulers.h:34",
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosine", "linear", "wsd"),
     ),
 }
@@ -67,7 +64,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("f1e2ace65149",),
     repository="https://github.com/karpathy/llm.c",
-    tier=kit.Tier.OFFICIAL,
     upstream="llmc/schedulers.h",
     clock=CLOCK,
     defects=DEFECTS,

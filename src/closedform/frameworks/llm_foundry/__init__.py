@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -90,10 +90,7 @@ _WRITTEN = {
 }
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     for name, arguments in written_schedulers(form):
         options = optimizer.keywords(form.peak)
         if optimizer.name != "decoupled_adamw":
@@ -116,7 +113,6 @@ FRAMEWORK = kit.Framework(
     ENTRIES,
     versions=("8c8dd48f7216",),
     repository="https://github.com/mosaicml/llm-foundry",
-    tier=kit.Tier.OFFICIAL,
     upstream="llmfoundry/optim/scheduler.py",
     clock=CLOCK,
     defects={**DEFECTS, **_OF_LISTS},

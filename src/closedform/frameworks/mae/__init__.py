@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
-from closedform.language import Schedule, exact_number, floor_div, floor_mod, t
+from closedform.frameworks.curves import along_cosine
+from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
 from closedform.schedules import constant
-from closedform.schedules.blends import along_cosine
 
 CLOCK = kit.Clock(kit.Unit.EPOCH)
 
@@ -70,23 +69,20 @@ SCRIPTS: Mapping[str, Script] = {
 }
 _DEPTHS = {"vit_base": 12, "vit_large": 24, "vit_huge": 32}
 
-DEFECTS: Mapping[str, kit.Defect[[Arguments]]] = {
-    "rate-of-the-first-micro-batch": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Arguments]]] = {
+    "rate-of-the-first-micro-batch": kit.Convention(
         "an update has the rate of the first micro-batch of its accumulation",
         "engine_pretrain.py:42",
         lambda arguments: arguments.accum_iter > 1,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "batches-dropped": kit.Defect(
+    "batches-dropped": kit.Convention(
         "the batches of an epoch that do not fill an accumulation make no update",
         "engine_pretrain.py:60",
         lambda arguments: arguments.accum_iter > 1,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "rate-after-the-run": kit.Defect(
+    "rate-after-the-run": kit.Convention(
         "after the run the cosine rises again",
         "util/lr_sched.py:14",
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
@@ -114,20 +110,20 @@ def _peak(context: kit.Context, arguments: Arguments) -> sp.Expr:
 
 
 def _rate(context: kit.Context, arguments: Arguments) -> Schedule:
-    updates = _updates_per_epoch(context, arguments)
-    accumulation, batches = arguments.accum_iter, sp.Integer(context.fact("batches_per_epoch"))
-    epoch = t / sp.Integer(updates)
-    if batches % accumulation != 0:
-        epoch = floor_div(t, updates) + floor_mod(t, updates) * accumulation / batches
+    updates, warmup = _updates_per_epoch(context, arguments), arguments.warmup_epochs
+    accumulation, batches = int(arguments.accum_iter), int(context.fact("batches_per_epoch"))
     scale = exact_number(context.facts.get("lr_scale", 1), "lr_scale")
     peak, low = _peak(context, arguments) * scale, arguments.min_lr * scale
-    warmup = sp.Integer(arguments.warmup_epochs)
-    length = arguments.epochs - warmup
-    return kit.by_intervals(
-        "adjust_learning_rate",
-        (lambda: peak * epoch / warmup, arguments.warmup_epochs * updates),
-        (lambda: along_cosine(peak, low, kit.quotient(epoch - warmup, length)), None),
-    )
+
+    def value(n: float) -> sp.Expr:
+        epoch = n / updates
+        if batches % accumulation:
+            epoch = n // updates + n % updates * accumulation / batches
+        if n < warmup * updates:
+            return peak * epoch / warmup
+        return along_cosine(peak, low, (epoch - warmup) / (arguments.epochs - warmup))
+
+    return kit.curve("adjust_learning_rate", value)
 
 
 def _of_class(context: kit.Context, arguments: Arguments) -> Schedule:
@@ -146,11 +142,7 @@ def _script(reading: kit.Reading) -> str:
     for script, defaults in SCRIPTS.items():
         if any(key in content for key in defaults.flags):
             return script
-    raise MissingFactsError(
-        "missing facts: script",
-        where=reading.document.source,
-        hint=f"give one of {', '.join(SCRIPTS)}",
-    )
+    raise kit.missing_facts("script", reading.document.source, f"give one of {', '.join(SCRIPTS)}")
 
 
 def _matches(document: kit.Document) -> bool:
@@ -210,7 +202,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     clip = arguments.clip_grad
     return reading.recipe(
         [group, *([group.without_decay()] if optimizer == "AdamW" else []), *layers],
-        clock=CLOCK,
         horizon=arguments.epochs * _updates_per_epoch(context, arguments),
         clipping=None if clip is None else kit.Clipping(clip),
         accumulation=arguments.accum_iter,
@@ -224,7 +215,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries(dict.fromkeys(SCRIPTS, _of_class), {"": Arguments}),
     versions=("efb2a8062c20",),
     repository="https://github.com/facebookresearch/mae",
-    tier=kit.Tier.OFFICIAL,
     upstream="util/lr_sched.py, main_pretrain.py, main_finetune.py, main_linprobe.py",
     clock=CLOCK,
     defects=DEFECTS,

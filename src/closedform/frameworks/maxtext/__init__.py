@@ -53,18 +53,16 @@ _FORMER = {"cosine_learning_rate_final_fraction": "learning_rate_final_fraction"
 """Former names of options."""
 _OWN = ("learning_rate_schedule_steps", "warmup_steps_fraction", "per_device_batch_size")
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
-    "zero-after-schedule": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
+    "zero-after-schedule": kit.Convention(
         "a run that is longer than its schedule goes on at rate 0",
         "src/maxtext/utils/maxtext_utils.py:2346",
         lambda config: (config.steps or 0) > config.learning_rate_schedule_steps,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "last-update-final": kit.Defect(
+    "last-update-final": kit.Convention(
         "the last update has the final rate, so that the decay is one update shorter",
         "src/maxtext/utils/maxtext_utils.py:2302",
         lambda config: _phases(config)[1] > 1,
-        kind=kit.DefectKind.CONVENTION,
     ),
     "peak-after-line": kit.Defect(
         "a linear decay of one update leaves the rate at the peak",
@@ -73,11 +71,10 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
         documented="the final rate, which a cosine of one update has",
         classes=("wsd-linear",),
     ),
-    "skipped-steps": kit.Defect(
+    "skipped-steps": kit.Convention(
         "updates with a spike of the loss are skipped, and count as updates",
         "src/maxtext/optimizers/optimizers.py:231",
         lambda config: config.skip_step_on_spikes,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }
@@ -164,7 +161,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     threshold = config.gradient_clipping_threshold
     return reading.recipe(
         [group, *([group.without_decay(no_decay)] if no_decay else [])],
-        clock=CLOCK,
         horizon=config.steps,
         clipping=kit.Clipping(threshold) if threshold > 0 else None,
         accumulation=config.gradient_accumulation_steps,
@@ -197,18 +193,15 @@ def _part(length: int, total: int) -> float:
     return (length + 0.5) / total
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     """The phases of a config are parts of the schedule, rounded down."""
-    del facts
     if form.curve not in (kit.CurveName.COSINE, kit.CurveName.LINEAR, kit.CurveName.CONSTANT):
         return
     beta1, beta2 = optimizer.betas() or [0.9, 0.95]
     config: dict[str, Any] = {
         "opt_type": "sgd" if optimizer.name == "sgd" else "adamw",
         "learning_rate": kit.native(form.peak),
-        "learning_rate_final_fraction": kit.native(form.low / form.peak) if form.peak != 0 else 0.0,
+        "learning_rate_final_fraction": form.low_ratio,
         "steps": form.total,
         "adam_b1": beta1,
         "adam_b2": beta2,
@@ -242,7 +235,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries(dict.fromkeys(_KINDS, _rate), {"": Config}, style=_kind),
     versions=("e591f30cbbf2",),
     repository="https://github.com/AI-Hypercomputer/maxtext",
-    tier=kit.Tier.OFFICIAL,
     upstream="src/maxtext/utils/maxtext_utils.py, src/maxtext/configs/base.yml",
     clock=CLOCK,
     defects=DEFECTS,

@@ -12,7 +12,6 @@ FRAMEWORK = kit.Framework(
     SCHEDULES,
     versions=("d98e8a64ddf3", "core_v0.19.0"),
     repository="https://github.com/NVIDIA/Megatron-LM",
-    tier=kit.Tier.OFFICIAL,
     upstream="megatron/core/optimizer_param_scheduler.py, megatron/training/arguments.py",
     clock=CLOCK,
     defects=DEFECTS,

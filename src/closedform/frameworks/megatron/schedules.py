@@ -82,55 +82,48 @@ def _has_warmup(flags: Flags) -> bool:
 
 
 _SCHEDULER = "megatron/core/optimizer_param_scheduler.py"
-DEFECTS: Mapping[str, kit.Defect[[Flags]]] = {
-    "weight-decay-of-scheduler": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Flags]]] = {
+    "weight-decay-of-scheduler": kit.Convention(
         "the scheduler's start_weight_decay replaces the optimizer's weight_decay",
         f"{_SCHEDULER}:300",
         lambda flags: (
             "weight_decay" in flags and flags.start_weight_decay not in (None, flags.weight_decay)
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "inverse-square-root-falls": kit.Defect(
+    "inverse-square-root-falls": kit.Convention(
         "inverse-square-root falls to the minimum at once after the horizon",
         f"{_SCHEDULER}:240",
         lambda flags: flags.lr_decay_style == "inverse-square-root",
-        kind=kit.DefectKind.CONVENTION,
         classes=("inverse-square-root",),
     ),
-    "inverse-square-root-of-samples": kit.Defect(
+    "inverse-square-root-of-samples": kit.Convention(
         "inverse-square-root without a warmup divides by the root of the number of samples",
         f"{_SCHEDULER}:245",
         lambda flags: flags.lr_decay_style == "inverse-square-root" and not _has_warmup(flags),
-        kind=kit.DefectKind.CONVENTION,
         classes=("inverse-square-root",),
     ),
-    "constant-has-no-end": kit.Defect(
+    "constant-has-no-end": kit.Convention(
         "constant ignores the horizon and the minimum",
         f"{_SCHEDULER}:236",
         lambda flags: flags.lr_decay_style == "constant",
-        kind=kit.DefectKind.CONVENTION,
         classes=("constant",),
     ),
-    "warmup-start-ignored": kit.Defect(
+    "warmup-start-ignored": kit.Convention(
         "the warmup start is ignored without a warmup",
         f"{_SCHEDULER}:230",
         lambda flags: bool(flags.lr_warmup_init) and not _has_warmup(flags),
-        kind=kit.DefectKind.CONVENTION,
         classes=STYLES,
     ),
-    "tail-in-the-warmup": kit.Defect(
+    "tail-in-the-warmup": kit.Convention(
         "a WSD decay that would begin inside the warmup starts late: the rate jumps",
         f"{_SCHEDULER}:263",
-        kind=kit.DefectKind.CONVENTION,
         classes=("WSD",),
     ),
-    "from-checkpoint": kit.Defect(
+    "from-checkpoint": kit.Convention(
         "a checkpoint that is loaded replaces the numbers of the schedules",
         f"{_SCHEDULER}:338",
         lambda flags: flags.use_checkpoint_opt_param_scheduler,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
     "ramp-ignored": kit.Defect(
@@ -139,11 +132,10 @@ DEFECTS: Mapping[str, kit.Defect[[Flags]]] = {
         lambda flags: "rampup_batch_size" in flags,
         classes=(),
     ),
-    "own-multiplier": kit.Defect(
+    "own-multiplier": kit.Convention(
         "lr-mult-router is a multiplier of the training script of elastification",
         "megatron/elastification/arguments.py:99",
         lambda flags: "lr_mult_router" in flags,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }

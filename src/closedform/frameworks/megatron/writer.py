@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import sympy as sp
@@ -64,15 +64,13 @@ def _groups(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> dict[str, An
     return {}
 
 
-def _inverse_root(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
+def _inverse_root(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     """The root of the warmup over the update, at least the minimum."""
     if form.begin != 0 or form.rise is None:
         return
     flags = {"lr": kit.native(form.peak), "min-lr": kit.native(form.after or form.low)}
-    if "global_batch_size" in facts:
-        flags["global-batch-size"] = int(facts["global_batch_size"])
+    if "global_batch_size" in optimizer.facts:
+        flags["global-batch-size"] = int(optimizer.facts["global_batch_size"])
     yield {
         **flags,
         **_optimizer(optimizer),
@@ -83,15 +81,13 @@ def _inverse_root(
     }
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     if form.curve is kit.CurveName.INVERSE_ROOT:
-        yield from _inverse_root(form, optimizer, facts)
+        yield from _inverse_root(form, optimizer)
         return
     if form.curve not in _TAILS:
         return
-    batch = sp.Integer(facts.get("global_batch_size", 1))
+    batch = sp.Integer(optimizer.facts.get("global_batch_size", 1))
     lengths = {"train": sp.Integer(form.total), "lr-decay": form.end, "lr-warmup": form.warmup()}
     style = {"lr-decay-style": _TAILS[form.curve]}
     if form.curve is kit.CurveName.CONSTANT:
@@ -103,7 +99,7 @@ def _configs(
     if form.rise is not None and form.at() != 0:
         rates["lr-warmup-init"] = kit.native(form.at())
     common_flags = {**rates, **_optimizer(optimizer), **_groups(form, optimizer)}
-    if "global_batch_size" in facts:
+    if "global_batch_size" in optimizer.facts:
         common_flags["global-batch-size"] = int(batch)
     for unit, factor in (("iters", sp.S.One), ("samples", batch)):
         lengths_in_unit = {key: length * factor for key, length in lengths.items()}

@@ -82,14 +82,14 @@ def _ignored_keys(config: Config) -> list[str]:
     return [*config.origin.unknown_related((*Config.spellings(), "resume_adapter_file")), *inner]
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
     "keys-without-effect": kit.Defect(
         "keys that the trainer does not know, such as weight_decay, warmup_iters or names with "
         "hyphens, have no effect: weight decay belongs into optimizer_config",
         "mlx_lm/lora.py:383",
         lambda config: bool(_ignored_keys(config)),
     ),
-    "learning-rate-without-effect": kit.Defect(
+    "learning-rate-without-effect": kit.Convention(
         "lr_schedule replaces learning_rate, which has no effect",
         "mlx_lm/lora.py:285",
         lambda config: (
@@ -97,23 +97,20 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
             and "learning_rate" in config
             and config.learning_rate != exact_number(config.lr_schedule.arguments[0])
         ),
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "peak-twice": kit.Defect(
+    "peak-twice": kit.Convention(
         "the first two updates after the warmup have the peak, and the decay begins after them: "
         "it ends one update later than warmup and decay together last",
         "mlx_lm/tuner/utils.py:33",
         lambda config: config.lr_schedule is not None and config.lr_schedule.warmup > 0,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "micro-batches": kit.Defect(
+    "micro-batches": kit.Convention(
         "iters counts micro-batches, and the schedule updates: a decay over iters updates is not "
         "finished",
         "mlx_lm/tuner/trainer.py:274",
         lambda config: config.lr_schedule is not None and config.grad_accumulation_steps > 1,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "rate-of-adafactor": kit.Defect(
+    "rate-of-adafactor": kit.Convention(
         "Adafactor computes a relative rate, and ignores the schedule, unless relative_step is "
         "false",
         "mlx: python/mlx/optimizers/optimizers.py: Adafactor._compute_learning_rate",
@@ -121,7 +118,6 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
             config.optimizer.lower() == "adafactor"
             and config.optimizer_config.section("adafactor").flag("relative_step", True)
         ),
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
@@ -219,7 +215,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     accumulation = config.grad_accumulation_steps
     return reading.recipe(
         [_group(config, rate)],
-        clock=CLOCK,
         horizon=config.iters // accumulation,
         clipping=None,
         accumulation=accumulation,
@@ -235,7 +230,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("d78bf58e217c",),
     repository="https://github.com/ml-explore/mlx-lm",
-    tier=kit.Tier.OFFICIAL,
     upstream="mlx_lm/lora.py, mlx_lm/tuner/utils.py; mlx 0.32.4: mlx/optimizers/schedulers.py",
     clock=CLOCK,
     defects=DEFECTS,

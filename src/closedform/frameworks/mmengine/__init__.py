@@ -12,7 +12,6 @@ FRAMEWORK = kit.Framework(
     SCHEDULES,
     versions=("254342938d9b",),
     repository="https://github.com/open-mmlab/mmengine",
-    tier=kit.Tier.OFFICIAL,
     upstream="mmengine/optim/scheduler/param_scheduler.py",
     clock=CLOCK,
     defects=DEFECTS,

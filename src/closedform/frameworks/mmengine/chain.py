@@ -140,20 +140,20 @@ def chained(name: str, base: sp.Expr, actions: Sequence[Action]) -> Schedule:
     """
     failures = [(a.update(a.failure[0]), a.failure[1]) for a in actions if a.failure is not None]
     end, reason = min(failures, default=(None, ""))
-    stages: list[tuple[Callable[[], sp.Expr], int | None]] = []
+    stages: list[kit.Stage] = []
     value = base
     for updates, active in _spans(name, actions, end):
         if updates is None or _has_closed_form(active):
             curve = _closed_form(value, active)
-            stages.append((_of_clock(curve), None if updates is None else updates.stop))
+            stages.append((curve(t), None if updates is None else updates.stop))
             if updates is not None:
                 value = _rounded(curve(sp.Integer(updates[-1])))
             continue
         values = _recursion(value, actions, active, updates)
-        stages += [(_constant(v), update + 1) for update, v in zip(updates, values, strict=True)]
+        stages += zip(values, (update + 1 for update in updates), strict=True)
         value = values[-1]
     if end is not None:
-        stages.append((_raising(reason), None))
+        stages.append((kit.undefined(reason), None))
     return kit.by_intervals(name, *stages)
 
 
@@ -283,18 +283,3 @@ def _rounded(value: sp.Expr) -> sp.Expr:
     if is_short or (not value.is_Rational and value.count_ops() < MAX_EXACT_DIGITS):
         return value
     return sp.Rational(str(value.evalf(ROUNDED_DIGITS)))
-
-
-def _of_clock(curve: FactorFunction) -> Callable[[], sp.Expr]:
-    return lambda: curve(t)
-
-
-def _constant(value: sp.Expr) -> Callable[[], sp.Expr]:
-    return lambda: value
-
-
-def _raising(reason: str) -> Callable[[], sp.Expr]:
-    def refuse() -> sp.Expr:
-        raise kit.UndefinedError(reason)
-
-    return refuse

@@ -124,12 +124,10 @@ def _names(part: str) -> tuple[str, ...]:
 
 def _convention(
     text: str, place: str, *parts: str, applies: Callable[..., bool] | None = None
-) -> kit.Defect[...]:
+) -> kit.Note[...]:
     """A convention of classes, by the first parts of their names."""
     classes = tuple(name for part in parts for name in _names(part))
-    return kit.Defect(
-        text, f"{_UPSTREAM} ({place})", applies, kind=kit.DefectKind.CONVENTION, classes=classes
-    )
+    return kit.Convention(text, f"{_UPSTREAM} ({place})", applies, classes=classes)
 
 
 def _has(part: str) -> Callable[..., bool]:
@@ -138,11 +136,10 @@ def _has(part: str) -> Callable[..., bool]:
     )
 
 
-DEFECTS: Mapping[str, kit.Defect[[Any, bool, bool]]] = {
-    "epochs-by-default": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Any, bool, bool]]] = {
+    "epochs-by-default": kit.Convention(
         "by_epoch is True by default",
         f"{_UPSTREAM} (_ParamScheduler.__init__)",
-        kind=kit.DefectKind.CONVENTION,
     ),
     "cosine-ends-early": _convention(
         "CosineAnnealing ends one step short of its minimum, unless T_max is end - begin - 1",
@@ -182,26 +179,23 @@ DEFECTS: Mapping[str, kit.Defect[[Any, bool, bool]]] = {
         "OneCycleParamScheduler._get_value",
         "OneCycle",
     ),
-    "present-value": kit.Defect(
+    "present-value": kit.Convention(
         "schedulers act on the present value, in the order of the list",
         f"{_UPSTREAM} (_ParamScheduler.step)",
-        kind=kit.DefectKind.CONVENTION,
         classes=("list",),
     ),
-    "epochs-never-end": kit.Defect(
+    "epochs-never-end": kit.Convention(
         "in an IterBasedTrainLoop, schedulers that count epochs stay at step 0",
         "mmengine/runner/loops.py (IterBasedTrainLoop)",
         lambda schedulers, has_epochs, has_layers: (
             not has_epochs and any(spec.get("by_epoch", True) for spec in schedulers)
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "rates-by-layer": kit.Defect(
+    "rates-by-layer": kit.Convention(
         "layer_decay_rate gives every layer its own rate, below that of the config",
         "mmpretrain/engine/optimizers/layer_decay_optim_wrapper_constructor.py",
         lambda schedulers, has_epochs, has_layers: has_layers,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import sympy as sp
@@ -52,12 +52,9 @@ def _schedulers(form: kit.WarmupDecayForm) -> Iterator[list[dict[str, Any]]]:
                 curve = {"eta_min": form.low, "power": form.power}
                 yield [*rise, _scheduler("PolyLR", begin, end, each, **curve)]
         case kit.CurveName.STEPS:
-            values = [value for _, value in form.marks]
-            steps = [first for first, _ in form.marks[1:]]
-            gamma = values[1] / values[0] if values[0] != 0 else 0
             for stride in dict.fromkeys((form.stride, 1)):
-                marks = [step // stride for step in steps]
-                curve = {"milestones": marks, "gamma": gamma}
+                marks = [step // stride for step in form.milestones]
+                curve = {"milestones": marks, "gamma": form.gamma}
                 yield [*rise, _scheduler("MultiStepLR", 0, total, stride, **curve)]
         case kit.CurveName.EXPONENTIAL:
             gamma = (form.low / form.peak) ** (sp.Integer(each) / (form.end - begin))
@@ -100,11 +97,9 @@ def _paramwise(form: kit.WarmupDecayForm, made: kit.Optimizer) -> dict[str, Any]
     return {**found, **({"custom_keys": custom} if custom else {})}
 
 
-def _configs(
-    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
+def _configs(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[kit.Config]:
     each = form.stride
-    length = facts.get("updates_per_epoch")
+    length = made.facts.get("updates_per_epoch")
     if each > 1 and length != each:
         return
     optimizer: dict[str, Any] = {

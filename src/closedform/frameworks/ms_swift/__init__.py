@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from closedform.frameworks import megatron, transformers
 from closedform.frameworks.megatron.schedules import CLOCK, STYLES, Flags, rate
@@ -134,18 +133,16 @@ def _plan(flags: _Megatron) -> kit.OptimizerPlan:
     return kit.plan_optimizer("adamw", arguments, where=where)
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     if transformers.FRAMEWORK.writer is None or megatron.FRAMEWORK.writer is None:
         return
-    yield from transformers.FRAMEWORK.writer.configs(form, optimizer, facts)
+    yield from transformers.FRAMEWORK.writer.configs(form, optimizer)
     rates = {
         group.name: kit.native(peak)
         for group in optimizer.groups
         if group.name in _GROUP_RATES and (peak := group.peak(form.peak)) is not None
     }
-    for config in megatron.FRAMEWORK.writer.configs(form, optimizer, facts):
+    for config in megatron.FRAMEWORK.writer.configs(form, optimizer):
         flags = {key.replace("-", "_"): value for key, value in config.items()}
         if "train_iters" in flags:
             yield {**flags, **rates}
@@ -157,7 +154,6 @@ FRAMEWORK = kit.Framework(
     versions=transformers.FRAMEWORK.versions,
     repository="https://github.com/modelscope/ms-swift",
     commit="3602360a5623",
-    tier=kit.Tier.OFFICIAL,
     upstream=f"{transformers.FRAMEWORK.upstream}; {megatron.FRAMEWORK.upstream}",
     clock=transformers.FRAMEWORK.clock,
     defects={**transformers.FRAMEWORK.defects, **megatron.FRAMEWORK.defects},

@@ -39,14 +39,12 @@ FRAMEWORK = kit.Framework(
     kit.section_entries(dict.fromkeys(_CURVES, _curve), {"": Config}),
     versions=("92d63d4e8bb4",),
     repository="https://github.com/karpathy/nanochat",
-    tier=kit.Tier.OFFICIAL,
     upstream="scripts/base_train.py",
     clock=CLOCK,
     defects={
-        "momentum-never-falls": kit.Defect(
+        "momentum-never-falls": kit.Convention(
             "a run of at most 400 updates never begins the fall of the momentum",
             "scripts/base_train.py:375",
-            kind=kit.DefectKind.CONVENTION,
             classes=("get_muon_momentum",),
         )
     },

@@ -33,10 +33,9 @@ FRAMEWORK = kit.Framework(
     upstream="train.py",
     clock=CLOCK,
     defects={
-        "division-by-zero": kit.Defect(
+        "division-by-zero": kit.Convention(
             "a warmup as long as the decay divides by zero at the end of both",
             "train.py:239",
-            kind=kit.DefectKind.CONVENTION,
         )
     },
 )

@@ -5,16 +5,15 @@ The configs are YAML, or the calls of nanotron's config classes in Python.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-import sympy as sp
-
 from closedform.errors import nearest
-from closedform.language import Schedule, exact_number, t
+from closedform.frameworks.curves import along_cosine, along_line
+from closedform.language import Schedule
 from closedform.recipes import kit
-from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
@@ -57,20 +56,18 @@ class Config(kit.OpenSection, irrelevant="learning_rate"):
     tokens: Tokens
 
 
-DEFECTS: Mapping[str, kit.Defect[[Scheduler, Tokens]]] = {
-    "decay-not-shortened": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Scheduler, Tokens]]] = {
+    "decay-not-shortened": kit.Convention(
         "a decay with a later start is not shortened: its end is not reached in the run",
         "src/nanotron/config/config.py:485",
         lambda scheduler, tokens: (
             "lr_decay_starting_step" in scheduler and "lr_decay_steps" not in scheduler
         ),
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "no-decay": kit.Defect(
+    "no-decay": kit.Convention(
         "without min_decay_lr there is no decay",
         "src/nanotron/config/config.py:386",
         lambda scheduler, tokens: "min_decay_lr" not in scheduler,
-        kind=kit.DefectKind.CONVENTION,
     ),
     "rate-squared": kit.Defect(
         "without a warmup and a decay, the rate is squared",
@@ -80,17 +77,9 @@ DEFECTS: Mapping[str, kit.Defect[[Scheduler, Tokens]]] = {
         ),
         documented="the rate, without a warmup and a decay",
     ),
-    "minimum-of-all-groups": kit.Defect(
+    "minimum-of-all-groups": kit.Convention(
         "min_decay_lr, and the rate of a constant warmup, are the same for every group",
         "src/nanotron/helpers.py:126",
-        kind=kit.DefectKind.CONVENTION,
-    ),
-}
-_DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr, sp.Expr, sp.Integer], sp.Expr]] = {
-    "linear": lambda first, last, step, length: along_line(first, last, step / length),
-    "cosine": lambda first, last, step, length: along_cosine(first, last, step / length),
-    "1-sqrt": lambda first, last, step, length: along_line(
-        first, last, kit.power_quotient(step, length, sp.S.Half)
     ),
 }
 
@@ -110,20 +99,25 @@ def _rate(context: kit.Context, scheduler: Scheduler, tokens: Tokens) -> Schedul
     peak, low = scheduler.learning_rate, scheduler.min_decay_lr
     low = peak if low is None else low
     rates = context.facts.get("group_learning_rates")
-    rate = peak if rates is None else exact_number(rates[context.facts.get("group_index", 0)])
-    if warmup == 0 and length == 0:
-        # The function returns the rate, where it should return a factor of it.
-        return kit.by_intervals(
-            kind, (lambda: rate * rate if context.as_implemented else rate, None)
-        )
-    rise = peak if scheduler.lr_warmup_style == "constant" else rate * t / max(warmup, 1)
-    return kit.by_intervals(
-        kind,
-        (lambda: rise, warmup + 1),
-        (lambda: rate, begin),
-        (lambda: _DECAYS[kind](rate, low, t - begin, sp.Integer(length)), begin + length),
-        (lambda: low, None),
-    )
+    rate = context.with_facts(group_lrs=rates).of_group("lr", peak)
+    is_constant = scheduler.lr_warmup_style == "constant"
+
+    def value(n: float) -> Any:
+        if warmup == 0 and length == 0:
+            # The function returns the rate, where it should return a factor of it.
+            return rate * rate if context.as_implemented else rate
+        if n <= warmup:
+            return peak if is_constant else rate * n / max(warmup, 1)
+        if n < begin:
+            return rate
+        if n >= begin + length:
+            return low
+        if kind == "cosine":
+            return along_cosine(rate, low, (n - begin) / length)
+        root = math.sqrt(n - begin) / math.sqrt(length)
+        return along_line(rate, low, (n - begin) / length if kind == "linear" else root)
+
+    return kit.curve(kind, value)
 
 
 _CALLS = {
@@ -169,7 +163,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     excluded_names = optimizer.weight_decay_exclude_named_params
     return reading.recipe(
         [group, *([group.without_decay(excluded_names)] if excluded_names else [])],
-        clock=CLOCK,
         horizon=total,
         clipping=None if optimizer.clip_grad is None else kit.Clipping(optimizer.clip_grad),
         accumulation=tokens.batch_accumulation_per_replica,
@@ -219,10 +212,7 @@ def _factory(optimizer: kit.Optimizer) -> dict[str, Any]:
     }
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     if form.curve not in (*_STYLES, kit.CurveName.CONSTANT):
         return
     scheduler: dict[str, Any] = {
@@ -253,14 +243,13 @@ def _configs(
 FRAMEWORK = kit.Framework(
     "nanotron",
     kit.section_entries(
-        dict.fromkeys(_DECAYS, _rate),
+        dict.fromkeys(("linear", "cosine", "1-sqrt"), _rate),
         {"learning_rate_scheduler": Scheduler, "tokens": Tokens},
         style=lambda scheduler, tokens: str(scheduler.lr_decay_style),
         defects=DEFECTS,
     ),
     versions=("2411b022a75f",),
     repository="https://github.com/huggingface/nanotron",
-    tier=kit.Tier.OFFICIAL,
     upstream="src/nanotron/helpers.py, src/nanotron/config/config.py",
     clock=CLOCK,
     defects=DEFECTS,

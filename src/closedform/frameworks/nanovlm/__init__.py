@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import sympy as sp
 
-from closedform.language import Schedule, t
+from closedform.frameworks.curves import along_cosine
+from closedform.language import Schedule
 from closedform.recipes import kit
 from closedform.schedules import constant
-from closedform.schedules.blends import along_cosine
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 
@@ -32,7 +32,7 @@ GROUPS = {
 }
 """The param groups by the keys of their rates, with the modules that they cover."""
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
     "short-run": kit.Defect(
         "the warmup of 3 % of the run is not rounded: where it is not a whole number of updates, "
         "its last update is above the rate, 33 times for a run of one update",
@@ -45,21 +45,17 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
 
 def _rate(context: kit.Context, config: Config, name: str) -> Schedule:
     rate, total = getattr(config, name), config.max_training_steps
-    warmup = sp.Rational(3 * total, 100)
+    warmup, last = sp.Rational(3 * total, 100), Fraction(total * 0.03)
 
-    def rise() -> sp.Expr:
-        part = (t + 1) / warmup
-        return rate * (part if context.as_implemented else sp.Min(1, part))
+    def value(n: float) -> sp.Expr:
+        if n < last:
+            part = (n + 1) / warmup
+            return rate * (part if context.as_implemented else min(1, part))
+        if n > total:
+            return rate / 10
+        return along_cosine(rate, rate / 10, (n - warmup) / (total - warmup))
 
-    def fall() -> sp.Expr:
-        return along_cosine(rate, rate / 10, kit.quotient(t - warmup, total - warmup))
-
-    return kit.by_intervals(
-        "get_lr",
-        (rise, kit.first_from(Fraction(total * 0.03))),
-        (fall, total + 1),
-        (lambda: rate / 10, None),
-    )
+    return kit.curve("get_lr", value)
 
 
 def _of_class(context: kit.Context, config: Config) -> Schedule:
@@ -101,7 +97,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     clip = config.max_grad_norm
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=config.max_training_steps,
         clipping=None if clip is None else kit.Clipping(clip),
         accumulation=config.gradient_accumulation_steps,
@@ -115,7 +110,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries({"get_lr": _of_class}, {"": Config}, defects=DEFECTS),
     versions=("4e0c09618461",),
     repository="https://github.com/huggingface/nanoVLM",
-    tier=kit.Tier.OFFICIAL,
     upstream="train.py, models/config.py",
     clock=CLOCK,
     defects=DEFECTS,

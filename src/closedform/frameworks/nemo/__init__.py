@@ -26,7 +26,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("8cfedd720346",),
     repository="https://github.com/NVIDIA/NeMo",
-    tier=kit.Tier.OFFICIAL,
     upstream="nemo/core/optim/lr_scheduler.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from closedform.errors import nearest
 from closedform.frameworks.nemo.schedules import (
-    CLOCK,
     POLICIES,
     Lengths,
     Outer,
@@ -197,7 +196,6 @@ def _recipe(
     threshold = trainer.gradient_clip_val
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=total,
         clipping=kit.Clipping(threshold) if threshold else None,
         accumulation=trainer.accumulate_grad_batches,

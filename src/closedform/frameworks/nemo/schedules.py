@@ -365,15 +365,15 @@ def _is_replaced(lengths: Lengths) -> bool:
     return section is not None and trainer is not None and trainer >= 0 and section != trainer
 
 
-def _defect(
+def _note(
     text: str,
     line: int,
     *classes: str,
     concerns: Callable[[Sched, Collection[sp.Expr]], bool] = lambda sched, rates: True,
-    documented: str | None = None,
-    kind: kit.DefectKind = kit.DefectKind.CONVENTION,
-) -> kit.Defect[...]:
-    """A defect of policies, in some of their configs.
+    kind: Callable[..., kit.Note[...]] = kit.Convention,
+    **formula: str,
+) -> kit.Note[...]:
+    """A note on policies, in some of their configs.
 
     Its condition has the section, None without one, the rates of the param groups, and the
     ``max_steps`` of the section and of the trainer, None where one is not given.
@@ -383,7 +383,7 @@ def _defect(
         return sched is not None and sched.name in classes and concerns(sched, rates)
 
     place = f"nemo/core/optim/lr_scheduler.py:{line}"
-    return kit.Defect(text, place, applies, documented, kind, classes)
+    return kind(text, place, applies, classes, **formula)
 
 
 def _has(sched: Any, phase: str) -> bool:
@@ -394,19 +394,19 @@ def _has_rates(sched: Any, rates: Collection[sp.Expr]) -> bool:
     return len(set(rates)) > 1
 
 
-DEFECTS: Mapping[str, kit.Defect[[Any, Any, Any]]] = {
-    "falls-after-the-run": _defect(
+DEFECTS: Mapping[str, kit.Note[[Any, Any, Any]]] = {
+    "falls-after-the-run": _note(
         "falls to min_lr after the run", 79, "WarmupPolicy", "InverseSquareRootAnnealing"
     ),
-    "jumps-after-the-warmup": _defect(
+    "jumps-after-the-warmup": _note(
         "the decay counts from update 0: the rate jumps after the warmup",
         374,
         "SquareRootAnnealing",
         concerns=lambda sched, rates: _has(sched, "warmup"),
         documented="the square root of the part of the run that is left after the warmup",
-        kind=kit.DefectKind.DEPARTURE,
+        kind=kit.Defect,
     ),
-    "no-hold": _defect(
+    "no-hold": _note(
         "without a hold, the decay counts from update 0: the rate jumps after the warmup",
         197,
         "PolynomialHoldDecayAnnealing",
@@ -414,51 +414,49 @@ DEFECTS: Mapping[str, kit.Defect[[Any, Any, Any]]] = {
         "WarmupHoldAnnealOneMinusSquareRoot",
         concerns=lambda sched, rates: not _has(sched, "hold") and _has(sched, "warmup"),
         documented="a decay from the end of the warmup",
-        kind=kit.DefectKind.DEPARTURE,
+        kind=kit.Defect,
     ),
-    "first-group-serves-all": _defect(
+    "first-group-serves-all": _note(
         "the rate of the first group serves every group",
         367,
         "WarmupAnnealing",
         concerns=_has_rates,
-        kind=kit.DefectKind.DEPARTURE,
+        kind=kit.Defect,
     ),
-    "first-group-serves-all-with-a-constant": _defect(
+    "first-group-serves-all-with-a-constant": _note(
         "with constant_steps, the rate of the first group serves every group",
         500,
         "CosineAnnealing",
         concerns=lambda sched, rates: _has_rates(sched, rates) and _has(sched, "constant"),
-        kind=kit.DefectKind.DEPARTURE,
+        kind=kit.Defect,
     ),
-    "minimum-raises": _defect(
+    "minimum-raises": _note(
         "the minimum can raise the rate at the first update after the warmup",
         566,
         "NoamAnnealing",
         concerns=lambda sched, rates: "min_lr" in sched,
     ),
-    "rate-ignored": _defect(
+    "rate-ignored": _note(
         "the base rate has no effect",
         128,
         "T5InverseSquareRootAnnealing",
-        kind=kit.DefectKind.DEPARTURE,
+        kind=kit.Defect,
     ),
-    "constant-ratio-fails": _defect(
+    "constant-ratio-fails": _note(
         "constant_ratio always raises TypeError",
         128,
         "T5InverseSquareRootAnnealing",
         concerns=lambda sched, rates: False,
     ),
-    "no-scheduler": kit.Defect(
+    "no-scheduler": kit.Convention(
         "with max_steps -1 in sched, NeMo makes no scheduler",
         "nemo/core/optim/lr_scheduler.py:909",
         lambda sched, rates, lengths: is_left_out(lengths),
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "trainer-decides-the-length": kit.Defect(
+    "trainer-decides-the-length": kit.Convention(
         "max_steps of the trainer takes the place of max_steps in sched",
         "nemo/core/classes/modelPT.py:714",
         lambda sched, rates, lengths: sched is not None and _is_replaced(lengths),
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }

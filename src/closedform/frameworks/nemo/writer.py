@@ -19,13 +19,10 @@ _NAMES = {
 }
 
 
-def _configs(
-    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[kit.Config]:
     if form.curve not in _NAMES:
         return
-    warmup = kit.nearest_integer(form.warmup()) if form.rise is not None else 0
+    warmup = kit.nearest_integer(form.warmup())
     sched: dict[str, Any] = {
         "name": _NAMES[form.curve],
         "warmup_steps": warmup,
@@ -37,9 +34,7 @@ def _configs(
         **made.keywords(form.peak),
         "sched": sched,
     }
-    trainer: dict[str, Any] = {"max_steps": form.total}
-    if made.clipping is not None:
-        trainer["gradient_clip_val"] = kit.native(made.clipping)
+    trainer: dict[str, Any] = {"max_steps": form.total, **made.clip("gradient_clip_val")}
     if form.curve is kit.CurveName.CONSTANT:
         sched["max_steps"] = form.total
     elif form.has_plateau and form.curve is kit.CurveName.LINEAR:

@@ -10,7 +10,6 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.megatron.reader import MegatronRun, by_bridge, recipe_of
 from closedform.frameworks.megatron.schedules import STYLES, Flags, decay
 from closedform.frameworks.megatron.schedules import rate as rate_of_flags
@@ -34,25 +33,23 @@ class Policy(kit.OpenSection):
     train_global_batch_size: Any = None
 
 
-DEFECTS: Mapping[str, kit.Defect[[Flags | None, Any, Any]]] = {
-    "warmup-is-cut": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Flags | None, Any, Any]]] = {
+    "warmup-is-cut": kit.Convention(
         "a warmup that is not shorter than the decay is cut to one sample less",
         "megatron/bridge/training/optim.py (067f987df)",
         lambda flags, marks, lengths: (
             flags is not None
             and flags.lr_warmup_iters >= (flags.lr_decay_iters or flags.train_iters)
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=tuple(f"megatron-{style}" for style in STYLES),
     ),
-    "milestone-in-the-warmup": kit.Defect(
+    "milestone-in-the-warmup": kit.Convention(
         "a milestone cuts the scheduler before it: the rate jumps",
         "nemo_rl/models/policy/workers/dtensor_policy_worker.py:515",
         lambda flags, marks, lengths: any(
             length is not None and mark < length
             for mark, length in zip(marks, lengths, strict=False)
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("list",),
     ),
 }
@@ -145,10 +142,10 @@ def _iterations(config: kit.RawSection, context: kit.Context) -> int | None:
 def _require_iterations(config: kit.RawSection, context: kit.Context) -> int:
     iterations = _iterations(config, context)
     if iterations is None:
-        raise MissingFactsError(
-            "missing facts: training_steps",
-            where=context.where,
-            hint="give them, or the batches of an epoch as updates_per_epoch",
+        raise kit.missing_facts(
+            "training_steps",
+            context.where,
+            "give them, or the batches of an epoch as updates_per_epoch",
         )
     return iterations
 
@@ -199,7 +196,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     clipping = policy.max_grad_norm
     return reading.recipe(
         [group],
-        clock=CLOCK,
         horizon=_iterations(config, context),
         clipping=None if clipping is None else kit.Clipping(clipping),
         accumulation=None,
@@ -229,7 +225,6 @@ FRAMEWORK = kit.Framework(
     },
     versions=("7ea279abfbeb",),
     repository="https://github.com/NVIDIA-NeMo/RL",
-    tier=kit.Tier.OFFICIAL,
     upstream="nemo_rl/models/policy/workers/dtensor_policy_worker.py, nemo_rl/models/megatron",
     clock=CLOCK,
     defects=DEFECTS,

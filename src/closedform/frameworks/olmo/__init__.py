@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import sympy as sp
-
 from closedform.frameworks.olmo import curves
 from closedform.frameworks.olmo_core import FRAMEWORK as OLMO_CORE
 from closedform.frameworks.olmo_core import reader as olmo_core
@@ -141,7 +139,7 @@ def _plan(config: Config, run: OlmoRun, context: kit.Context) -> dict[str, Any]:
 
 def _rate(context: kit.Context, config: Config) -> Schedule:
     run = _run(config, context.numbers)
-    count = run.clock.count(run.facts).n
+    count = run.clock.position(run.facts)
     return kit.curve(config.scheduler.name, curves.rate, count, **_plan(config, run, context))
 
 
@@ -151,13 +149,13 @@ def _bolt_on_warmup(context: kit.Context, config: Config) -> Schedule:
     begin, end = exact_number(bolt["warmup_start"]), exact_number(bolt["warmup_end"])
     if begin > end:
         raise config.error(f"warmup_end must not be before warmup_start {begin}, got {end}")
-    numbers, count = _plan(config, run, context), run.clock.count(run.facts).n
+    numbers, count = _plan(config, run, context), run.clock.position(run.facts)
     name = "bolt_on_warmup"
     return kit.curve(name, curves.bolt_on_warmup, count, begin=begin, end=end, numbers=numbers)
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config, Any]]] = {
-    "starts-at-a-tenth": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Config, Any]]] = {
+    "starts-at-a-tenth": kit.Convention(
         "without warmup_min_lr the warmup begins at a tenth of the rate",
         "olmo/optim.py:688",
         lambda config, run: (
@@ -165,9 +163,8 @@ DEFECTS: Mapping[str, kit.Defect[[Config, Any]]] = {
             and "warmup_min_lr" not in config.scheduler
             and config.scheduler.name != "constant"
         ),
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "warmup-past-the-end": kit.Defect(
+    "warmup-past-the-end": kit.Convention(
         "a warmup past the end of the run rises beyond it, and the rate falls at once",
         "olmo/optim.py:702",
         lambda config, run: (
@@ -175,7 +172,6 @@ DEFECTS: Mapping[str, kit.Defect[[Config, Any]]] = {
             and "t_max" not in config.scheduler
             and config.scheduler.t_warmup > run.end
         ),
-        kind=kit.DefectKind.CONVENTION,
     ),
     "zero-for-ever": kit.Defect(
         "inverse_sqrt_with_warmup without a warmup is 0 for ever",
@@ -248,10 +244,12 @@ def _clipping(config: Config, run: OlmoRun) -> kit.Clipping | None:
     steps, factor = scheduler.grad_clip_warmup_steps, scheduler.grad_clip_warmup_factor
     if steps is None or factor is None:
         return kit.Clipping(threshold)
-    end = run.clock.count(run.facts).first_after(sp.Integer(int(steps)))
-    return kit.Clipping(
-        kit.by_intervals("clipping", (lambda: threshold * factor, end), (lambda: threshold, None))
-    )
+    last = int(steps)
+
+    def value(n: float) -> Any:
+        return threshold * factor if n <= last else threshold
+
+    return kit.Clipping(kit.curve("clipping", value, run.clock.position(run.facts)))
 
 
 _WRITTEN = {
@@ -261,9 +259,7 @@ _WRITTEN = {
 }
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     if form.curve not in _WRITTEN:
         return
     section: dict[str, Any] = {
@@ -291,10 +287,10 @@ def _configs(
             "grad_clip_warmup_steps": mark,
             "grad_clip_warmup_factor": kit.native(first / last),
         }
-    for scheduler, peak in _schedulers(form, facts.get("tokens_per_update")):
+    for scheduler, peak in _schedulers(form, optimizer.facts.get("tokens_per_update")):
         yield {
             "optimizer": {**section, "learning_rate": kit.native(peak)},
-            "scheduler": {**scheduler, **_scale_clipping(clipping, scheduler, facts)},
+            "scheduler": {**scheduler, **_scale_clipping(clipping, scheduler, optimizer.facts)},
             "max_duration": form.total,
             **more,
         }

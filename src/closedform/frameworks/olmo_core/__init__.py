@@ -12,7 +12,6 @@ FRAMEWORK = kit.Framework(
     SCHEDULES,
     versions=("fa6c5014c9f6",),
     repository="https://github.com/allenai/OLMo-core",
-    tier=kit.Tier.OFFICIAL,
     upstream="src/olmo_core/optim/scheduler.py",
     clock=CLOCKS["steps"],
     defects=DEFECTS,

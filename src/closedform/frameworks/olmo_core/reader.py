@@ -150,7 +150,7 @@ def read(reading: kit.Reading) -> kit.Recipe:
 
 
 def _overrides(optim: kit.RawSection, name: str) -> list[tuple[kit.ClassOptimizer, dict[str, Any]]]:
-    """The param groups that the config pulls out, with options of their own."""
+    """The param groups that the config pulls out, with other options."""
     overrides = []
     for override in optim.sections("group_overrides"):
         override.check(("class", "params", "opts"))

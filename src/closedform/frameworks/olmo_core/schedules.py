@@ -451,18 +451,16 @@ def rate(
         DefinitionError: A value is refused by OLMo-core.
     """
     total = context.fact("max_tokens" if scheduler.units == "tokens" else "max_steps")
-    count = CLOCKS[scheduler.units].count(
-        kit.Facts(tokens_per_update=context.facts.get("tokens_per_batch"))
-    )
-
+    facts = kit.Facts(tokens_per_update=context.facts.get("tokens_per_batch"))
+    count = CLOCKS[scheduler.units].position(facts)
     scope = Scope(exact_number(optim.lr, "lr"), exact_number(total), context.where)
-    return kit.curve(scheduler.class_, CLASSES[scheduler.class_][0](scheduler, scope), count.n)
+    return kit.curve(scheduler.class_, CLASSES[scheduler.class_][0](scheduler, scope), count)
 
 
 _SOURCE = "src/olmo_core/optim/scheduler.py"
 
 
-def _convention(text: str, place: str, name: str, *keys: str) -> kit.Defect[...]:
+def _convention(text: str, place: str, name: str, *keys: str) -> kit.Note[...]:
     """A convention of a class, in the configs that give one of some keys, or in all."""
 
     def applies(scheduler: Any | None, is_skipping: bool) -> bool:
@@ -473,12 +471,10 @@ def _convention(text: str, place: str, name: str, *keys: str) -> kit.Defect[...]
             and (not keys or any(getattr(scheduler, key) for key in keys))
         )
 
-    return kit.Defect(
-        text, f"{_SOURCE}{place}", applies, kind=kit.DefectKind.CONVENTION, classes=(name,)
-    )
+    return kit.Convention(text, f"{_SOURCE}{place}", applies, classes=(name,))
 
 
-DEFECTS: Mapping[str, kit.Defect[[Scheduler | None, bool]]] = {
+DEFECTS: Mapping[str, kit.Note[[Scheduler | None, bool]]] = {
     "decay-needs-null": _convention(
         "decay needs decay_fraction set to null", ":200", "WSD", "decay"
     ),
@@ -491,21 +487,19 @@ DEFECTS: Mapping[str, kit.Defect[[Scheduler | None, bool]]] = {
         ":549",
         "HalfCosWithWarmup",
     ),
-    "no-root-without-a-warmup": kit.Defect(
+    "no-root-without-a-warmup": kit.Convention(
         "without a warmup the rate is alpha_f of its value from the start",
         f"{_SOURCE}:446",
         lambda scheduler, is_skipping: (
             isinstance(scheduler, InvSqrtWithWarmup)
             and not any((scheduler.warmup, scheduler.warmup_steps, scheduler.warmup_fraction))
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("InvSqrtWithWarmup",),
     ),
-    "skipped-steps": kit.Defect(
+    "skipped-steps": kit.Convention(
         "steps whose loss or norm of the gradient is far off are skipped: those are not modelled",
         "src/olmo_core/optim/skip_step_optimizer.py (get_step_factor)",
         lambda scheduler, is_skipping: is_skipping,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from closedform.recipes import kit
@@ -11,10 +11,7 @@ _CLASSES = {"adam": "AdamConfig", "adamw": "AdamWConfig", "lion": "LionConfig"}
 _MODULE = "olmo_core.optim"
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     optim: dict[str, Any] = {
         "_CLASS_": f"{_MODULE}.{_CLASSES.get(optimizer.name, 'AdamWConfig')}",
         "weight_decay": kit.native(optimizer.weight_decay or 0),
@@ -35,8 +32,7 @@ def _configs(
             "optim": {**optim, "lr": kit.native(peak)},
             "scheduler": scheduler,
         }
-        if optimizer.clipping is not None:
-            module["max_grad_norm"] = kit.native(optimizer.clipping)
+        module |= optimizer.clip("max_grad_norm")
         duration = {"_CLASS_": "olmo_core.train.Duration", "value": form.total, "unit": "steps"}
         yield {"train_module": module, "trainer": {"max_duration": duration}}
 
@@ -47,10 +43,10 @@ def _scheduler_section(name: str, **fields: Any) -> dict[str, Any]:
 
 def _schedulers(form: kit.WarmupDecayForm) -> Iterator[tuple[dict[str, Any], Any]]:
     """The scheduler, and the rate of the optimizer."""
-    rise = {"warmup": kit.nearest_integer(form.warmup(1)) if form.rise is not None else 0}
+    rise = {"warmup": kit.nearest_integer(form.warmup(1))}
     if form.rise is not None:
         rise["warmup_min_lr"] = kit.native(form.at(1))
-    ratio = kit.native(form.low / form.peak) if form.peak != 0 else 0.0
+    ratio = form.low_ratio
     # The clock counts t + 1.
     last = (
         kit.nearest_integer(form.end) + 1

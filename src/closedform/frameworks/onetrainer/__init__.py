@@ -44,43 +44,38 @@ class Config(kit.OpenSection, irrelevant="optimizer_defaults ema_decay"):
     optimizer: Mapping[str, Any] = kit.read_by(_optimizer, "ADAMW")
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
-    "warmup-of-one": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
+    "warmup-of-one": kit.Convention(
         "a warmup of 1 is the whole run, and one above it a number of micro-batches",
         "modules/util/create.py:1129",
         lambda config: config.learning_rate_warmup_steps == 1,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "warmup-in-micro-batches": kit.Defect(
+    "warmup-in-micro-batches": kit.Convention(
         "a warmup of more than 1 counts micro-batches: it is divided by the accumulation",
         "modules/util/create.py:1128",
         lambda config: (
             config.learning_rate_warmup_steps > 1 and config.gradient_accumulation_steps > 1
         ),
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "rises-after-the-run": kit.Defect(
+    "rises-after-the-run": kit.Convention(
         "the cosine rises again after the run",
         "modules/util/lr_scheduler_util.py:43",
         lambda config: config.learning_rate_scheduler == "COSINE",
-        kind=kit.DefectKind.CONVENTION,
         classes=("COSINE",),
     ),
-    "last-update-goes-on": kit.Defect(
+    "last-update-goes-on": kit.Convention(
         "the restarts stay at their value of the last update, above their minimum",
         "modules/util/lr_scheduler_util.py:57",
         lambda config: "RESTARTS" in config.learning_rate_scheduler,
-        kind=kit.DefectKind.CONVENTION,
         classes=("COSINE_WITH_RESTARTS", "COSINE_WITH_HARD_RESTARTS"),
     ),
-    "schedule-free": kit.Defect(
+    "schedule-free": kit.Convention(
         "a schedule-free optimizer has a constant rate",
         "modules/util/create.py:1137",
         lambda config: (
             config.optimizer["optimizer"] in SCHEDULE_FREE
             and config.learning_rate_scheduler != "CONSTANT"
         ),
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
@@ -141,10 +136,10 @@ def _rate(context: kit.Context, config: Config) -> Schedule:
     kind, rate = config.learning_rate_scheduler, _scale_rate(context, config)
     if config.optimizer["optimizer"] in SCHEDULE_FREE:
         return constant(rate)
-    count = CLOCK.count(context.numbers)
+    count = CLOCK.position(context.numbers)
     if kind == "CUSTOM":
         schedule = _custom(context, config, rate, total, warmup)
-        rise = kit.curve("warmup", lambda n: rate * n / warmup if n < warmup else rate, count.n)
+        rise = kit.curve("warmup", lambda n: rate * n / warmup if n < warmup else rate, count)
         return rise.then(schedule, at=warmup)
     kit.refuse_unless(kind in CURVES, f"there is no formula of the scheduler {kind!r:.60}", where)
     low = sp.S.Zero if kind == "CONSTANT" else config.learning_rate_min_factor
@@ -154,7 +149,7 @@ def _rate(context: kit.Context, config: Config) -> Schedule:
     def value(n: float) -> Any:
         return rate * n / warmup if n < warmup else rate * along_line(low, 1, factor(n))
 
-    return kit.curve(kind, value, count.n)
+    return kit.curve(kind, value, count)
 
 
 def _scale_rate(context: kit.Context, config: Config) -> sp.Expr:
@@ -195,13 +190,6 @@ def _custom(
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             kit.refuse_unless(False, f"{key} must be a Python literal, got {word!r:.60}", where)
     return of_torch(path, arguments, rate, where)
-
-
-def _class_rate(context: kit.Context, config: Config) -> Schedule:
-    kind = config.learning_rate_scheduler
-    message = f"the config must ask for {context.path[-1]!r}, got {kind!r}"
-    kit.refuse_unless(kind == context.path[-1], message, context.where)
-    return _rate(context, config)
 
 
 _OWN = ("learning_rate_scheduler", "learning_rate_warmup_steps", "training_method", "__version")
@@ -248,7 +236,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     norm = config.clip_grad_norm
     return reading.recipe(
         [kit.ParamGroup(schedules, plan, kit.Role.DEFAULT)],
-        clock=CLOCK,
         horizon=updates,
         clipping=kit.Clipping(norm) if norm else None,
         accumulation=config.gradient_accumulation_steps,
@@ -258,10 +245,13 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 FRAMEWORK = kit.Framework(
     "onetrainer",
-    kit.section_entries(dict.fromkeys((*CURVES, "CUSTOM"), _class_rate), {"": Config}),
+    kit.section_entries(
+        dict.fromkeys((*CURVES, "CUSTOM"), _rate),
+        {"": Config},
+        style=lambda config: str(config.learning_rate_scheduler),
+    ),
     versions=("23df3832e8f2",),
     repository="https://github.com/Nerogar/OneTrainer",
-    tier=kit.Tier.OFFICIAL,
     upstream="modules/util/create.py, modules/util/lr_scheduler_util.py",
     clock=CLOCK,
     defects=DEFECTS,

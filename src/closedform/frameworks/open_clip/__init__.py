@@ -7,7 +7,6 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.curves import along_cosine
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
@@ -47,32 +46,28 @@ class Arguments(kit.FlagSection):
 
 _LAYERS = ("audio_layer_decay", "image_layer_decay", "text_layer_decay", "visual_layer_decay")
 
-DEFECTS: Mapping[str, kit.Defect[[Arguments]]] = {
-    "warmup-twice-the-peak": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Arguments]]] = {
+    "warmup-twice-the-peak": kit.Convention(
         "the last update of the warmup has the peak, and so has the one after it",
         "src/open_clip_train/scheduler.py:39",
         lambda arguments: arguments.warmup > 0 and not arguments.skip_scheduler,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "rate-after-the-run": kit.Defect(
+    "rate-after-the-run": kit.Convention(
         "after the run a cosine rises again, and a cooldown falls below 0 or has no value",
         "src/open_clip_train/scheduler.py:66",
         lambda arguments: arguments.lr_scheduler != "const" and not arguments.skip_scheduler,
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosine", "const-cooldown"),
     ),
-    "batches-dropped": kit.Defect(
+    "batches-dropped": kit.Convention(
         "the batches of an epoch that do not fill an accumulation make no update",
         "src/open_clip_train/main.py:557",
         lambda arguments: arguments.accum_freq > 1,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "layers-of-the-model": kit.Defect(
+    "layers-of-the-model": kit.Convention(
         "the rates of the layers below the head are a power of the layer decay as large, by the "
         "depth of the model",
         "src/open_clip_train/scheduler.py:10",
         lambda arguments: any(getattr(arguments, name) != 1 for name in _LAYERS),
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
@@ -87,10 +82,10 @@ def _total(context: kit.Context, arguments: Arguments) -> int:
         return _updates_per_epoch(context, arguments) * int(arguments.epochs)
     updates = context.numbers.total_updates
     if updates is None:
-        raise MissingFactsError(
-            "missing facts: batches_per_epoch",
-            where=context.where,
-            hint="give the batches of a process in an epoch, or total_updates",
+        raise kit.missing_facts(
+            "batches_per_epoch",
+            context.where,
+            "give the batches of a process in an epoch, or total_updates",
         )
     return updates
 
@@ -98,7 +93,7 @@ def _total(context: kit.Context, arguments: Arguments) -> int:
 def _rate(context: kit.Context, arguments: Arguments) -> Schedule:
     kind, warmup = arguments.lr_scheduler, sp.Integer(arguments.warmup)
     rate = arguments.lr * exact_number(context.facts.get("lr_scale", 1), "lr_scale")
-    scale = kit.quotient(rate, arguments.lr) if arguments.lr else sp.S.One
+    scale = rate / arguments.lr if arguments.lr else sp.S.One
     if arguments.skip_scheduler:
         return constant(rate)
     total = 0 if kind == "const" else _total(context, arguments)
@@ -174,7 +169,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     clip = arguments.grad_clip_norm
     return reading.recipe(
         [group, group.without_decay(patterns)],
-        clock=CLOCK,
         horizon=total,
         clipping=None if clip is None else kit.Clipping(clip),
         accumulation=arguments.accum_freq,
@@ -193,7 +187,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("89fb801f1e60",),
     repository="https://github.com/mlfoundations/open_clip",
-    tier=kit.Tier.OFFICIAL,
     upstream="src/open_clip_train/scheduler.py, src/open_clip_train/main.py",
     clock=CLOCK,
     defects=DEFECTS,

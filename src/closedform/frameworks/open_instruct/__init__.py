@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.diffusers.process_steps import CLOCK, run_of
 from closedform.frameworks.olmo_core import schedules as olmo_core
 from closedform.frameworks.transformers.schedules import schedule_by_name
@@ -84,7 +83,7 @@ class RunNumbers:
     is_olmo: bool = False
 
 
-DEFECTS: Mapping[str, kit.Defect[[_Base, RunNumbers]]] = {
+DEFECTS: Mapping[str, kit.Note[[_Base, RunNumbers]]] = {
     "unfinished-decay": kit.Defect(
         "an accumulation that does not divide the batches of a process leaves the schedule "
         "unfinished, or past its end",
@@ -96,7 +95,7 @@ DEFECTS: Mapping[str, kit.Defect[[_Base, RunNumbers]]] = {
         documented="a decay to the end of the run",
         classes=tuple(name for name in CURVES if not name.startswith("constant")),
     ),
-    "warmup-of-constant": kit.Defect(
+    "warmup-of-constant": kit.Convention(
         "constant ignores warmup_ratio",
         "src/transformers/optimization.py:1014",
         lambda arguments, plan: (
@@ -104,14 +103,12 @@ DEFECTS: Mapping[str, kit.Defect[[_Base, RunNumbers]]] = {
             and arguments.lr_scheduler_type == "constant"
             and arguments.warmup_ratio > 0
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("constant", "grpo-constant"),
     ),
-    "rises-again": kit.Defect(
+    "rises-again": kit.Convention(
         "the cosine rises again after the run",
         "src/transformers/optimization.py:140",
         lambda arguments, plan: not plan.is_olmo and arguments.lr_scheduler_type == "cosine",
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosine", "grpo-cosine"),
     ),
 }
@@ -201,10 +198,10 @@ def _plan_of_grpo(context: kit.Context, arguments: GRPO) -> RunNumbers:
     if steps is None and arguments.total_episodes and prompts and samples:
         steps = arguments.total_episodes // (prompts * samples)
     if steps is None:
-        raise MissingFactsError(
-            "missing facts: num_training_steps",
-            where=context.where,
-            hint="give the training steps of GRPO, or total_episodes in the config",
+        raise kit.missing_facts(
+            "num_training_steps",
+            context.where,
+            "give the training steps of GRPO, or total_episodes in the config",
         )
     updates = int(steps) * arguments.num_epochs * arguments.num_mini_batches
     return RunNumbers(1, updates, updates, _is_olmo(context))
@@ -283,7 +280,6 @@ FRAMEWORK = kit.Framework(
     },
     versions=("e6c3044aa620",),
     repository="https://github.com/allenai/open-instruct",
-    tier=kit.Tier.OFFICIAL,
     upstream="open_instruct/finetune.py, dpo_tune_cache.py and grpo_fast.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.transformers.schedules import CURVES, ScheduleNumbers, schedule_by_name
 from closedform.frameworks.transformers.schedules import DEFECTS as TRAINER_DEFECTS
 from closedform.language import Schedule
@@ -79,39 +78,34 @@ _SPARED = ("bias", "layer_norm.weight", "layernorm.weight", "norm.weight", "ln_f
 _RATES = {"train_sft": 5e-6, "train_dpo": 1e-5, "train_rm": 9e-6, "actor": 1e-6, "critic": 9e-6}
 
 _STRATEGY = "openrlhf/utils/deepspeed/deepspeed.py"
-DEFECTS: Mapping[str, kit.Defect[[Any]]] = {
-    "minimum-of-few": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Any]]] = {
+    "minimum-of-few": kit.Convention(
         "min_lr_ratio counts only for the schedulers whose names have min_lr",
         f"{_STRATEGY}:373",
         lambda run: "min_lr_ratio" in run and run.lr_scheduler not in _WITH_MINIMUM,
-        kind=kit.DefectKind.CONVENTION,
         classes=tuple(name for name in CURVES if name not in _WITH_MINIMUM),
         versions=("3c3be6234e0c",),
     ),
-    "minimum-to-all": kit.Defect(
+    "minimum-to-all": kit.Convention(
         "the minimum is passed to every scheduler, and most refuse it",
         f"{_STRATEGY} (before c3188af3)",
-        kind=kit.DefectKind.CONVENTION,
         versions=(TO_ALL,),
     ),
-    "constant-without-warmup": kit.Defect(
+    "constant-without-warmup": kit.Convention(
         "constant ignores the warmup",
         "src/transformers/optimization.py:1014",
         lambda run: run.lr_scheduler == "constant" and run.lr_warmup_ratio > 0,
-        kind=kit.DefectKind.CONVENTION,
         classes=("constant",),
     ),
-    "clipping-after-muon": kit.Defect(
+    "clipping-after-muon": kit.Convention(
         "the clipping is that of Muon's orthogonal update, not of the gradient",
         f"{_STRATEGY}:328",
         lambda run: run.optim == "muon",
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "run-without-updates": kit.Defect(
+    "run-without-updates": kit.Convention(
         "a run of no whole batch has a schedule of 0 updates: a cosine alternates",
         "openrlhf/cli/train_sft.py:103",
-        kind=kit.DefectKind.CONVENTION,
         classes=_WITH_MINIMUM,
     ),
     **{
@@ -140,10 +134,10 @@ def _total(context: kit.Context, run: Run) -> int:
         batches: int = size // run.batch_size
         return math.ceil(float(run.max_epochs) * batches)
     if context.numbers.total_updates is None:
-        raise MissingFactsError(
-            "missing facts: total_updates",
-            where=where,
-            hint="give it, or the samples as dataset_len, in PPO the prompts as prompts_len",
+        raise kit.missing_facts(
+            "total_updates",
+            where,
+            "give it, or the samples as dataset_len, in PPO the prompts as prompts_len",
         )
     return int(context.numbers.total_updates)
 
@@ -160,8 +154,7 @@ def _rate(context: kit.Context, run: Run) -> Schedule:
         default,
         sp.Integer(math.ceil(total * float(run.lr_warmup_ratio))),
         sp.Integer(total),
-        context.where,
-        as_implemented=context.as_implemented,
+        context,
     )
     origin = run.origin
     return schedule_by_name(
@@ -221,7 +214,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         groups.append(groups[0].without_decay(_SPARED))
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=total,
         clipping=kit.Clipping(model.max_norm) if model.max_norm > 0 else None,
         accumulation=None,
@@ -262,7 +254,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("3c3be6234e0c", TO_ALL),
     repository="https://github.com/OpenRLHF/OpenRLHF",
-    tier=kit.Tier.OFFICIAL,
     upstream=_STRATEGY,
     clock=CLOCK,
     defects=DEFECTS,

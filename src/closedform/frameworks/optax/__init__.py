@@ -12,7 +12,6 @@ FRAMEWORK = kit.Framework(
     # The records of schedule_free are of this commit.
     versions=("2edbcbe2390d",),
     repository="https://github.com/google-deepmind/optax",
-    tier=kit.Tier.OFFICIAL,
     upstream="optax/schedules/_schedule.py, optax/contrib/_schedule_free.py",
     clock=kit.Clock(kit.Unit.UPDATE),
     defects=DEFECTS,

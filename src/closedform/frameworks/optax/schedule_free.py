@@ -16,7 +16,7 @@ from closedform.language import Schedule, t
 from closedform.recipes import kit
 from closedform.schedules import constant
 
-DEFECTS: Mapping[str, kit.Defect[...]] = {
+DEFECTS: Mapping[str, kit.Note[...]] = {
     "schedule-free-count": kit.Defect(
         "the count of schedule_free starts at 1, that of the optimizer inside at 0: the averaging "
         "weight uses the rate of the next update (optax#1744)",

@@ -11,7 +11,6 @@ FRAMEWORK = kit.Framework(
     SCHEDULES,
     versions=(NEWEST, BEFORE_BASE),
     repository="https://github.com/PaddlePaddle/Paddle",
-    tier=kit.Tier.OFFICIAL,
     upstream="paddle/optimizer/lr.py, ppcls/optimizer/learning_rate.py",
     clock=CLOCK,
     defects=DEFECTS,

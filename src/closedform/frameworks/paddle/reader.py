@@ -133,7 +133,7 @@ class Config(kit.OpenSection):
     Optimizer: Any = None
 
 
-DEFECTS: Mapping[str, kit.Defect[[Rate]]] = {
+DEFECTS: Mapping[str, kit.Note[[Rate]]] = {
     "warmup-in-updates": kit.Defect(
         "without by_epoch the warmup of warmup_epoch epochs is as many updates",
         "ppcls/optimizer/learning_rate.py:59",
@@ -148,23 +148,20 @@ DEFECTS: Mapping[str, kit.Defect[[Rate]]] = {
         documented="a warmup of warmup_epoch epochs, one value in each",
         versions=(NEWEST,),
     ),
-    "decay-starts-anew": kit.Defect(
+    "decay-starts-anew": kit.Convention(
         "after the warmup, the decay begins at its own start",
         "ppcls/optimizer/learning_rate.py:87",
         lambda rate: rate.warmup_epoch > 0,
-        kind=kit.DefectKind.CONVENTION,
         classes=("LinearWarmup",),
     ),
-    "zero-at-update-0": kit.Defect(
+    "zero-at-update-0": kit.Convention(
         "update 0 has the rate 0",
         "paddle/optimizer/lr.py: NoamDecay.get_lr",
-        kind=kit.DefectKind.CONVENTION,
         classes=("NoamDecay",),
     ),
-    "no-value-after-total-steps": kit.Defect(
+    "no-value-after-total-steps": kit.Convention(
         "OneCycleLR raises ValueError after total_steps",
         "paddle/optimizer/lr.py: OneCycleLR.get_lr",
-        kind=kit.DefectKind.CONVENTION,
         classes=("OneCycleLR",),
     ),
 }

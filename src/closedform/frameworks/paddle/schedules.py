@@ -11,6 +11,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import DefinitionError
+from closedform.frameworks import curves
 from closedform.frameworks.torch.products import running_product
 from closedform.language import Schedule, floor_div, floor_mod, t
 from closedform.recipes import kit
@@ -26,7 +27,7 @@ def _numbers(arguments: kit.Arguments, context: kit.Context, *names: str) -> tup
 
 
 def _whole(expression: sp.Expr, name: str) -> Schedule:
-    return kit.by_intervals(name, (lambda: expression, None))
+    return Schedule(expression, name=name)
 
 
 def _curve(make: Callable[..., sp.Expr], *names: str) -> kit.ScheduleBuilder:
@@ -90,7 +91,7 @@ def _warmup(arguments: kit.Arguments, context: kit.Context) -> Schedule:
         later = _whole(kit.checks.number(inner, "learning_rate", context.where), "rate")
     rise = along_line(first, last, t / sp.Integer(steps))
     curve = later.bound.xreplace({t: t - steps})
-    return kit.by_intervals("LinearWarmup", (lambda: rise, steps), (lambda: curve, None))
+    return _whole(stepwise([rise, curve], [steps]), "LinearWarmup")
 
 
 def _exponential(arguments: kit.Arguments, context: kit.Context) -> Schedule:
@@ -185,25 +186,20 @@ def _one_cycle(arguments: kit.Arguments, context: kit.Context) -> Schedule:
         f"anneal_strategy must be cos or linear, got {strategy!r}",
         where,
     )
-    along = along_cosine if strategy == "cos" else along_line
-
-    def phase(index: int) -> Callable[[], sp.Expr]:
-        begin, length = marks[index], marks[index + 1] - marks[index]
-
-        def value() -> sp.Expr:
-            if length == 0:
-                raise kit.UndefinedError("ZeroDivisionError: a phase has no updates")
-            return along(rates[index], rates[index + 1], (t - begin) / length)
-
-        return value
+    along = curves.along_cosine if strategy == "cos" else curves.along_line
 
     last = len(rates) - 2
-    stages = [(phase(index), int(sp.floor(marks[index + 1])) + 1) for index in range(last)]
-    return kit.by_intervals("OneCycleLR", *stages, (phase(last), total + 1), (_past_the_end, None))
 
+    def value(n: float) -> Any:
+        if n > total:
+            raise ValueError("ValueError: tried to step past total_steps")
+        index = next((index for index in range(last) if n <= marks[index + 1]), last)
+        length = marks[index + 1] - marks[index]
+        if length == 0:
+            raise ValueError("ZeroDivisionError: a phase has no updates")
+        return along(rates[index], rates[index + 1], (n - marks[index]) / length)
 
-def _past_the_end() -> sp.Expr:
-    raise kit.UndefinedError("ValueError: tried to step past total_steps")
+    return kit.curve("OneCycleLR", value)
 
 
 def _cyclic(arguments: kit.Arguments, context: kit.Context) -> Schedule:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 import sympy as sp
 
-from closedform.language import Schedule, exact_number, t
+from closedform.frameworks.curves import along_cosine, along_line
+from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
 from closedform.schedules import constant
-from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = kit.Clock(kit.Unit.UPDATE)
 _LEAST = exact_number(1e-8)
@@ -68,15 +68,14 @@ class Config(Trainer):
 
 _SCHEDULER = "src/prime_rl/trainer/scheduler.py"
 _PHASES = ("linear", "cosine")
-DEFECTS: Mapping[str, kit.Defect[[Trainer]]] = {
-    "starts-above-zero": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Trainer]]] = {
+    "starts-above-zero": kit.Convention(
         "a min_lr of 0 is a factor of 1e-8: update 0 is not 0, and the last one of a line is not",
         f"{_SCHEDULER}:34",
         lambda config: isinstance(config.scheduler, _Warmup) and config.scheduler.min_lr == 0,
-        kind=kit.DefectKind.CONVENTION,
         classes=_PHASES,
     ),
-    "minimum-starts-the-warmup": kit.Defect(
+    "minimum-starts-the-warmup": kit.Convention(
         "min_lr is the start of the warmup as well",
         f"{_SCHEDULER}:36",
         lambda config: (
@@ -84,21 +83,18 @@ DEFECTS: Mapping[str, kit.Defect[[Trainer]]] = {
             and config.scheduler.min_lr > 0
             and config.scheduler.warmup_steps > 0
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=_PHASES,
     ),
-    "decay-of-one": kit.Defect(
+    "decay-of-one": kit.Convention(
         "a decay of one update divides by zero at the last update of the run",
         f"{_SCHEDULER}:49",
         lambda config: isinstance(config.scheduler, Linear) and config.scheduler.decay_steps == 1,
-        kind=kit.DefectKind.CONVENTION,
         classes=("linear",),
     ),
-    "minimum-not-reached": kit.Defect(
+    "minimum-not-reached": kit.Convention(
         "the minimum of a cosine is that of the update after the run, and the rate rises again",
         f"{_SCHEDULER}:77",
         lambda config: config.scheduler.type == "cosine",
-        kind=kit.DefectKind.CONVENTION,
         classes=("cosine",),
     ),
 }
@@ -123,19 +119,22 @@ def _linear(config: Trainer, scheduler: Linear, where: str) -> Schedule:
     peak, total = config.optim.lr, config.max_steps or 0
     warmup, decay = scheduler.warmup_steps, scheduler.decay_steps
     kit.refuse_unless(warmup or decay, "a linear scheduler needs a warmup or a decay", where)
-    low = peak * _factor(config, scheduler, where)
-    rise = (lambda: along_line(low, peak, t / sp.Integer(warmup)), warmup)
-    if not decay:
-        return kit.by_intervals("linear", rise, (lambda: peak, None))
-    kit.refuse_unless(total, "a decay needs max_steps", where)
+    low, begin = peak * _factor(config, scheduler, where), total - decay
+    kit.refuse_unless(total or not decay, "a decay needs max_steps", where)
     kit.refuse_unless(
-        warmup + decay <= total,
+        not decay or warmup <= begin,
         f"warmup and decay must not exceed max_steps {total}, got {warmup} and {decay}",
         where,
     )
-    begin = total - decay
-    fall = (lambda: along_line(peak, low, kit.quotient(t - begin, sp.Integer(decay - 1))), total)
-    return kit.by_intervals("linear", rise, (lambda: peak, begin), fall, (lambda: low, None))
+
+    def value(n: float) -> sp.Expr:
+        if n < warmup:
+            return along_line(low, peak, n / warmup)
+        if not decay or n < begin:
+            return peak
+        return along_line(peak, low, (n - begin) / (decay - 1)) if n < total else low
+
+    return kit.curve("linear", value)
 
 
 def _cosine(config: Trainer, scheduler: _Warmup, where: str) -> Schedule:
@@ -146,12 +145,13 @@ def _cosine(config: Trainer, scheduler: _Warmup, where: str) -> Schedule:
         warmup < total, f"the warmup must be shorter than max_steps {total}, got {warmup}", where
     )
     first = peak * _factor(config, scheduler, where) if warmup else low
-    length = sp.Integer(total - warmup)
-    return kit.by_intervals(
-        "cosine",
-        (lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup),
-        (lambda: along_cosine(peak, low, (t - warmup) / length), None),
-    )
+
+    def value(n: float) -> sp.Expr:
+        if n < warmup:
+            return along_line(first, peak, n / warmup)
+        return along_cosine(peak, low, (n - warmup) / (total - warmup))
+
+    return kit.curve("cosine", value)
 
 
 _CURVES: Mapping[str, Callable[..., Schedule]] = {
@@ -195,7 +195,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     schedules = {"lr": rate, "weight_decay": constant(optim.weight_decay)}
     return reading.recipe(
         [kit.ParamGroup(schedules, _optimizer(optim), kit.Role.DEFAULT)],
-        clock=CLOCK,
         horizon=most,
         clipping=kit.Clipping(optim.max_norm),
         accumulation=None,
@@ -222,7 +221,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("559b44772e47",),
     repository="https://github.com/PrimeIntellect-ai/prime-rl",
-    tier=kit.Tier.OFFICIAL,
     upstream=_SCHEDULER,
     clock=CLOCK,
     defects=DEFECTS,

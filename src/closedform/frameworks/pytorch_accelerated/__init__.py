@@ -10,7 +10,6 @@ FRAMEWORK = kit.Framework(
     SCHEDULES,
     repository="https://github.com/Chris-hughes10/pytorch-accelerated",
     commit="0.1.61",
-    tier=kit.Tier.OFFICIAL,
     upstream="pytorch_accelerated/schedulers",
     clock=kit.Clock(kit.Unit.UPDATE),
     defects={},

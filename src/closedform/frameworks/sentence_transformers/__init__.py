@@ -7,7 +7,6 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.transformers.schedules import ScheduleNumbers, schedule_by_name
 from closedform.language import Schedule
 from closedform.recipes import kit
@@ -39,27 +38,24 @@ class Fit(kit.OpenSection, irrelevant="optimizer_class use_amp"):
 
 
 _FILE = "sentence_transformers/sentence_transformer/fit_mixin.py"
-DEFECTS: Mapping[str, kit.Defect[[Fit, Any, Any]]] = {
-    "shortest-data-set": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Fit, Any, Any]]] = {
+    "shortest-data-set": kit.Convention(
         "an epoch has the batches of the shortest data set, without the rest of its data",
         f"{_FILE}:329",
         lambda fit, sizes, batch: (
             sizes is not None and (len({*sizes}) > 1 or any(size % batch for size in sizes))
         ),
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "warmup-is-no-ratio": kit.Defect(
+    "warmup-is-no-ratio": kit.Convention(
         "a fraction of warmup_steps is that part of one update, not of the run",
         f"{_FILE}:414",
         lambda fit, sizes, batch: 0 < fit.warmup_steps < 1,
-        kind=kit.DefectKind.CONVENTION,
         classes=tuple(CURVES)[1:],
     ),
-    "warmup-of-10000": kit.Defect(
+    "warmup-of-10000": kit.Convention(
         "the default warmup has 10000 updates, more than most runs",
         f"{_FILE}:167",
         lambda fit, sizes, batch: "warmup_steps" not in fit and fit.scheduler != "constantlr",
-        kind=kit.DefectKind.CONVENTION,
         classes=tuple(CURVES)[1:],
     ),
 }
@@ -80,10 +76,10 @@ def _updates(context: kit.Context, fit: Fit) -> int:
         return int(steps * fit.epochs)
     if context.numbers.total_updates is not None:
         return context.numbers.total_updates
-    raise MissingFactsError(
-        "missing facts: dataset_sizes, batch_size",
-        where=context.where,
-        hint="give them, or updates_per_epoch, or total_updates",
+    raise kit.missing_facts(
+        "dataset_sizes, batch_size",
+        context.where,
+        "give them, or updates_per_epoch, or total_updates",
     )
 
 
@@ -91,15 +87,8 @@ def _rate(context: kit.Context, fit: Fit) -> Schedule:
     name, rate, where = fit.scheduler.lower(), fit.optimizer_params.lr, context.where
     kit.refuse_unless(name in CURVES, f"there is no scheduler {fit.scheduler!r:.60}", where)
     total = sp.Integer(0 if CURVES[name].startswith("constant") else _updates(context, fit))
-    run = ScheduleNumbers(rate, rate, fit.warmup_steps, total, where)
+    run = ScheduleNumbers(rate, rate, fit.warmup_steps, total, context)
     return schedule_by_name(CURVES[name], kit.RawSection(fit.origin.document, {}), run)
-
-
-def _class_rate(context: kit.Context, fit: Fit) -> Schedule:
-    name = fit.scheduler.lower()
-    message = f"the config must ask for {context.path[-1]!r}, got {name!r}"
-    kit.refuse_unless(name == context.path[-1], message, context.where)
-    return _rate(context, fit)
 
 
 def _call(document: kit.Document) -> kit.ConfigCall | None:
@@ -151,7 +140,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     sizes, batch = context.facts.get("dataset_sizes"), context.facts.get("batch_size")
     return reading.recipe(
         [group, group.without_decay(("bias", "LayerNorm.bias", "LayerNorm.weight"))],
-        clock=CLOCK,
         horizon=updates,
         clipping=kit.Clipping(fit.max_grad_norm),
         accumulation=1,
@@ -161,10 +149,9 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 FRAMEWORK = kit.Framework(
     "sentence-transformers",
-    kit.section_entries(dict.fromkeys(CURVES, _class_rate), {"": Fit}),
+    kit.section_entries(dict.fromkeys(CURVES, _rate), {"": Fit}, lambda fit: fit.scheduler.lower()),
     versions=("85ec64559f44",),
     repository="https://github.com/huggingface/sentence-transformers",
-    tier=kit.Tier.OFFICIAL,
     upstream=_FILE,
     clock=CLOCK,
     defects=DEFECTS,

@@ -79,7 +79,7 @@ def _is(*names: str) -> Callable[[Config], bool]:
     return lambda arguments: not _is_free(arguments) and arguments.lr_scheduler in names
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
     "endless-cosine": kit.Defect(
         "cosine and sine do not decay: their half period is lr_warmup_steps (1000 "
         "steps of the scheduler where they are 0, for cosine), for ever; sine begins half way up",
@@ -93,27 +93,24 @@ DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
         _is("cosine_with_restarts"),
         classes=("cosine_with_restarts",),
     ),
-    "whole-billionths": kit.Defect(
+    "whole-billionths": kit.Convention(
         "the rate is cut down to whole billionths",
         f"{_FILE}:268",
         _is(*PERIODIC),
-        kind=kit.DefectKind.CONVENTION,
         classes=PERIODIC,
     ),
-    "end-without-effect": kit.Defect(
+    "end-without-effect": kit.Convention(
         "lr_end has no effect on this scheduler",
         f"{_FILE} (get_lr_scheduler)",
         lambda arguments: (
             "lr_end" in arguments and _is("constant", "constant_with_warmup", "linear")(arguments)
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("constant", "constant_with_warmup", "linear"),
     ),
-    "schedule-free": kit.Defect(
+    "schedule-free": kit.Convention(
         "a schedule-free optimizer has no schedule: lr_scheduler is ignored",
         "simpletuner/helpers/training/trainer.py:4262",
         lambda arguments: _is_free(arguments),
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }
@@ -241,9 +238,6 @@ def _rate(context: kit.Context, arguments: Config) -> Schedule:
 
 
 def _class_rate(context: kit.Context, arguments: Config) -> Schedule:
-    kind = arguments.lr_scheduler
-    message = f"the config must ask for {context.path[-1]!r}, got {kind!r}"
-    kit.refuse_unless(kind == context.path[-1], message, context.where)
     if arguments.max_train_steps and "num_train_epochs" not in arguments:
         arguments = arguments.replace(num_train_epochs=exact_number(0))
     return _rate(context, arguments)
@@ -286,7 +280,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
                 kit.RawSection(document, arguments_of_class, "optimizer"), path
             ).group(rate)
         ],
-        clock=CLOCK,
         horizon=updates,
         clipping=kit.Clipping(norm) if norm > 0 else None,
         accumulation=config.gradient_accumulation_steps,
@@ -296,10 +289,14 @@ def _read(reading: kit.Reading) -> kit.Recipe:
 
 FRAMEWORK = kit.Framework(
     "simpletuner",
-    kit.section_entries(dict.fromkeys(CURVES, _class_rate), {"": Config}, defects=DEFECTS),
+    kit.section_entries(
+        dict.fromkeys(CURVES, _class_rate),
+        {"": Config},
+        lambda config: config.lr_scheduler,
+        DEFECTS,
+    ),
     versions=("bc8e6ab7738c",),
     repository="https://github.com/bghira/SimpleTuner",
-    tier=kit.Tier.OFFICIAL,
     upstream=f"{_FILE} (get_lr_scheduler)",
     clock=CLOCK,
     defects=DEFECTS,

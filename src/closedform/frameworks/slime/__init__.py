@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.megatron.reader import MegatronRun, recipe_of
 from closedform.frameworks.megatron.schedules import CLOCK, STYLES, Flags, decay, rate
 from closedform.language import Schedule
@@ -34,23 +33,21 @@ class FSDP(Arguments):
     train_backend: str = "fsdp"
 
 
-DEFECTS: Mapping[str, kit.Defect[[Arguments]]] = {
-    "fraction-wins": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Arguments]]] = {
+    "fraction-wins": kit.Convention(
         "lr-warmup-fraction silences lr-warmup-iters",
         "slime/backends/megatron_utils/model.py:211",
         lambda flags: flags.lr_warmup_fraction is not None and flags.lr_warmup_iters != 0,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "whole-updates": kit.Defect(
+    "whole-updates": kit.Convention(
         "the samples of a run that do not fill a batch make no update of its schedule",
         "slime/backends/megatron_utils/model.py:203",
         lambda flags: (
             None not in _numbers(flags) and _samples(flags) % (flags.global_batch_size or 1) > 0
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "inverse-square-root-of-samples": kit.Defect(
+    "inverse-square-root-of-samples": kit.Convention(
         "inverse-square-root without a warmup divides by the root of the number of samples",
         "megatron/core/optimizer_param_scheduler.py:245",
         lambda flags: (
@@ -59,7 +56,6 @@ DEFECTS: Mapping[str, kit.Defect[[Arguments]]] = {
             and not flags.lr_warmup_iters
             and not flags.lr_warmup_fraction
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("megatron-inverse-square-root",),
     ),
 }
@@ -103,7 +99,7 @@ def _of_run(flags: Arguments, context: kit.Context) -> Arguments:
     if not missing:
         total = _samples(flags) // (flags.global_batch_size or 1)
     elif total is None or "--global-batch-size" in missing:
-        raise MissingFactsError(f"missing facts: {', '.join(missing)}", where=context.where)
+        raise kit.missing_facts(", ".join(missing), context.where)
     iterations = 0 if flags.lr_warmup_fraction is not None else flags.lr_warmup_iters
     return flags.replace(train_iters=int(total), lr_warmup_iters=iterations)
 
@@ -151,7 +147,6 @@ FRAMEWORK = kit.Framework(
     {**_entries("megatron", Arguments), **_entries("fsdp", FSDP)},
     versions=("624b824a898a", "41b5932b7"),
     repository="https://github.com/THUDM/slime",
-    tier=kit.Tier.OFFICIAL,
     upstream="slime/backends/megatron_utils/model.py",
     clock=CLOCK,
     defects=DEFECTS,

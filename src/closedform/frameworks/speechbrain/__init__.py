@@ -16,7 +16,6 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.curves import along_cosine, along_line
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
@@ -361,12 +360,11 @@ def _is(*names: str) -> Callable[[str], bool]:
     return lambda name: name in names
 
 
-DEFECTS: Mapping[str, kit.Defect[...]] = {
-    "rate-of-update-0": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[...]] = {
+    "rate-of-update-0": kit.Convention(
         "update 0 has the rate of the optimizer: a scheduler is called after an update or an epoch",
         f"{_FILE}:502",
         _is(*CLASSES),
-        kind=kit.DefectKind.CONVENTION,
     ),
     "group-rates-lost": kit.Defect(
         "a scheduler writes the same rate to all groups, which lose theirs from update 1 on",
@@ -379,11 +377,10 @@ DEFECTS: Mapping[str, kit.Defect[...]] = {
         _is("CyclicCosineScheduler"),
         classes=("CyclicCosineScheduler",),
     ),
-    "late-by-one": kit.Defect(
+    "late-by-one": kit.Convention(
         "WarmAndExpDecayLRSchedule counts calls from 0: update 1 has the rate 0",
         f"{_FILE}:98",
         _is("WarmAndExpDecayLRSchedule"),
-        kind=kit.DefectKind.CONVENTION,
         classes=("WarmAndExpDecayLRSchedule",),
     ),
     "cooldown-jumps": kit.Defect(
@@ -393,18 +390,16 @@ DEFECTS: Mapping[str, kit.Defect[...]] = {
         _is("WarmCoolDecayLRSchedule"),
         classes=("WarmCoolDecayLRSchedule",),
     ),
-    "no-floor": kit.Defect(
+    "no-floor": kit.Convention(
         "the decay of TriStageLRSchedule has no floor",
         f"{_FILE}:1540",
         _is("TriStageLRSchedule"),
-        kind=kit.DefectKind.CONVENTION,
         classes=("TriStageLRSchedule",),
     ),
-    "rate-of-the-optimizer-ignored": kit.Defect(
+    "rate-of-the-optimizer-ignored": kit.Convention(
         "InverseSquareRootScheduler does not depend on the rate of the optimizer",
         f"{_FILE}:1250",
         _is("InverseSquareRootScheduler"),
-        kind=kit.DefectKind.CONVENTION,
         classes=("InverseSquareRootScheduler",),
     ),
 }
@@ -415,19 +410,10 @@ def _rate(name: str, arguments: kit.RawSection, rate: sp.Expr, where: str) -> Sc
     curve = build(keys.read(arguments), rate, where)
     if callable(curve):
         return kit.curve(name, lambda n: curve(n) if n else rate)
-    values = enumerate((rate, *curve), 1)
-    stages: list[kit.Stage] = [(_fixed(value), end) for end, value in values]
+    stages: list[kit.Stage] = [(value, end) for end, value in enumerate((rate, *curve), 1)]
     if name != "LinearScheduler":
         stages[-1] = (stages[-1][0], None)
-    return kit.by_intervals(name, *stages, (_past_the_table, None))
-
-
-def _fixed(value: sp.Expr) -> kit.LazyNumber:
-    return lambda: value
-
-
-def _past_the_table() -> sp.Expr:
-    raise kit.UndefinedError("the table has no further epoch")
+    return kit.by_intervals(name, *stages, (kit.undefined("the table has no further epoch"), None))
 
 
 def _class_rate(context: kit.Context, optimizer: Optimizer, annealing: kit.Section) -> Schedule:
@@ -435,11 +421,8 @@ def _class_rate(context: kit.Context, optimizer: Optimizer, annealing: kit.Secti
     path = annealing.origin.text("class", name)
     message = f"the config must ask for {name!r}, got {path!r:.80}"
     kit.refuse_unless(path in (name, f"{PACKAGE}.{name}"), message, context.where)
-    rates, rate = context.facts.get("group_lrs"), optimizer.lr
-    if rates is not None:
-        # update 0 has the rate of the group before the first call makes all groups equal.
-        rate = exact_number(rates[context.facts.get("group_index", 0)])
-    return _rate(name, annealing.origin, rate, context.where)
+    # Update 0 has the rate of the group before the first call makes all groups equal.
+    return _rate(name, annealing.origin, context.of_group("lr", optimizer.lr), context.where)
 
 
 _NAME = re.compile(r"<([\w.\[\]]+)>")
@@ -505,10 +488,6 @@ def _matches(document: kit.Document) -> bool:
     return bool(_calls(document, PACKAGE))
 
 
-def _missing(document: kit.Document, fact: str, hint: str) -> MissingFactsError:
-    return MissingFactsError(f"missing facts: {fact}", where=document.source, hint=hint)
-
-
 def _read(reading: kit.Reading) -> kit.Recipe:
     document, facts = reading.document, reading.facts
     schedulers = _calls(document, PACKAGE)
@@ -516,7 +495,9 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     if key is None:
         if len(schedulers) != 1:
             names = ", ".join(schedulers) or "none"
-            raise _missing(document, "scheduler_key", f"the schedulers of the file are: {names}")
+            raise kit.missing_facts(
+                "scheduler_key", document.source, f"the schedulers of the file are: {names}"
+            )
         (key,) = schedulers
     if key not in schedulers:
         raise document.error(f"there is no scheduler of {PACKAGE}", str(key))
@@ -542,7 +523,9 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         # with that rate.
         optimizers = {place: optimizers[place] for place in rates if rates[place] == facts.lr}
     elif len(optimizers) != 1 or not isinstance(next(iter(rates.values())), int | float):
-        raise _missing(document, "lr", "the file does not determine the rate of the optimizer")
+        raise kit.missing_facts(
+            "lr", document.source, "the file does not determine the rate of the optimizer"
+        )
     place, section = next(iter(optimizers.items()), ("", arguments))
     rate = exact_number(facts.lr if facts.lr is not None else section.number("lr"))
     with arguments.locate_errors():
@@ -579,7 +562,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("9c826ef3937b",),
     repository="https://github.com/speechbrain/speechbrain",
-    tier=kit.Tier.OFFICIAL,
     upstream=_FILE,
     clock=CLOCK,
     defects=DEFECTS,

@@ -66,24 +66,21 @@ _FACTORS: Mapping[str, Callable[[Scheduler, sp.Expr], sp.Expr]] = {
     "cosine_decay": _cosine,
 }
 
-DEFECTS: Mapping[str, kit.Defect[[Scheduler]]] = {
-    "least-rate": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Scheduler]]] = {
+    "least-rate": kit.Convention(
         "the rate is at least min_learning_rate, 1e-8 by default, in the warmup as well",
         "t5x/utils.py:920",
         lambda scheduler: True,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "ignored-warmup": kit.Defect(
+    "ignored-warmup": kit.Convention(
         "the factor constant has no warmup: warmup_steps has no effect",
         "t5x/utils.py:896",
         lambda scheduler: _names(scheduler) == ["constant"] and "warmup_steps" in scheduler,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
-    "no-number": kit.Defect(
+    "no-number": kit.Convention(
         "a warmup of 0 updates gives a value that is not a number",
         "t5x/utils.py:899",
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
@@ -105,10 +102,10 @@ def _rate(context: kit.Context, scheduler: Scheduler) -> Schedule:
             "warmup_steps",
         )
     offset = scheduler.step_offset
-    n = CLOCK.count(context.numbers).n - offset
+    n = CLOCK.position(context.numbers) - offset
     n = sp.Max(0, n) if offset > 0 else n
     rate = sp.Mul(*(_FACTORS[name](scheduler, n) for name in names))
-    return kit.by_intervals(NAME, (lambda: sp.Max(rate, scheduler.min_learning_rate), None))
+    return Schedule(sp.Max(rate, scheduler.min_learning_rate), name=NAME)
 
 
 def _matches(document: kit.Document) -> bool:
@@ -138,7 +135,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         rate = _rate(reading.context, scheduler)
     return reading.recipe(
         [kit.ParamGroup({"lr": rate}, _plan(config), kit.Role.DEFAULT)],
-        clock=CLOCK,
         horizon=_updates(reading, config),
         clipping=None,
         accumulation=config.integer("trainer.Trainer.num_microbatches", None),
@@ -188,10 +184,8 @@ def _plan(config: kit.RawSection) -> kit.OptimizerPlan:
     return kit.plan_optimizer(name.rpartition(".")[2], {}, where=config.document.place("OPTIMIZER"))
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del optimizer, facts
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
+    del optimizer
     for values in _products(form):
         yield {
             "TRAIN_STEPS": form.total,
@@ -250,7 +244,6 @@ FRAMEWORK = kit.Framework(
     kit.section_entries({NAME: _rate}, {"": Scheduler}),
     versions=("cc342d419ec3",),
     repository="https://github.com/google-research/t5x",
-    tier=kit.Tier.OFFICIAL,
     upstream="t5x/utils.py",
     clock=CLOCK,
     defects=DEFECTS,

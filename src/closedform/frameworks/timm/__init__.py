@@ -11,7 +11,6 @@ FRAMEWORK = kit.Framework(
     SCHEDULES,
     versions=("1.0.31",),
     repository="https://github.com/huggingface/pytorch-image-models",
-    tier=kit.Tier.OFFICIAL,
     upstream="timm/scheduler/*.py, train.py",
     clock=kit.Clock(kit.Unit.UPDATE),
     defects=DEFECTS,

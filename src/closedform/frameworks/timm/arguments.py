@@ -88,14 +88,14 @@ def _ends_high(arguments: Arguments) -> bool:
     return is_decay and not arguments.sched_on_updates and arguments.cooldown_epochs == 0
 
 
-DEFECTS: Mapping[str, kit.Defect[[Arguments]]] = {
+DEFECTS: Mapping[str, kit.Note[[Arguments]]] = {
     "milestone-early": kit.Defect(
         "a milestone applies one step before it, where decay_t of StepLRScheduler is exact",
         "timm/scheduler/multistep_lr.py:65",
         lambda arguments: arguments.sched == "multistep",
         classes=("MultiStepLRScheduler",),
     ),
-    "warmup-cuts-the-curve": kit.Defect(
+    "warmup-cuts-the-curve": kit.Convention(
         "without warmup_prefix the warmup stands in place of the beginning of the curve, which "
         "goes on below the peak",
         "timm/scheduler/cosine_lr.py:117",
@@ -104,14 +104,12 @@ DEFECTS: Mapping[str, kit.Defect[[Arguments]]] = {
             and arguments.warmup_epochs > 0
             and not arguments.warmup_prefix
         ),
-        kind=kit.DefectKind.CONVENTION,
         classes=("CosineLRScheduler", "TanhLRScheduler", "PolyLRScheduler"),
     ),
-    "end-not-reached": kit.Defect(
+    "end-not-reached": kit.Convention(
         "the minimum comes after the last epoch: without cooldown_epochs no update has it",
         "timm/scheduler/wsd_lr.py:29",
         _ends_high,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
     "base-scale-without-effect": kit.Defect(
@@ -122,12 +120,11 @@ DEFECTS: Mapping[str, kit.Defect[[Arguments]]] = {
         ),
         classes=(),
     ),
-    "layers-of-the-model": kit.Defect(
+    "layers-of-the-model": kit.Convention(
         "the rates of the layers below the head are a power of layer_decay as large, by the depth "
         "of the model",
         "timm/scheduler/scheduler.py:107",
         lambda arguments: arguments.layer_decay is not None,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
 }

@@ -12,7 +12,6 @@ FRAMEWORK = kit.Framework(
     OPTIMIZERS,
     repository="https://github.com/pytorch/pytorch",
     commit="2.13.0",
-    tier=kit.Tier.OFFICIAL,
     upstream="torch/optim/lr_scheduler.py",
     clock=kit.Clock(kit.Unit.UPDATE),
     defects={},

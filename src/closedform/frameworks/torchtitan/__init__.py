@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 import re
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import sympy as sp
 
+from closedform.frameworks.curves import along_cosine, along_line
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
-from closedform.schedules.blends import along_cosine, along_line
 
 VERSIONS = ("b5bcd76c6", "f7084fc78", "3b85aa31f", "0da8901b1", "e846b6946", "1ec2ece51")
 """The commits whose formulas are known: the first two, and the last two, have the same one."""
@@ -28,10 +29,10 @@ _RECENT, _EARLY, _FIRST = VERSIONS[:2], VERSIONS[2:4], VERSIONS[4:]
 # offset=1: the warmup is (t + 1) / W.
 CLOCK = kit.Clock(kit.Unit.UPDATE, offset=1)
 
-_DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr], sp.Expr]] = {
-    "linear": lambda done, length: 1 - kit.quotient(done, length),
-    "sqrt": lambda done, length: 1 - kit.power_quotient(done, length, sp.S.Half),
-    "cosine": lambda done, length: along_cosine(sp.S.One, sp.S.Zero, kit.quotient(done, length)),
+_DECAYS: Mapping[str, kit.CurveFunction] = {
+    "linear": lambda done, length: 1 - done / length,
+    "sqrt": lambda done, length: 1 - math.sqrt(done) / math.sqrt(length),
+    "cosine": lambda done, length: along_cosine(1, 0, done / length),
 }
 
 
@@ -126,30 +127,28 @@ def _phases(scheduler: Scheduler, total: int, version: str) -> Phases:
 def _scheduled(
     context: kit.Context, scheduler: Scheduler, phases: Phases, rate: sp.Expr
 ) -> Schedule:
-    count = CLOCK.count(context.numbers)
     low = scheduler.lr_min if scheduler.min_lr_factor is None else scheduler.min_lr_factor
     kind = scheduler.decay_type
-    rise, length, done = phases.warmup, sp.Integer(phases.decay), count.n - phases.begin
+    rise, length, start = phases.warmup, phases.decay, phases.begin
     if context.version not in _RECENT:
         # Until June 2025 LambdaLR had (t + 1) / (W + 1): see "one-update-more".
         if context.as_implemented:
             rise += 1
         if context.version != WITH_BATCH_SIZE:
-            done -= 1
+            start += 1
         elif context.as_implemented:
             length += 1
 
-    def fall() -> sp.Expr:
+    def value(updates: float) -> Any:
+        if updates < phases.warmup:
+            return rate * (updates + 1) / rise
+        if updates < phases.begin:
+            return rate
         if length == 0:
-            raise kit.UndefinedError("AssertionError: decay_steps is 0")
-        return rate * along_line(low or sp.S.Zero, sp.S.One, _DECAYS[kind](done, length))
+            raise AssertionError("AssertionError: decay_steps is 0")
+        return rate * along_line(low or 0, 1, _DECAYS[kind](updates + 1 - start, length))
 
-    return kit.by_intervals(
-        f"lr_scheduler-{kind}",
-        (lambda: rate * count.n / rise, phases.warmup),
-        (lambda: rate, phases.begin),
-        (fall, None),
-    )
+    return kit.curve(f"lr_scheduler-{kind}", value)
 
 
 def _rate(context: kit.Context, scheduler: Scheduler) -> Schedule:
@@ -159,19 +158,17 @@ def _rate(context: kit.Context, scheduler: Scheduler) -> Schedule:
     return _scheduled(context, scheduler, _phases(scheduler, int(total), context.version), rate)
 
 
-DEFECTS: Mapping[str, kit.Defect[[Scheduler, Any]]] = {
-    "last-update-above-minimum": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Scheduler, Any]]] = {
+    "last-update-above-minimum": kit.Convention(
         "the last update of the run stops one step short of the minimum",
         "torchtitan/components/optimizer/lr_scheduler.py:125",
         lambda scheduler, phases: phases.decay > 0,
-        kind=kit.DefectKind.CONVENTION,
         versions=_RECENT,
     ),
-    "decay-over-no-update": kit.Defect(
+    "decay-over-no-update": kit.Convention(
         "a decay over 0 updates raises AssertionError in the second update after the run",
         "torchtitan/components/optimizer/lr_scheduler.py:168",
         lambda scheduler, phases: phases.decay == 0,
-        kind=kit.DefectKind.CONVENTION,
         versions=_RECENT,
     ),
     "one-update-more": kit.Defect(
@@ -218,7 +215,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
             groups.append(optimizer.group(rate, **names))
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=training.steps,
         clipping=kit.Clipping(training.max_norm),
         accumulation=_accumulation(training, reading),
@@ -335,18 +331,15 @@ _TYPES = {
 }
 
 
-def _configs(
-    form: kit.WarmupDecayForm, made: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
+def _configs(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[kit.Config]:
     if form.curve not in _TYPES:
         return
     # The rise counts t + 1: its value is 0 one update before the first.
-    warmup = kit.nearest_integer(form.warmup(CLOCK.offset)) if form.rise is not None else 0
+    warmup = kit.nearest_integer(form.warmup(CLOCK.offset))
     section: dict[str, Any] = {
         "warmup_steps": warmup,
         "decay_type": _TYPES[form.curve],
-        "min_lr_factor": kit.native(form.low / form.peak) if form.peak != 0 else 0.0,
+        "min_lr_factor": form.low_ratio,
     }
     end = form.total
     if form.curve is kit.CurveName.CONSTANT:
@@ -370,8 +363,7 @@ def _configs(
     if groups and made.version not in VERSIONS[1:]:
         yield from _with_groups(form, made, groups, section)
     training: dict[str, Any] = {"steps": form.total}
-    if made.clipping is not None:
-        training["max_norm"] = kit.native(made.clipping)
+    training |= made.clip("max_norm")
     shared = {"optimizer": optimizer, "training": training}
     if made.version in VERSIONS[1:]:
         yield from _formerly(form, shared, section, made.version)
@@ -404,8 +396,7 @@ def _with_groups(
         entries.append((f"^({names})$", peak, decay))
     entries.append((".*", form.peak, made.weight_decay))
     training: dict[str, Any] = {"steps": form.total}
-    if made.clipping is not None:
-        training["max_norm"] = kit.native(made.clipping)
+    training |= made.clip("max_norm")
     param_groups = [
         {
             "pattern": pattern,
@@ -463,7 +454,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=VERSIONS,
     repository="https://github.com/pytorch/torchtitan",
-    tier=kit.Tier.OFFICIAL,
     upstream="torchtitan/components/optimizer/lr_scheduler.py",
     clock=CLOCK,
     defects=DEFECTS,

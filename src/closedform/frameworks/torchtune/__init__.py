@@ -9,7 +9,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import nearest
-from closedform.frameworks.transformers.schedules import Cosine, ScheduleNumbers, cosine
+from closedform.frameworks.transformers.schedules import Cosine, ScheduleNumbers, schedule_by_name
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
 
@@ -52,20 +52,22 @@ class Config(kit.OpenSection, irrelevant="optimizer_in_bwd"):
     max_steps_per_epoch: int | None = None
 
 
-DEFECTS: Mapping[str, kit.Defect[[Config]]] = {
-    "cosine-climbs": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[Config]]] = {
+    "cosine-climbs": kit.Convention(
         "the cosine rises again after the run",
         "torchtune/training/lr_schedulers.py:80",
         lambda config: config.lr_scheduler is not None,
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 
 
 def _rate(context: kit.Context, scheduler: Arguments | Scheduler, total: int) -> Schedule:
     rate, warmup = exact_number(context.base, "lr"), sp.Integer(scheduler.num_warmup_steps)
-    run = ScheduleNumbers(rate, rate, warmup, sp.Integer(total), context.where)
-    return cosine(run, scheduler)
+    run = ScheduleNumbers(rate, rate, warmup, sp.Integer(total), context)
+    kwargs = {"num_cycles": scheduler.num_cycles}
+    return schedule_by_name(
+        "cosine", kit.document_section(kit.Document(kwargs, context.where)), run
+    )
 
 
 def _class_rate(context: kit.Context, arguments: Arguments) -> Schedule:
@@ -88,7 +90,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     threshold = config.clip_grad_norm
     return reading.recipe(
         [optimizer.group(rate)],
-        clock=CLOCK,
         horizon=total,
         clipping=None if threshold is None else kit.Clipping(threshold),
         accumulation=config.gradient_accumulation_steps,
@@ -115,11 +116,8 @@ def _length(config: Config, facts: kit.Facts) -> int | None:
     return int(epochs * (length if most is None else min(length, most)))
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
     """Its one schedule is a cosine over the run."""
-    del facts
     if form.curve not in (kit.CurveName.COSINE, kit.CurveName.CONSTANT) or form.has_plateau:
         return
     component = {"_component_": f"torch.optim.{optimizer.class_name}"}
@@ -127,8 +125,7 @@ def _configs(
         "optimizer": {**component, **optimizer.keywords(form.peak)},
         "epochs": 1,
     }
-    if optimizer.clipping is not None:
-        config["clip_grad_norm"] = kit.native(optimizer.clipping)
+    config |= optimizer.clip("clip_grad_norm")
     if form.curve is kit.CurveName.CONSTANT and form.rise is None:
         yield config
         return

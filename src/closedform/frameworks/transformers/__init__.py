@@ -19,7 +19,6 @@ FRAMEWORK = kit.Framework(
     SCHEDULES,
     versions=VERSIONS,
     repository="https://github.com/huggingface/transformers",
-    tier=kit.Tier.OFFICIAL,
     upstream=UPSTREAM,
     clock=CLOCK,
     defects=DEFECTS,

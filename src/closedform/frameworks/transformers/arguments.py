@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.transformers import schedules
 from closedform.frameworks.transformers.optimizers import Adam, Optimizer, optimizer_plan
 from closedform.frameworks.transformers.schedules import CLOCK, DEFECTS, OF_LOSS, V4, Scheduler
@@ -70,7 +69,7 @@ class TrainerProgram:
         keys: Its keys.
         rate: The default of ``learning_rate``, from the section and its class, where the keys have
             none; None if it has to be given.
-        group_rates: Keys with a learning rate of their own for a part of the model.
+        group_rates: Keys with the learning rate of a part of the model.
         switches: Flags of the program that choose another optimizer than ``optim``.
     """
 
@@ -85,7 +84,7 @@ class TrainerProgram:
 def is_plain(section: kit.RawSection) -> bool:
     """Returns whether the schedule is the same for each program that takes these arguments.
 
-    The programs have defaults of their own: the rate has to be given, and on a command line, which
+    The programs have other defaults: the rate has to be given, and on a command line, which
     ms-swift has as well, the scheduler.
     """
     is_line = section.document.syntax is kit.Syntax.ARGUMENTS
@@ -100,7 +99,6 @@ def framework_of(program: TrainerProgram, repository: str, commit: str) -> kit.F
         versions=VERSIONS,
         repository=repository,
         commit=commit,
-        tier=kit.Tier.OFFICIAL,
         upstream=UPSTREAM,
         clock=CLOCK,
         defects=DEFECTS,
@@ -185,7 +183,6 @@ def read_arguments(reading: kit.Reading, program: TrainerProgram) -> kit.Recipe:
     norm = arguments.max_grad_norm
     recipe = reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=total,
         clipping=kit.Clipping(norm) if norm > 0 else None,
         accumulation=arguments.gradient_accumulation_steps,
@@ -235,10 +232,10 @@ def base_rate(
         rate = next((value for value in (facts.lr, default, rate) if value is not None), None)
     if rate is None:
         section = arguments.origin
-        raise MissingFactsError(
-            "missing facts: lr",
-            where=section.document.place(section.at("learning_rate")),
-            hint="the config has no learning_rate, and the default depends on the program",
+        raise kit.missing_facts(
+            "lr",
+            section.document.place(section.at("learning_rate")),
+            "the config has no learning_rate, and the default depends on the program",
         )
     return exact_number(rate)
 
@@ -275,10 +272,10 @@ def horizon(
     if facts.updates_per_epoch is not None:
         return math.ceil(float(epochs()) * facts.updates_per_epoch)
     if facts.dataset_size is None or facts.world_size is None:
-        raise MissingFactsError(
-            "missing facts: total_updates",
-            where=section.document.place(section.at("max_steps")),
-            hint="give total_updates, or updates_per_epoch, or dataset_size and world_size",
+        raise kit.missing_facts(
+            "total_updates",
+            section.document.place(section.at("max_steps")),
+            "give total_updates, or updates_per_epoch, or dataset_size and world_size",
         )
     size = facts.micro_batch_size or micro_batch()
     per_update = accumulation or facts.gradient_accumulation

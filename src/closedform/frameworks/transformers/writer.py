@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from closedform.recipes import kit
@@ -13,7 +13,7 @@ _SWITCHES = ("adam_mini", "apollo", "badam", "galore", "muon")
 
 def kinds(form: kit.WarmupDecayForm, warmup: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the schedulers of a curve, with their arguments."""
-    ratio = kit.native(form.low / form.peak) if form.peak != 0 else 0.0
+    ratio = form.low_ratio
     if form.has_plateau and form.curve in (
         kit.CurveName.LINEAR,
         kit.CurveName.COSINE,
@@ -51,11 +51,8 @@ def kinds(form: kit.WarmupDecayForm, warmup: int) -> Iterator[tuple[str, dict[st
             yield "inverse_sqrt", {"timescale": kit.nearest_integer(form.end)}
 
 
-def _configs(
-    form: kit.WarmupDecayForm, optimizer: kit.Optimizer, facts: Mapping[str, Any]
-) -> Iterator[kit.Config]:
-    del facts
-    warmup = kit.nearest_integer(form.warmup()) if form.rise is not None else 0
+def _configs(form: kit.WarmupDecayForm, optimizer: kit.Optimizer) -> Iterator[kit.Config]:
+    warmup = kit.nearest_integer(form.warmup())
     end = form.total
     if (
         form.curve in (kit.CurveName.LINEAR, kit.CurveName.COSINE, kit.CurveName.POWER)

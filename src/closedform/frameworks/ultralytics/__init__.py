@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from closedform.errors import DefinitionError, MissingFactsError, nearest
+from closedform.errors import DefinitionError, nearest
 from closedform.language import Schedule, exact_number, floor_div, t
 from closedform.recipes import kit
 from closedform.schedules.blends import along_cosine, along_line
@@ -195,17 +195,10 @@ def _by_updates(run: UltralyticsRun, rise: FactorFunction, rest: FactorFunction)
     length = len(warmup.batches)
     if run.accumulate == 1:
         # With one micro-batch an update, update t is micro-batch t, and the line needs no table.
-        return kit.by_intervals(name, (lambda: rise(t), length), (lambda: rest(t), None))
-    stages = [
-        (_constant(rise(sp.Integer(batch))), index + 1)
-        for index, batch in enumerate(warmup.batches)
-    ]
+        return kit.by_intervals(name, (lambda: rise(t), length), (rest(t), None))
+    stages = [(rise(sp.Integer(batch)), end) for end, batch in enumerate(warmup.batches, 1)]
     after = warmup.next_batch + run.accumulate * (t - length)
-    return kit.by_intervals(name, *stages, (lambda: rest(after), None))
-
-
-def _constant(value: sp.Expr) -> Callable[[], sp.Expr]:
-    return lambda: value
+    return kit.by_intervals(name, *stages, (rest(after), None))
 
 
 def _name(values: Arguments) -> str:
@@ -246,7 +239,7 @@ def _momentum(run: UltralyticsRun) -> Schedule:
 def _first_beta(run: UltralyticsRun) -> Schedule:
     if run.optimizer not in _WITH_BETAS:
         raise run.values.error(f"{run.optimizer} has a momentum, no betas")
-    return kit.by_intervals(_name(run.values), (lambda: run.momentum, None))
+    return Schedule(run.momentum, name=_name(run.values))
 
 
 def _accumulation(run: UltralyticsRun) -> Schedule:
@@ -261,7 +254,7 @@ def _weight_decay(run: UltralyticsRun) -> Schedule:
     # Before the accumulation is cut to the length of the run.
     scaled = values.weight_decay * values.batch * _nominal_accumulation(values) / values.nbs
     decay = scaled if run.group in ("weight", "muon") else sp.S.Zero
-    return kit.by_intervals(_name(values), (lambda: decay, None))
+    return Schedule(decay, name=_name(values))
 
 
 _KEYS: Mapping[str, Callable[[UltralyticsRun], Schedule]] = {
@@ -284,30 +277,26 @@ def _schedule(context: kit.Context, values: Arguments) -> Schedule:
     return _KEYS[context.key](_run(context, values))
 
 
-DEFECTS: Mapping[str, kit.Defect[[UltralyticsRun]]] = {
-    "warmup-to-current-epoch": kit.Defect(
+DEFECTS: Mapping[str, kit.Note[[UltralyticsRun]]] = {
+    "warmup-to-current-epoch": kit.Convention(
         "the warmup rises to the rate of the current epoch, so it is not monotone",
         "ultralytics/engine/trainer.py:528",
         lambda run: run.warmup > 0,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "betas-without-warmup": kit.Defect(
+    "betas-without-warmup": kit.Convention(
         "the warmup does not change the betas of an optimizer that has them",
         "ultralytics/engine/trainer.py:537",
         lambda run: run.warmup > 0 and run.optimizer in _WITH_BETAS,
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "auto-ignores-lr0": kit.Defect(
+    "auto-ignores-lr0": kit.Convention(
         "optimizer=auto ignores lr0, momentum and warmup_bias_lr",
         "ultralytics/engine/trainer.py:1180",
         lambda run: run.values.optimizer.lower() == "auto",
-        kind=kit.DefectKind.CONVENTION,
     ),
-    "decay-scaled": kit.Defect(
+    "decay-scaled": kit.Convention(
         "the weight decay is scaled by batch * accumulate / nbs",
         "ultralytics/engine/trainer.py:322",
         lambda run: True,
-        kind=kit.DefectKind.CONVENTION,
     ),
 }
 _ROLES = (
@@ -338,7 +327,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
         needed = _accumulation(run)
     return reading.recipe(
         groups,
-        clock=CLOCK,
         horizon=_updates(needed, run.batches * values.epochs),
         clipping=kit.Clipping(10.0),
         accumulation=run.accumulate,
@@ -352,10 +340,10 @@ def _facts(facts: kit.Facts, values: Arguments, where: str) -> dict[str, int]:
     images = facts.dataset_size
     if images is None and (batches is None or _optimizer(values) == "auto"):
         if _optimizer(values) == "auto" and values.nc is None and "nc" not in facts.framework_facts:
-            raise MissingFactsError(
-                "missing facts: dataset_size, nc",
-                where=where,
-                hint="optimizer=auto chooses by the images and, in a short run, by the classes",
+            raise kit.missing_facts(
+                "dataset_size, nc",
+                where,
+                "optimizer=auto chooses by the images and, in a short run, by the classes",
             )
         facts.require("dataset_size", where=where)
     if values.batch <= 0:
@@ -404,7 +392,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("8.4.190",),
     repository="https://github.com/ultralytics/ultralytics",
-    tier=kit.Tier.OFFICIAL,
     upstream="ultralytics/engine/trainer.py, ultralytics/cfg/default.yaml",
     clock=CLOCK,
     defects=DEFECTS,

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import sympy as sp
 
-from closedform.errors import MissingFactsError
 from closedform.frameworks.megatron.schedules import STYLES, MegatronNumbers, check, learning_rate
 from closedform.language import Schedule, exact_number
 from closedform.recipes import kit
@@ -107,7 +106,7 @@ class VerlRun:
         return self.length if self.most is None else min(self.most, self.length)
 
 
-DEFECTS: Mapping[str, kit.Defect[[Any, VerlRun]]] = {
+DEFECTS: Mapping[str, kit.Note[[Any, VerlRun]]] = {
     "zero-warmup-steps": kit.Defect(
         "the FSDP workers take lr_warmup_steps of 0 as no warmup",
         "verl/workers/fsdp_workers.py:584",
@@ -119,47 +118,41 @@ DEFECTS: Mapping[str, kit.Defect[[Any, VerlRun]]] = {
         documented="a warmup of lr_warmup_steps_ratio of the run",
         classes=("fsdp-constant", "fsdp-cosine"),
     ),
-    "null-warmup-steps": kit.Defect(
+    "null-warmup-steps": kit.Convention(
         f"lr_warmup_steps of null is refused, though {_COMMENT} delegates it to the ratio",
         "verl/workers/engine/fsdp/transformer_impl.py:399",
-        kind=kit.DefectKind.CONVENTION,
         classes=("fsdp-constant", "fsdp-cosine"),
     ),
-    "first-step-without-rate": kit.Defect(
+    "first-step-without-rate": kit.Convention(
         "with a warmup the whole first training step, all of its updates, has rate 0",
         "verl/workers/fsdp_workers.py:592",
         lambda optim, run: run.part in _FSDP and _warmup(run, optim) > 0,
-        kind=kit.DefectKind.CONVENTION,
         classes=("fsdp-constant", "fsdp-cosine"),
     ),
-    "without-horizon": kit.Defect(
+    "without-horizon": kit.Convention(
         "a run of -1 training steps, which were never set, lets the cosine alternate between the "
         "rate and its minimum",
         "verl/utils/torch_functional.py:746",
         lambda optim, run: run.part in _FSDP and run.length < 0,
-        kind=kit.DefectKind.CONVENTION,
         classes=("fsdp-cosine",),
     ),
-    "rises-again": kit.Defect(
+    "rises-again": kit.Convention(
         "the cosine rises again after the run",
         "verl/utils/torch_functional.py:747",
         lambda optim, run: run.part in _FSDP and _style(optim) == "cosine",
-        kind=kit.DefectKind.CONVENTION,
         classes=("fsdp-cosine", "sft-cosine"),
     ),
-    "warmup-style-wins": kit.Defect(
+    "warmup-style-wins": kit.Convention(
         "the deprecated warmup_style replaces lr_scheduler_type",
         "verl/workers/config/optimizer.py:96",
         lambda optim, run: run.part in _FSDP and optim.warmup_style is not None,
-        kind=kit.DefectKind.CONVENTION,
         classes=("fsdp-constant", "fsdp-cosine"),
         versions=("b178a3cd56f5",),
     ),
-    "type-without-effect": kit.Defect(
+    "type-without-effect": kit.Convention(
         "lr_scheduler_type has no effect, and the warmup begins at min_lr_ratio",
         "verl/workers/fsdp_workers.py, verl/utils/torch_functional.py:545",
         lambda optim, run: run.part in _FSDP,
-        kind=kit.DefectKind.CONVENTION,
         classes=("fsdp-constant", "fsdp-cosine"),
         versions=(WITH_WARMUP_STYLE,),
     ),
@@ -169,11 +162,10 @@ DEFECTS: Mapping[str, kit.Defect[[Any, VerlRun]]] = {
         lambda optim, run: run.part == "megatron" and optim.lr_decay_style == _STYLE_NAME,
         classes=(f"megatron-{_STYLE_NAME}",),
     ),
-    "betas-of-megatron": kit.Defect(
+    "betas-of-megatron": kit.Convention(
         "betas do not reach the Megatron optimizer",
         "verl/utils/megatron/optimizer.py:25",
         lambda optim, run: run.part == "megatron" and "betas" in optim,
-        kind=kit.DefectKind.CONVENTION,
         classes=(),
     ),
     "horizon-of-epochs": kit.Defect(
@@ -336,10 +328,10 @@ def _place(reading: kit.Reading, config: kit.RawSection) -> tuple[str, kit.RawSe
         is_engine = any(key in optim for key in ("lr_scheduler_type", "min_lr_ratio"))
         part = "sft" if "lr_scheduler" in optim else "engine" if is_engine else None
         if part is None:
-            raise MissingFactsError(
-                "missing facts: part",
-                where=config.document.source,
-                hint="give sft for the SFT trainer of FSDP, engine for the SFT trainer of engines",
+            raise kit.missing_facts(
+                "part",
+                config.document.source,
+                "give sft for the SFT trainer of FSDP, engine for the SFT trainer of engines",
             )
     program = f"{config.text('config-name', '')} {actor.text('strategy', '')}"
     is_megatron = "megatron" in program
@@ -377,10 +369,10 @@ def _length(reading: kit.Reading, part: str, config: kit.RawSection) -> VerlRun:
     if part != "sft" or length is None:
         length = next((steps for steps in (most, total, length) if steps is not None), None)
     if length is None:
-        raise MissingFactsError(
-            "missing facts: total_training_steps",
-            where=config.document.source,
-            hint="give them, or the batches of an epoch as updates_per_epoch",
+        raise kit.missing_facts(
+            "total_training_steps",
+            config.document.source,
+            "give them, or the batches of an epoch as updates_per_epoch",
         )
     return VerlRun(part, int(length), most)
 
@@ -445,7 +437,6 @@ FRAMEWORK = kit.Framework(
     },
     versions=("b178a3cd56f5", WITH_WARMUP_STYLE),
     repository="https://github.com/volcengine/verl",
-    tier=kit.Tier.OFFICIAL,
     upstream="verl/utils/torch_functional.py, verl/utils/megatron/optimizer.py",
     clock=CLOCK,
     defects=DEFECTS,

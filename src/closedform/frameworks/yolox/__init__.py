@@ -32,7 +32,7 @@ class Experiment(kit.OpenSection):
     weight_decay: kit.WeightDecay = 5e-4
 
 
-DEFECTS: Mapping[str, kit.Defect[[Experiment]]] = {
+DEFECTS: Mapping[str, kit.Note[[Experiment]]] = {
     "first-rate-of-the-optimizer": kit.Defect(
         "update 0 has the rate that the optimizer is made with, which is warmup_lr where there is "
         "a warmup_epochs, also for schedules without a warmup",
@@ -43,19 +43,17 @@ DEFECTS: Mapping[str, kit.Defect[[Experiment]]] = {
         documented="the schedule at update 0 as well",
         classes=("cos", "multistep"),
     ),
-    "minimum-without-effect": kit.Defect(
+    "minimum-without-effect": kit.Convention(
         "min_lr_ratio and no_aug_epochs have an effect with yoloxwarmcos only",
         "yolox/utils/lr_scheduler.py:37",
         lambda experiment: experiment.scheduler != "yoloxwarmcos" and "min_lr_ratio" in experiment,
-        kind=kit.DefectKind.CONVENTION,
         classes=("cos", "warmcos", "multistep"),
     ),
-    "milestones-of-a-class": kit.Defect(
+    "milestones-of-a-class": kit.Convention(
         "the experiment does not pass milestones to the scheduler: get_lr_scheduler must be its "
         "own",
         "yolox/exp/yolox_base.py:287",
         lambda experiment: experiment.scheduler == "multistep",
-        kind=kit.DefectKind.CONVENTION,
         classes=("multistep",),
     ),
 }
@@ -145,7 +143,6 @@ def _read(reading: kit.Reading) -> kit.Recipe:
     plain = group.without_decay()
     return reading.recipe(
         [group, *(replace(plain, role=role, name=role) for role in (kit.Role.NORM, kit.Role.BIAS))],
-        clock=CLOCK,
         horizon=experiment.max_epoch * int(reading.facts.require("updates_per_epoch")[0]),
         clipping=None,
         accumulation=1,
@@ -164,7 +161,6 @@ FRAMEWORK = kit.Framework(
     ),
     versions=("6ddff4824372",),
     repository="https://github.com/Megvii-BaseDetection/YOLOX",
-    tier=kit.Tier.OFFICIAL,
     upstream="yolox/utils/lr_scheduler.py, yolox/exp/yolox_base.py, yolox/core/trainer.py",
     clock=CLOCK,
     defects=DEFECTS,

@@ -244,9 +244,9 @@ def _other_shapes(tracing: _Traced) -> tuple[Sizes, ...]:
     """Three other shapes than the traced ones, on which the step goes the same way."""
     shapes = []
     axes = tracing.trace.axes
-    for shape, more in ((axes.shape, 2), (axes.twin, 2), (axes.twin, 4)):
-        # Other sizes than the traced ones: a formula with their numbers in it shows. All differ,
-        # which shows for which parameter random numbers are.
+    for shape, more in ((axes.shape, 1), (axes.shape, 3), (axes.twin, 1)):
+        # Even sizes, where the traced ones are odd primes: a formula with their numbers in it
+        # shows. All differ, which shows for which parameter random numbers are.
         larger = tuple(size if size == 1 else size + more for size in shape)
         shapes.append(larger if _fits(tracing.trace, larger) else shape)
     return tuple(shapes)

@@ -96,9 +96,5 @@ def _while(run: Interpreter, equation: Equation, *operands: Known) -> list[Known
     raise TraceError(f"a loop has more than {MOST_ROUNDS} rounds")
 
 
-CONTROL: Mapping[str, PrimitiveRule] = {
-    "cond": _cond,
-    "scan": _scan,
-    "while": _while,
-}
+CONTROL: Mapping[str, PrimitiveRule] = {"cond": _cond, "scan": _scan, "while": _while}
 """The rules of primitives that call others, by name."""

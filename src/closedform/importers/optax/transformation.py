@@ -16,13 +16,7 @@ import sympy as sp
 
 from closedform.errors import TraceError
 from closedform.importers.optax.interpreter import Interpreter, Known, as_array
-from closedform.importers.optax.leaves import (
-    Leaf,
-    Path,
-    dotted_name,
-    element_names,
-    names_of,
-)
+from closedform.importers.optax.leaves import Leaf, Path, dotted_name, element_names, names_of
 from closedform.importers.optax.primitives import RULES
 from closedform.importers.optax.sizes import check_sizes
 from closedform.importers.optax.structure import fill_array

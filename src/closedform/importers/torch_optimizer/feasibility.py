@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,9 +44,7 @@ class Feasibility:
 
     prover: Prover
     numbers: Mapping[sp.Symbol, Any]
-
-    def __post_init__(self) -> None:
-        self._steps: dict[tuple[tuple[sp.Basic, ...], int], int | None] = {}
+    _steps: dict[tuple[tuple[sp.Basic, ...], int], int | None] = field(default_factory=dict)
 
     def step(self, conditions: Sequence[sp.Basic], first: int) -> int | None:
         """Returns a step from ``first`` on at which all conditions hold; None if there is none.

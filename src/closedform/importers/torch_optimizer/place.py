@@ -7,7 +7,7 @@ import sys
 import torch
 
 from closedform.code_files import files_of
-from closedform.importers.frames import origin
+from closedform.importers.python.place import origin
 
 TORCH_FILES = files_of("torch")
 _OPTIMIZERS_OF_TORCH = files_of(torch.optim.__name__)

@@ -21,7 +21,7 @@ CAPS = {
     "cli": 2957,
     "exporters": 3756,
     "frameworks": 20292,
-    "importers": 14200,
+    "importers": 14183,
     "ir": 3997,
     "language": 3982,
     "laws": 1436,

@@ -264,7 +264,7 @@ def _parts(source: _Source, params: Tree, shapes: Mapping[Path, Sizes]) -> list[
 
 
 def _distinct(parts: Sequence[_Part]) -> list[_Part]:
-    """Parts of different rules: those of equal rules are one."""
+    """Parts of different rules: parts of equal rules are one."""
     distinct: list[_Part] = []
     for part in parts:
         equal = (k for k, other in enumerate(distinct) if _is_same(other.trace, part.trace))

@@ -402,9 +402,7 @@ _ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
 )
 
 _BUILTINS: Mapping[Callable[..., Any], Implementation] = {
-    bisect.bisect: _search(bisect.bisect),
-    bisect.bisect_left: _search(bisect.bisect_left),
-    bisect.bisect_right: _search(bisect.bisect_right),
+    search: _search(search) for search in (bisect.bisect, bisect.bisect_left, bisect.bisect_right)
 }
 FOLDS: Mapping[Callable[..., Any], Implementation] = {
     builtins.max: _maximum,

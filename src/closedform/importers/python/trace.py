@@ -586,7 +586,7 @@ class Traced:
             SINGLE_TOLERANCE if run.is_single else TOLERANCE,
         )
         steps = steps_of(cells, near)
-        with _restored(getattr(original, "__self__", original)), redirect_stdout(StringIO()):
+        with _keep_attributes(getattr(original, "__self__", original)), redirect_stdout(StringIO()):
             comparison = compare(
                 original,  # type: ignore[arg-type]
                 model,
@@ -601,7 +601,7 @@ class Traced:
 
 
 @contextmanager
-def _restored(owner: UserValue) -> Iterator[None]:
+def _keep_attributes(owner: UserValue) -> Iterator[None]:
     """Gives an object its attributes back at the end, where the function assigns some."""
     attributes: dict[str, Any] = getattr(owner, "__dict__", {})
     before = dict(attributes)

@@ -153,9 +153,9 @@ class Definitions:
 
     def mirror(self, expr: sp.Basic) -> sp.Basic:
         """Returns an expression with the first parameter in the places of the second."""
-        return self._changed(expr, self._mirrors, self._mirror)
+        return self._change_once(expr, self._mirrors, self._mirror)
 
-    def _changed(
+    def _change_once(
         self, expr: sp.Basic, results: dict[sp.Basic, sp.Basic], change: Callable[[Any], sp.Basic]
     ) -> sp.Basic:
         """An expression of the second parameter, changed once; any other one as it is."""
@@ -224,7 +224,7 @@ class Definitions:
         Raises:
             TraceError: It depends on the second parameter in another way.
         """
-        return self._changed(expr, self._sums, self._sum)
+        return self._change_once(expr, self._sums, self._sum)
 
     def _sum(self, expr: sp.Basic) -> sp.Basic:
         if isinstance(expr, sp.Symbol):
@@ -247,7 +247,7 @@ class Definitions:
         return sp.Add(*first_terms, *map(self.sum_over_params, twin_terms))
 
     def _paired_terms(self, expr: sp.Add) -> tuple[list[sp.Expr], list[sp.Expr]]:
-        """The terms with a global sum for each pair of them, and those of the second parameter.
+        """The terms with a global sum for each pair of them, and the second parameter's.
 
         The terms of a pair may hold sums over both parameters, such as the norm of all gradients.
         """
@@ -267,7 +267,7 @@ class Definitions:
 
     def _with_inner_sums(self, expr: sp.Basic) -> sp.Basic:
         """An expression in which each sum over both parameters is a global sum."""
-        return self._changed(expr, self._inner, self._find_inner_sums)
+        return self._change_once(expr, self._inner, self._find_inner_sums)
 
     def _find_inner_sums(self, expr: sp.Basic) -> sp.Basic:
         if isinstance(expr, sp.Symbol):

@@ -54,8 +54,8 @@ class Run(Decider):
         prefix: Decisions to take, in order; those after them follow the values.
         definitions: The values with names, which bring equal conditions to one form.
         first: The first step of which the run is one.
-        feasibility: Finds those of later steps that take some decisions; None where the run is
-            the first step only.
+        feasibility: Finds the steps that take some decisions; None where the run is the first step
+            only.
         decisions: The decisions of this run.
         shape_conditions: Conditions on the shape that hold where the run is valid.
         refusal: What the run did first that the trace does not model.

@@ -56,7 +56,12 @@ from closedform.importers.torch_optimizer.positions import (
     position_range,
     with_plain_sizes,
 )
-from closedform.importers.torch_optimizer.reported import Reported, original_of, replaced, settings
+from closedform.importers.torch_optimizer.reported import (
+    Reported,
+    original_of,
+    replace_members,
+    settings,
+)
 from closedform.importers.torch_optimizer.subject import (
     PURE_MODULES,
     is_member,
@@ -176,10 +181,10 @@ class Environment(Sandbox):
             with ExitStack() as stack:
                 # Optimizers read eps of the parameters' dtype, which is not the one that the trace
                 # runs in.
-                stack.enter_context(replaced(torch, {"finfo": self._reported.finfo}))
-                stack.enter_context(replaced(torch.Tensor, sizes))
+                stack.enter_context(replace_members(torch, {"finfo": self._reported.finfo}))
+                stack.enter_context(replace_members(torch.Tensor, sizes))
                 for module in (*_modules_of("torch.optim"), torch.nn.utils.clip_grad):
-                    stack.enter_context(replaced(module, self._members_for(module)))
+                    stack.enter_context(replace_members(module, self._members_for(module)))
                 yield
         finally:
             self.restore_members()

@@ -83,12 +83,12 @@ def user_settings() -> Iterator[None]:
     # Importing torch._dynamo takes a second; where it is not imported nothing is compiled yet.
     is_compiling = "torch._dynamo" in sys.modules
     eager = torch.compiler.set_stance("force_eager") if is_compiling else contextlib.nullcontext()
-    with replaced(torch, {"get_default_dtype": default_dtype, "compile": _compile}), eager:
+    with replace_members(torch, {"get_default_dtype": default_dtype, "compile": _compile}), eager:
         yield
 
 
 @contextlib.contextmanager
-def replaced(owner: Any, members: Mapping[str, Any]) -> Iterator[None]:
+def replace_members(owner: Any, members: Mapping[str, Any]) -> Iterator[None]:
     """Gives a module or class other members; what it has itself is there again in the end."""
     before = {name: vars(owner).get(name, MISSING) for name in members}
     try:

@@ -9,12 +9,14 @@ import sympy as sp
 import torch
 from torch.nn.utils import parametrizations
 
-from closedform.compiler import compile_step
+from closedform.compiler import compile_init, compile_step
 from closedform.errors import DefinitionError, LoweringError
 from closedform.ir.types import DType
 from closedform.language import (
     GRAD,
     PARAM,
+    RANK,
+    State,
     UpdateRule,
     axis_size,
     broadcast_to,
@@ -24,6 +26,7 @@ from closedform.language import (
     positions,
     reduce_sum,
     transpose,
+    update_rule,
 )
 from closedform.language.rotations import pairs_of_rounds
 from closedform.options import GraphOptions, ModelSpec
@@ -291,3 +294,21 @@ def test_positions_of_a_vector_are_refused() -> None:
     with pytest.raises(LoweringError) as caught:
         compile_step(ModelSpec(rule_of(positions(GRAD, -1), {}), {"w": (3,)}))
     assert "positions need two axes and axis -1, got f32[3]" in str(caught.value)
+
+
+def test_a_factor_of_sizes_without_numbers_is_refused() -> None:
+    definitions = {"q": matrices.orthogonal_factor(GRAD, axis_size(0), axis_size(1))}
+    with pytest.raises(DefinitionError) as caught:
+        rule_of(local("q"), definitions).for_shape(("rows", 2))
+    assert str(caught.value).startswith("the shape has no number for shape")
+
+
+def test_first_states_are_made_without_factors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The states before a step are a few numbers; a factor has thousands of definitions."""
+    factor = matrices.orthogonal_factor(GRAD, axis_size(0), axis_size(1))
+    states = {"first": State(local("q")), "second": State(GRAD, 3, exists=sp.Eq(RANK, 1))}
+    rule = UpdateRule("test", PARAM, states, definitions={"q": factor})
+    monkeypatch.setattr(update_rule, "expanded", None)
+    assert list(rule.states_for((3, 2))) == ["first"]
+    graph = compile_init(ModelSpec(rule, {"w": (3, 2)}), GraphOptions(dtype=DType.F64))
+    np.testing.assert_array_equal(run_evaluator(graph, {})["state.w.first"], np.zeros((3, 2)))

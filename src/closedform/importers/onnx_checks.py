@@ -176,13 +176,10 @@ def _normalize(source: ModelProto) -> ModelProto:
     """
     bodies = [source.graph, *source.functions]
     has_defaults = any(function.attribute_proto for function in source.functions)
-    has_long_name = any(node.domain == STANDARD for body in bodies for node in body.node) or any(
-        entry.domain == STANDARD
-        for imports in (
-            source.opset_import,
-            *(function.opset_import for function in source.functions),
-        )
-        for entry in imports
+    owners = (source, *source.functions)
+    domains = (entry.domain for owner in owners for entry in owner.opset_import)
+    has_long_name = STANDARD in domains or any(
+        node.domain == STANDARD for body in bodies for node in body.node
     )
     constants = (
         {tensor.name for tensor in source.graph.initializer}

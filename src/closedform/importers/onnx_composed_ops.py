@@ -22,9 +22,12 @@ from closedform.importers.onnx_ops import (
     add_constant,
     attributes_of,
     axes_from_first,
-    fold_op,
+    axes_of,
+    emit_fold,
+    plain_row,
     read_cast,
     read_where,
+    reduction,
     reduction_axes,
 )
 from closedform.importers.onnx_structure import MOST_ENTRIES
@@ -34,22 +37,6 @@ from closedform.ir.graph import Array
 
 def _square(reader: Reader, operand: Value) -> Value:
     return reader.emit(Op.MUL, operand, operand)
-
-
-def _reduction_of(
-    op: Op,
-    before: Callable[[Reader, Value], Value] | None = None,
-    after: Callable[[Reader, Value], Value] | None = None,
-) -> OpReader:
-    """A reduction of a function of the operand, and a function of its result."""
-
-    def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-        axes, keepdims = reduction_axes(reader, node, operands)
-        operand = operands[0] if before is None else before(reader, operands[0])
-        result = reader.emit(op, operand, axes=axes, keepdims=keepdims)
-        return result if after is None else after(reader, result)
-
-    return row
 
 
 def _unary(op: Op) -> Callable[[Reader, Value], Value]:
@@ -70,24 +57,17 @@ def _reshaped(reader: Reader, operand: Value, shape: Shape) -> Value:
     return operand if operand.type.shape == shape else reader.emit(Op.RESHAPE, operand, shape=shape)
 
 
-def _axes(reader: Reader, node: NodeProto) -> tuple[int, ...] | None:
-    """The axes of a node, an operand or in older opsets an attribute; None if there are none."""
-    attribute = attributes_of(node, axes=None)["axes"]
-    if len(node.input) > 1 and node.input[1]:
-        return reader.whole_numbers(node.input[1])
-    return None if attribute is None else tuple(attribute)
-
-
 def _squeeze(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    shape, axes = operands[0].type.shape, _axes(reader, node)
-    if axes is None:
+    shape, attribute = operands[0].type.shape, attributes_of(node, axes=None)["axes"]
+    axes = axes_of(reader, node, attribute)
+    if axes:
+        removed = {*axes_from_first(axes, len(shape))}
+    elif attribute is None and not any(node.input[1:]):
         # A free size stays: it is 1 only in some batches.
         removed = {axis for axis, size in enumerate(shape) if size == 1}
-    elif not axes:
+    else:
         # onnxruntime removes all axes of size 1, and the standard does not say so.
         raise VerificationError("its list of axes is empty")
-    else:
-        removed = {*axes_from_first(axes, len(shape))}
     if any(shape[axis] != 1 for axis in removed):
         raise VerificationError(f"it removes axes {sorted(removed)} of {list(shape)}, not all of 1")
     remaining_sizes = tuple(size for axis, size in enumerate(shape) if axis not in removed)
@@ -95,7 +75,8 @@ def _squeeze(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Va
 
 
 def _unsqueeze(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    shape, axes = list(operands[0].type.shape), _axes(reader, node) or ()
+    shape = list(operands[0].type.shape)
+    axes = axes_of(reader, node, attributes_of(node, axes=None)["axes"])
     for axis in sorted(axes_from_first(axes, len(shape) + len(axes))):
         shape.insert(axis, 1)
     return _folded(reader, node, _reshaped(reader, operands[0], tuple(shape)))
@@ -160,25 +141,19 @@ def _constant_of_shape(reader: Reader, node: NodeProto, _: tuple[Value, ...]) ->
     return _array(reader, node, np.full(shape, number.ravel()[0]))
 
 
-def _power(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+def _power(reader: Reader, base: Value, exponent: Value) -> Value:
     """Pow; its exponent may be of another type, such as an integer."""
-    base, exponent = operands
-    attributes_of(node)
     if base.type.dtype is not exponent.type.dtype and base.type.dtype.is_float:
         exponent = reader.emit(Op.CAST, exponent, to=base.type.dtype)
     return reader.emit(Op.POW, base, exponent)
 
 
-def _reciprocal(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    attributes_of(node)
-    return reader.emit(Op.DIV, reader.constant(1, operands[0]), operands[0])
+def _reciprocal(reader: Reader, operand: Value) -> Value:
+    return reader.emit(Op.DIV, reader.constant(1, operand), operand)
 
 
-_sum = fold_op(Op.ADD)
-
-
-def _average(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    total = _sum(reader, node, operands)
+def _average(reader: Reader, *operands: Value) -> Value:
+    total = emit_fold(Op.ADD, reader, *operands)
     return reader.emit(Op.DIV, total, reader.constant(len(operands), total))
 
 
@@ -198,39 +173,33 @@ def _clip(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value
     return result
 
 
-def _sigmoid(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    attributes_of(node)
-    unit = reader.constant(1, operands[0])
-    exponential = reader.emit(Op.EXP, reader.emit(Op.NEG, operands[0]))
+def _sigmoid(reader: Reader, operand: Value) -> Value:
+    unit = reader.constant(1, operand)
+    exponential = reader.emit(Op.EXP, reader.emit(Op.NEG, operand))
     return reader.emit(Op.DIV, unit, reader.emit(Op.ADD, unit, exponential))
 
 
-def _tanh(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    attributes_of(node)
-    unit, two = (reader.constant(number, operands[0]) for number in (1, 2))
+def _tanh(reader: Reader, operand: Value) -> Value:
+    unit, two = (reader.constant(number, operand) for number in (1, 2))
     # (exp(2x) - 1)/(exp(2x) + 1) over the real numbers; for floats it overflows at x = 44.
-    exponential = reader.emit(Op.EXP, reader.emit(Op.MUL, two, operands[0]))
+    exponential = reader.emit(Op.EXP, reader.emit(Op.MUL, two, operand))
     above = reader.emit(Op.SUB, exponential, unit)
     return reader.emit(Op.DIV, above, reader.emit(Op.ADD, exponential, unit))
 
 
-def _ceiling(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    attributes_of(node)
+def _ceiling(reader: Reader, operand: Value) -> Value:
     # ceil(x) = -floor(-x), exact in floats.
-    below = reader.emit(Op.FLOOR, reader.emit(Op.NEG, operands[0]))
-    return reader.emit(Op.NEG, below)
+    return reader.emit(Op.NEG, reader.emit(Op.FLOOR, reader.emit(Op.NEG, operand)))
 
 
-def _exclusive_or(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    attributes_of(node)
+def _exclusive_or(reader: Reader, *operands: Value) -> Value:
     either = reader.emit(Op.OR, *operands)
     return reader.emit(Op.AND, either, reader.emit(Op.NOT, reader.emit(Op.AND, *operands)))
 
 
-def _is_nan(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+def _is_nan(reader: Reader, operand: Value) -> Value:
     """A value that does not equal itself."""
-    attributes_of(node)
-    return reader.emit(Op.NOT, reader.emit(Op.EQ, operands[0], operands[0]))
+    return reader.emit(Op.NOT, reader.emit(Op.EQ, operand, operand))
 
 
 def _is_infinite(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
@@ -409,7 +378,7 @@ ROWS: Mapping[str, OpReader] = {
     **ONNX_ROWS,
     "Cast": _cast,
     "CastLike": _cast_like,
-    "Ceil": _ceiling,
+    "Ceil": plain_row(_ceiling),
     "Clip": _clip,
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
@@ -418,24 +387,24 @@ ROWS: Mapping[str, OpReader] = {
     "Flatten": _flatten,
     "Gemm": _gemm,
     "IsInf": _is_infinite,
-    "IsNaN": _is_nan,
+    "IsNaN": plain_row(_is_nan),
     "Less": _less,
-    "Mean": _average,
-    "Pow": _power,
-    "Reciprocal": _reciprocal,
-    "ReduceL1": _reduction_of(Op.REDUCE_SUM, _unary(Op.ABS)),
-    "ReduceL2": _reduction_of(Op.REDUCE_SUM, _square, _unary(Op.SQRT)),
+    "Mean": plain_row(_average),
+    "Pow": plain_row(_power),
+    "Reciprocal": plain_row(_reciprocal),
+    "ReduceL1": reduction(Op.REDUCE_SUM, _unary(Op.ABS)),
+    "ReduceL2": reduction(Op.REDUCE_SUM, _square, _unary(Op.SQRT)),
     "ReduceMean": _mean,
-    "ReduceMin": _reduction_of(Op.REDUCE_MAX, _unary(Op.NEG), _unary(Op.NEG)),
-    "ReduceSumSquare": _reduction_of(Op.REDUCE_SUM, _square),
+    "ReduceMin": reduction(Op.REDUCE_MAX, _unary(Op.NEG), _unary(Op.NEG)),
+    "ReduceSumSquare": reduction(Op.REDUCE_SUM, _square),
     "Shape": _shape,
-    "Sigmoid": _sigmoid,
+    "Sigmoid": plain_row(_sigmoid),
     "Squeeze": _squeeze,
-    "Sum": _sum,
-    "Tanh": _tanh,
+    "Sum": plain_row(functools.partial(emit_fold, Op.ADD)),
+    "Tanh": plain_row(_tanh),
     "Unsqueeze": _unsqueeze,
     "Where": _where,
-    "Xor": _exclusive_or,
+    "Xor": plain_row(_exclusive_or),
 }
 """The semantics of each ONNX operator that is read."""
 

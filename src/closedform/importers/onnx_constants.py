@@ -50,15 +50,8 @@ _STORAGE: Mapping[int, _Storage] = {
 }
 """By element type. The others are refused by ``array_of``."""
 
-_FIELDS = (
-    "float_data",
-    "double_data",
-    "int32_data",
-    "int64_data",
-    "uint64_data",
-    "string_data",
-    "external_data",
-)
+_KINDS = ("float", "double", "int32", "int64", "uint64", "string", "external")
+_FIELDS = tuple(f"{kind}_data" for kind in _KINDS)
 
 
 def array_of(tensor: TensorProto, name: str) -> Array:

@@ -5,28 +5,16 @@ The metadata of a file is not read, and nothing in the file is run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 
 import onnx
-from onnx import (
-    GraphProto,
-    ModelProto,
-    NodeProto,
-    TensorProto,
-    ValueInfoProto,
-    helper,
-)
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from closedform.errors import ClosedFormError, VerificationError, nearest
 from closedform.files import check_regular
-from closedform.importers.onnx_checks import (
-    CheckedModel,
-    check_model,
-    node_place,
-    without_branches,
-)
+from closedform.importers.onnx_checks import CheckedModel, check_model, node_place, without_branches
 from closedform.importers.onnx_composed_ops import ROWS
 from closedform.importers.onnx_constants import array_of
 from closedform.importers.onnx_ops import DTYPES, Reader, add_constant, read_row
@@ -58,17 +46,8 @@ def read_model(source: OnnxSource, *, has_optional: bool = True) -> Graph:
             supported; the message names the node.
     """
     body = checked_model(source).inline_functions()
-    reader = Reader(Builder(body.name or "model"))
     inputs = required_inputs(body) if not has_optional else list(body.input)
-    step = _step_of(inputs)
-    for value in inputs:
-        type_ = type_of(value)
-        reader.values[value.name] = reader.builder.input(
-            value.name, type_, role_of(value.name, step)
-        )
-    for tensor in body.initializer:
-        if tensor.name not in reader.values:
-            add_initializer(reader, tensor.name, tensor)
+    reader = begin_graph(body.name, inputs, body.initializer, _step_of(inputs))
     for node in body.node:
         read_node(reader, node)
     for output in body.output:
@@ -77,14 +56,28 @@ def read_model(source: OnnxSource, *, has_optional: bool = True) -> Graph:
     return reader.builder.build()
 
 
-def add_initializer(reader: Reader, name: str, tensor: TensorProto) -> None:
-    """Adds an initializer, a constant of a graph or an unsigned integer.
+def begin_graph(
+    name: str, inputs: Iterable[ValueInfoProto], tensors: Iterable[TensorProto], step: str | None
+) -> Reader:
+    """Returns a reader that has read the inputs of a graph, and its other initializers.
+
+    Args:
+        name: The name of the graph.
+        inputs: Its inputs.
+        tensors: Its initializers, each a constant of a graph or an unsigned integer.
+        step: The name of the clock.
 
     Raises:
-        VerificationError: It is neither.
+        VerificationError: A type is not supported.
     """
-    if not add_word(reader, name, tensor):
-        add_constant(reader, name, tensor)
+    reader = Reader(Builder(name or "model"))
+    for value in inputs:
+        role = role_of(value.name, step)
+        reader.values[value.name] = reader.builder.input(value.name, type_of(value), role)
+    for tensor in tensors:
+        if tensor.name not in reader.values and not add_word(reader, tensor.name, tensor):
+            add_constant(reader, tensor.name, tensor)
+    return reader
 
 
 def value_of(reader: Reader, name: str) -> Value:
@@ -219,39 +212,23 @@ def _check_operator(node: NodeProto) -> None:
 
 
 def read_node(reader: Reader, node: NodeProto) -> None:
-    """Adds the value of a node.
+    """Adds the value of a node of a model that ``onnx_checks`` has checked.
 
     Raises:
         VerificationError: The node is not supported; the message names it.
     """
-    _check_operator(node)
-    where = node_place(node)
-    is_training = node.domain == TRAINING
-    missing = [
-        name
-        for name in node.input
-        if name and name not in reader.values and name not in reader.words
-    ]
-    if missing or (len(node.output) != 1 and not is_training):
-        # ONNX demands that nodes are in topological order.
-        problem = f"its operand {missing[0]!r} is not computed" if missing else "two results"
-        raise VerificationError(problem, where=where)
     try:
         if read_words(reader, node):
             return
         operands = tuple(value_of(reader, name) for name in node.input if name)
-        if is_training:
+        if node.domain == TRAINING:
             results = TRAINING_ROWS[node.op_type](reader, node, operands)
             reader.values.update(zip(node.output, results, strict=True))
             return
         result = read_row(ROWS[node.op_type], reader, node, operands)
     except ClosedFormError as error:
-        raise VerificationError(error.what, where=where, hint=error.hint) from error
+        raise VerificationError(error.what, where=node_place(node), hint=error.hint) from error
     name = node.output[0]
     reader.values[name] = result
-    if (
-        node.op_type in ("Constant", "Identity")
-        and node.input[:1]
-        and node.input[0] in reader.arrays
-    ):
+    if node.op_type == "Identity" and node.input[0] in reader.arrays:
         reader.arrays[name] = reader.arrays[node.input[0]]

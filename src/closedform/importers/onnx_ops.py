@@ -229,37 +229,24 @@ def attributes_of(node: NodeProto, **defaults: Any) -> dict[str, Any]:
     return {**defaults, **values}
 
 
+def plain_row(function: Callable[..., Value | EngineValue]) -> OpReader:
+    """Returns the row of an operator without attributes, from a function of its operands."""
+
+    def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value | EngineValue:
+        attributes_of(node)
+        return function(reader, *operands)
+
+    return row
+
+
 def _as_op(op: Op) -> OpReader:
     """An operator that is an op of the graph language."""
-
-    def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-        attributes_of(node)
-        return reader.emit(op, *operands)
-
-    return row
+    return plain_row(lambda reader, *operands: reader.emit(op, *operands))
 
 
-def fold_op(op: Op) -> Callable[[Reader, NodeProto, tuple[Value, ...]], Value]:
-    """Returns an operator of any number of operands, which is an op of two."""
-
-    def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-        attributes_of(node)
-        return functools.reduce(functools.partial(reader.emit, op), operands)
-
-    return row
-
-
-def _with_swapped_operands(op: Op) -> OpReader:
-    def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-        attributes_of(node)
-        return reader.emit(op, *operands[::-1])
-
-    return row
-
-
-def _identity(_: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    attributes_of(node)
-    return operands[0]
+def emit_fold(op: Op, reader: Reader, *operands: Value) -> Value:
+    """Returns an op of two operands, applied to any number of them in turn."""
+    return functools.reduce(functools.partial(reader.emit, op), operands)
 
 
 def _constant(reader: Reader, node: NodeProto, _: tuple[Value, ...]) -> Value:
@@ -324,15 +311,12 @@ def _is_rounded_down(reader: Reader, dividend: Value, divisor: Value) -> Value:
     )
 
 
-def _difference(
-    reader: Reader, node: NodeProto, operands: tuple[Value, ...]
-) -> Value | EngineValue:
+def _difference(reader: Reader, near: Value, step: Value) -> Value | EngineValue:
     """Sub; a step of Newton's from an arctangent of f32 is the arctangent of f64."""
-    attributes_of(node)
-    operand = _operand_of_arctangent(reader, *operands)
+    operand = _operand_of_arctangent(reader, near, step)
     if operand is not None:
         return EngineValue(reader.emit(Op.ATAN, operand))
-    return reader.emit(Op.SUB, *operands)
+    return reader.emit(Op.SUB, near, step)
 
 
 def _operand_of_arctangent(reader: Reader, near: Value, step: Value) -> Value | None:
@@ -382,9 +366,7 @@ def _modulo(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Val
     return result
 
 
-def _sign(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    attributes_of(node)
-    (operand,) = operands
+def _sign(reader: Reader, operand: Value) -> Value:
     zero, unit, less = (reader.constant(number, operand) for number in (0, 1, -1))
     above = reader.emit(Op.WHERE, reader.emit(Op.LT, zero, operand), unit, zero)
     result = reader.emit(Op.WHERE, reader.emit(Op.LT, operand, zero), less, above)
@@ -436,12 +418,17 @@ def read_cast(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> V
     return reader.emit(Op.CAST, operands[0], to=DTYPES[attributes["to"]])
 
 
-def _reduction(op: Op) -> OpReader:
-    """A reduction; its axes are an operand or, in older opsets, an attribute."""
+def reduction(
+    op: Op,
+    before: Callable[[Reader, Value], Value] = lambda _, operand: operand,
+    after: Callable[[Reader, Value], Value] = lambda _, result: result,
+) -> OpReader:
+    """Returns the row of a reduction of a function of the operand, and a function of its result."""
 
     def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
         axes, keepdims = reduction_axes(reader, node, operands)
-        return reader.emit(op, operands[0], axes=axes, keepdims=keepdims)
+        operand = before(reader, operands[0])
+        return after(reader, reader.emit(op, operand, axes=axes, keepdims=keepdims))
 
     return row
 
@@ -452,14 +439,16 @@ def reduction_axes(
     """Returns the axes of a reduction, counted from the first, and whether they stay."""
     attributes = attributes_of(node, axes=None, keepdims=1, noop_with_empty_axes=0)
     rank = operands[0].type.rank
-    axes_of_node = (
-        reader.whole_numbers(node.input[1])
-        if len(node.input) > 1 and node.input[1]
-        else attributes["axes"]
-    )
+    axes_of_node = axes_of(reader, node, attributes["axes"])
     if not axes_of_node:
         axes_of_node = () if attributes["noop_with_empty_axes"] else tuple(range(rank))
     return tuple(sorted(axes_from_first(axes_of_node, rank))), bool(attributes["keepdims"])
+
+
+def axes_of(reader: Reader, node: NodeProto, attribute: Sequence[int] | None) -> Sequence[int]:
+    """Returns the axes of a node, an operand or in older opsets an attribute."""
+    is_operand = len(node.input) > 1 and node.input[1]
+    return reader.whole_numbers(node.input[1]) if is_operand else attribute or ()
 
 
 def axes_from_first(axes: Sequence[int], rank: int) -> tuple[int, ...]:
@@ -565,29 +554,29 @@ ONNX_ROWS: Mapping[str, OpReader] = {
     "Expand": _expand,
     "Floor": _as_op(Op.FLOOR),
     "Gather": _gather,
-    "Greater": _with_swapped_operands(Op.LT),
-    "GreaterOrEqual": _with_swapped_operands(Op.LE),
-    "Identity": _identity,
+    "Greater": plain_row(lambda reader, x, y: reader.emit(Op.LT, y, x)),
+    "GreaterOrEqual": plain_row(lambda reader, x, y: reader.emit(Op.LE, y, x)),
+    "Identity": plain_row(lambda _, operand: operand),
     "Less": _as_op(Op.LT),
     "LessOrEqual": _as_op(Op.LE),
     "Log": _as_op(Op.LOG),
     "MatMul": _as_op(Op.MATMUL),
-    "Max": fold_op(Op.MAX),
-    "Min": fold_op(Op.MIN),
+    "Max": plain_row(functools.partial(emit_fold, Op.MAX)),
+    "Min": plain_row(functools.partial(emit_fold, Op.MIN)),
     "Mod": _modulo,
     "Mul": _as_op(Op.MUL),
     "Neg": _as_op(Op.NEG),
     "Not": _as_op(Op.NOT),
     "Or": _as_op(Op.OR),
     "Pow": _as_op(Op.POW),
-    "ReduceMax": _reduction(Op.REDUCE_MAX),
-    "ReduceSum": _reduction(Op.REDUCE_SUM),
+    "ReduceMax": reduction(Op.REDUCE_MAX),
+    "ReduceSum": reduction(Op.REDUCE_SUM),
     "Reshape": _reshape,
-    "Sign": _sign,
+    "Sign": plain_row(_sign),
     "Sin": _as_op(Op.SIN),
     "Slice": _slice,
     "Sqrt": _as_op(Op.SQRT),
-    "Sub": _difference,
+    "Sub": plain_row(_difference),
     "Transpose": _transpose,
     "Where": read_where,
 }

@@ -21,15 +21,14 @@ from closedform.importers.onnx_checks import CheckedModel
 from closedform.importers.onnx_composed_ops import ROWS, WHOLE_TENSOR
 from closedform.importers.onnx_graph import (
     STEP,
-    add_initializer,
+    begin_graph,
     checked_model,
     read_node,
-    role_of,
     type_of,
     value_of,
 )
 from closedform.importers.onnx_ops import Reader
-from closedform.ir import Builder, DType, Graph, Role, TensorType
+from closedform.ir import DType, Graph, Role, TensorType
 
 ELEMENTWISE = ROWS.keys() - WHOLE_TENSOR
 _MIXED, _SUM = "", "+"  # no names of parameters
@@ -118,19 +117,14 @@ class Slices:
             VerificationError: A node is not supported.
         """
         names = list(outputs)
-        nodes, inputs = self._behind(names)
-        reader = Reader(Builder(self.model.graph.name or "model"))
-        for name, value in self._inputs.items():
-            if name in inputs:
-                role = role_of(name, STEP)
-                reader.values[name] = reader.builder.input(name, type_of(value), role)
+        nodes, used_names = self._behind(names)
+        inputs = [value for name, value in self._inputs.items() if name in used_names]
+        tensors = [tensor for name, tensor in self._tensors.items() if name in used_names]
+        reader = begin_graph(self.model.graph.name, inputs, tensors, STEP)
         for name, total in self.totals.items():
-            if name in inputs:
+            if name in used_names:
                 type_ = TensorType(self.scalar)
                 reader.values[name] = reader.builder.input(total.symbol, type_, Role.HYPER)
-        for name, tensor in self._tensors.items():
-            if name in inputs and name not in reader.values:
-                add_initializer(reader, name, tensor)
         for place in nodes:
             self._read(reader, self.model.graph.node[place])
         for name in names:
@@ -222,10 +216,7 @@ class Slices:
                 f"the function {function.name!r} is called with attributes or a missing operand"
             )
         inner = Reader(
-            reader.builder,
-            remainders=reader.remainders,
-            signs=reader.signs,
-            failing=reader.failing,
+            reader.builder, remainders=reader.remainders, signs=reader.signs, failing=reader.failing
         )
         for formal, actual in zip(function.input, node.input, strict=True):
             if actual in reader.words:

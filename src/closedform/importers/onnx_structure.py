@@ -10,6 +10,7 @@ says.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 
@@ -176,10 +177,7 @@ def check_entries(name: str, tensor: TensorProto) -> None:
 
 def entries_of(tensor: TensorProto) -> int:
     """Returns the number of entries that the shape of a constant says."""
-    count = 1
-    for size in tensor.dims:
-        count *= size
-    return count
+    return math.prod(tensor.dims)
 
 
 def _count(number: int) -> str:

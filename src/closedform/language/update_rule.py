@@ -353,21 +353,12 @@ class UpdateRule:
         """
         if self.is_for_all_shapes:
             return self
-        owner = "" if parameter is None else f" of parameter {parameter!r}"
-        where = f"rule {self.name!r}, shape {list(shape)}{owner}"
-        values = shape_values(shape)
-        if not holds(self.requires, values, where):
-            raise DefinitionError(
-                f"the rule is only for shapes with {self.requires}",
-                where=where,
-                hint="give the other parameters another rule: groups=[Group('*.bias', rule=…), …]",
-            )
+        values, where = self._sizes_of(shape, parameter)
         states = {
             name: replace(
                 spec, next=replace_shape_symbols(spec.next, values, where), exists=sp.true
             )
-            for name, spec in self.states.items()
-            if holds(spec.exists, values, where)
+            for name, spec in self.states_for(shape, parameter).items()
         }
         needed_definitions = {
             name: replace_shape_symbols(expr, values, where, is_final=False)
@@ -375,17 +366,13 @@ class UpdateRule:
         }
         param = replace_shape_symbols(self.param, values, where)
         point = self.evaluation
-        if point is not None:
-            point = replace_shape_symbols(point, values, where)
-        results = [
-            param,
-            *(spec.next for spec in states.values()),
-            param if point is None else point,
-        ]
+        point = None if point is None else replace_shape_symbols(point, values, where)
+        results = [param, *(spec.next for spec in states.values())]
+        results.append(param if point is None else point)
         definitions = taken_by([*results, *self.scalar_expressions().values()], needed_definitions)
-        definitions = expanded(definitions, where)
         for expr in definitions.values():
             replace_shape_symbols(expr, values, where)
+        definitions = expanded(definitions, where)
         expressions = [*results, *definitions.values(), *self.scalar_expressions().values()]
         names = {symbol.name for expr in expressions for symbol in expr.free_symbols}
         return replace(
@@ -397,6 +384,32 @@ class UpdateRule:
             requires=sp.true,
             evaluation=point,
         )
+
+    def states_for(self, shape: Shape, parameter: str | None = None) -> dict[str, State]:
+        """Returns the states of a parameter of this shape, with next values for all shapes.
+
+        Args:
+            shape: Sizes of the parameter's axes, integers or names.
+            parameter: The parameter's name, for errors.
+
+        Raises:
+            DefinitionError: The rule is not for this shape.
+        """
+        values, where = self._sizes_of(shape, parameter)
+        return {k: spec for k, spec in self.states.items() if holds(spec.exists, values, where)}
+
+    def _sizes_of(self, shape: Shape, name: str | None) -> tuple[Mapping[sp.Symbol, sp.Expr], str]:
+        """The numbers of the symbols of a shape for which the rule is, and its name in errors."""
+        owner = "" if name is None else f" of parameter {name!r}"
+        where = f"rule {self.name!r}, shape {list(shape)}{owner}"
+        values = shape_values(shape)
+        if not holds(self.requires, values, where):
+            raise DefinitionError(
+                f"the rule is only for shapes with {self.requires}",
+                where=where,
+                hint="give the other parameters another rule: groups=[Group('*.bias', rule=…), …]",
+            )
+        return values, where
 
     def state_shape(self, name: str, shape: Shape) -> Shape:
         """Returns the shape of a state for a parameter of this shape."""
@@ -524,7 +537,4 @@ class UpdateRule:
 
 def _check_stored(dtype: str | None, where: str, dtypes: tuple[str, ...] = STORED) -> None:
     if dtype not in (None, *dtypes):
-        raise DefinitionError(
-            f"stored must be one of {dtypes} or None, got {dtype!r}",
-            where=where,
-        )
+        raise DefinitionError(f"stored must be one of {dtypes} or None, got {dtype!r}", where=where)

@@ -197,22 +197,20 @@ def lower_init(name: str, assignments: Sequence[Assignment], options: GraphOptio
         builder.output(naming.shared(key), builder.const(initial, dtype))
     for assignment in assignments:
         for param, shape in assignment.params.items():
-            _start(
-                builder, assignment.rule.for_shape(shape, param), param, shape, options.tensor_dtype
-            )
+            _start(builder, assignment.rule, param, shape, options.tensor_dtype)
     return builder.build()
 
 
 def _start(builder: Builder, rule: UpdateRule, param: str, shape: Shape, dtype: DType) -> None:
     """Adds the states of one parameter to the graph of the start."""
-    param_value = None
-    if any(spec.initial == PARAM for spec in rule.states.values()):
+    param_value, states = None, rule.states_for(shape, param)
+    if any(spec.initial == PARAM for spec in states.values()):
         stored_dtype = dtype if rule.stored is None else DType(rule.stored)
         param_value = builder.input(
             naming.param(param), TensorType(stored_dtype, shape), Role.PARAM
         )
         param_value = builder.emit(Op.CAST, param_value, to=dtype)
-    for label, spec in rule.states.items():
+    for label, spec in states.items():
         state_shape = rule.state_shape(label, shape)
         state_dtype = dtype if spec.stored is None else DType(spec.stored)
         if spec.initial == PARAM and param_value is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -166,10 +166,30 @@ class _Comparison:
         """Takes one step with both."""
         self.original.step(_fill(self.original.params, gradients))
         self.running.step({dotted_name(path): value for path, value in gradients.items()})
-        for label, actual, expected in _pairs(self.original, self.running, self.leaves, self.names):
+        for label, actual, expected in self._pairs():
             gap = relative_gap(*_comparable(actual, expected))
             if gap > self.worst.gap:
                 self.worst = RuleDeviation(gap, label, time)
+
+    def _pairs(self) -> Iterator[tuple[str, Any, Any]]:
+        """Labels of parameters and states, with the value of the rule and the one of optax."""
+        values = self.running.values
+        for path, param in leaves_of(self.original.params).items():
+            name = dotted_name(path)
+            yield f"param {name!r}", values[naming.param(name)], np.asarray(param)
+        state = list(leaves_of(self.original.state).values())
+        for leaf in self.leaves:
+            label, expected = self.names.get(leaf.path, dotted_name(leaf.path)), state[leaf.place]
+            if leaf.param is not None:
+                keys = {label: naming.state(dotted_name(leaf.param), label)}
+            elif leaf.shape and naming.shared(label) not in values:
+                keys = {name: naming.shared(name) for name in element_names(label, leaf)}
+            else:
+                keys = {label: naming.shared(label)}
+            parts = [expected] if len(keys) == 1 else np.asarray(expected).flat
+            for (name, key), part in zip(keys.items(), parts, strict=True):
+                if key in values:
+                    yield f"state {name!r}", values[key], np.asarray(part)
 
     def step_specially(self, time: int) -> None:
         """Takes steps with gradients that have zeros, infinities and NaN, and takes them back."""
@@ -209,36 +229,3 @@ def _later(rule: UpdateRule, groups: Sequence[Group]) -> list[int]:
     conditions = {condition for expr in expressions for condition in expr.atoms(Relational)}
     times = {time for condition in conditions for time in changes(condition)}
     return sorted(time for time in times if STEPS <= time < _LARGEST_STEP)[:_MOST_LATER]
-
-
-def _pairs(
-    original: Original, running: RunningRule, leaves: Sequence[Leaf], names: Mapping[Path, str]
-) -> list[tuple[str, Any, Any]]:
-    """Labels of parameters and states, with the value of the rule and the one of optax."""
-    pairs = [
-        (
-            f"param {dotted_name(path)!r}",
-            running.values[naming.param(dotted_name(path))],
-            np.asarray(leaf),
-        )
-        for path, leaf in leaves_of(original.params).items()
-    ]
-    values = list(leaves_of(original.state).values())
-    for leaf in leaves:
-        label = names.get(leaf.path, dotted_name(leaf.path))
-        is_shared = leaf.param is None
-        key = (
-            naming.shared(label)
-            if is_shared
-            else naming.state(dotted_name(leaf.param or ()), label)
-        )
-        expected = np.asarray(values[leaf.place])
-        if key in running.values:
-            pairs.append((f"state {label!r}", running.values[key], expected))
-        elif is_shared and leaf.shape:
-            pairs += [
-                (f"state {name!r}", running.values[naming.shared(name)], element)
-                for name, element in zip(element_names(label, leaf), expected.flat, strict=True)
-                if naming.shared(name) in running.values
-            ]
-    return pairs

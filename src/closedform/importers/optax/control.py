@@ -9,7 +9,7 @@ import numpy as np
 import sympy as sp
 
 from closedform.errors import TraceError
-from closedform.importers.optax.elementwise import choose_case
+from closedform.importers.optax.elementwise import ELEMENTWISE, choose_case
 from closedform.importers.optax.interpreter import (
     MOST_ROUNDS,
     Interpreter,
@@ -19,7 +19,7 @@ from closedform.importers.optax.interpreter import (
     small_array,
 )
 from closedform.importers.optax.jaxprs import Equation
-from closedform.importers.optax.structure import sizes, stacked_arrays
+from closedform.importers.optax.structure import STRUCTURE, sizes, stacked_arrays
 from closedform.importers.tensors.values import Sizes, Value
 
 
@@ -96,9 +96,7 @@ def _while(run: Interpreter, equation: Equation, *operands: Known) -> list[Known
     raise TraceError(f"a loop has more than {MOST_ROUNDS} rounds")
 
 
-CONTROL: Mapping[str, PrimitiveRule] = {
-    "cond": _cond,
-    "scan": _scan,
-    "while": _while,
-}
-"""The rules of primitives that call others, by name."""
+RULES: Mapping[str, PrimitiveRule] = {
+    **ELEMENTWISE, **STRUCTURE, "cond": _cond, "scan": _scan, "while": _while
+}  # fmt: skip
+"""The rule of each primitive; calls of other jaxprs are interpreted where they are."""

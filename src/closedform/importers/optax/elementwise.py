@@ -8,11 +8,7 @@ import numpy as np
 import sympy as sp
 
 from closedform.errors import TraceError
-from closedform.importers.optax.interpreter import (
-    Interpreter,
-    Known,
-    PrimitiveRule,
-)
+from closedform.importers.optax.interpreter import Interpreter, Known, PrimitiveRule
 from closedform.importers.optax.jaxprs import Equation
 from closedform.importers.tensors.algebra import Rule, as_number, truth
 from closedform.importers.tensors.comparisons import atan2, is_finite, is_infinite, is_nan
@@ -76,10 +72,7 @@ def _logical(function: Callable[..., sp.Basic]) -> PrimitiveRule:
         if equation.outvars[0].aval.dtype != bool:
             raise TraceError("operations on bits have no expression")
         return run.map(
-            lambda *parts: function(*map(truth, parts)),
-            *operands,
-            name="mask",
-            is_boolean=True,
+            lambda *parts: function(*map(truth, parts)), *operands, name="mask", is_boolean=True
         )
 
     return rule
@@ -313,8 +306,7 @@ def _elementary(name: str, function: Elementary) -> PrimitiveRule:
 
 ELEMENTWISE: Mapping[str, PrimitiveRule] = {
     **{f.jax: _elementary(name, f) for name, f in ELEMENTARY.items() if f.jax},
-    "add": _elementwise(lambda x, y: x + y),
-    "add_any": _elementwise(lambda x, y: x + y),
+    **dict.fromkeys(("add", "add_any"), _elementwise(lambda x, y: x + y)),
     "sub": _elementwise(lambda x, y: x - y),
     "mul": _elementwise(lambda x, y: x * y),
     "div": _div,
@@ -336,14 +328,11 @@ ELEMENTWISE: Mapping[str, PrimitiveRule] = {
     "ceil": _elementwise(sp.ceiling),
     "round": _round,
     "is_finite": _elementwise(is_finite),
-    "lt": _comparison(sp.Lt),
-    "le": _comparison(sp.Le),
+    **dict.fromkeys(("lt", "lt_to"), _comparison(sp.Lt)),
+    **dict.fromkeys(("le", "le_to"), _comparison(sp.Le)),
     "gt": _comparison(sp.Gt),
     "ge": _comparison(sp.Ge),
-    "lt_to": _comparison(sp.Lt),
-    "le_to": _comparison(sp.Le),
-    "eq_to": _comparison(sp.Eq),
-    "eq": _comparison(sp.Eq),
+    **dict.fromkeys(("eq", "eq_to"), _comparison(sp.Eq)),
     "ne": _comparison(sp.Ne),
     "and": _logical(sp.And),
     "or": _logical(sp.Or),
@@ -352,10 +341,7 @@ ELEMENTWISE: Mapping[str, PrimitiveRule] = {
     "select_n": _select,
     "clamp": _clamp,
     "convert_element_type": _convert,
-    "copy": _identity,
-    "copy_p": _identity,
-    "stop_gradient": _identity,
-    "real": _identity,
+    **dict.fromkeys(("copy", "copy_p", "stop_gradient", "real"), _identity),
     "optimization_barrier": lambda run, equation, *operands: list(operands),
 }
 """The rules of elementwise primitives by name."""

@@ -19,7 +19,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from closedform.code_files import files_of
 from closedform.errors import ClosedFormError, TraceError
-from closedform.importers.frames import origin
+from closedform.importers.python.place import origin
 from closedform.language.literals import literal
 
 Tree: TypeAlias = Any

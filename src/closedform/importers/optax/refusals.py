@@ -30,35 +30,14 @@ _UNKNOWN = (
     "write it with elementwise operations, sums, maxima and products of matrices",
 )
 
+_AT_INDICES = "dynamic_update_slice scatter scatter-add scatter-max scatter-min scatter-mul"
+_DECOMPOSITIONS = (
+    "cholesky eig eigh geqrf geqp3 householder_product lu qr schur svd triangular_solve"
+)
 _REASONS: Mapping[str, tuple[str, str]] = {
-    **dict.fromkeys(
-        (
-            "dynamic_update_slice",
-            "scatter",
-            "scatter-add",
-            "scatter-max",
-            "scatter-min",
-            "scatter-mul",
-        ),
-        _AT_AN_INDEX,
-    ),
+    **dict.fromkeys(_AT_INDICES.split(), _AT_AN_INDEX),
     **dict.fromkeys(("sort", "top_k", "argmax", "argmin", "approx_top_k"), _IN_ORDER),
-    **dict.fromkeys(
-        (
-            "cholesky",
-            "eig",
-            "eigh",
-            "geqrf",
-            "geqp3",
-            "householder_product",
-            "lu",
-            "qr",
-            "schur",
-            "svd",
-            "triangular_solve",
-        ),
-        _OF_LAPACK,
-    ),
+    **dict.fromkeys(_DECOMPOSITIONS.split(), _OF_LAPACK),
 }
 _RANDOM_PARTS = ("random", "threefry", "rng_bit_generator")
 

@@ -22,10 +22,7 @@ from closedform.importers.optax.subject import (
     signatures,
     symbolic_variables,
 )
-from closedform.importers.optax.transformation import (
-    ParameterTrace,
-    trace_parameter,
-)
+from closedform.importers.optax.transformation import ParameterTrace, trace_parameter
 from closedform.importers.python.prover import Prover
 from closedform.importers.tensors.values import Sizes
 from closedform.importers.tensors.variants import Variant, rule_of
@@ -262,14 +259,23 @@ def _parts(source: _Source, params: Tree, shapes: Mapping[Path, Sizes]) -> list[
         )
         trace = trace_parameter(plain, path_of_part, second, source.prover, source.name)
         part_shapes = frozenset(shapes[path] for path in paths)
-        existing = next((part for part in parts if _is_same(part.trace, trace)), None)
-        if existing is None:
-            parts.append(_Part(paths, trace, len(shapes[path_of_part]), part_shapes))
+        parts.append(_Part(paths, trace, len(shapes[path_of_part]), part_shapes))
+    return _distinct(parts)
+
+
+def _distinct(parts: Sequence[_Part]) -> list[_Part]:
+    """Parts of different rules: parts of equal rules are one."""
+    distinct: list[_Part] = []
+    for part in parts:
+        equal = (k for k, other in enumerate(distinct) if _is_same(other.trace, part.trace))
+        place = next(equal, None)
+        if place is None:
+            distinct.append(part)
         else:
-            parts[parts.index(existing)] = replace(
-                existing, paths=[*existing.paths, *paths], shapes=existing.shapes | part_shapes
-            )
-    return parts
+            paths = [*distinct[place].paths, *part.paths]
+            shapes = distinct[place].shapes | part.shapes
+            distinct[place] = replace(distinct[place], paths=paths, shapes=shapes)
+    return distinct
 
 
 def _is_same(first: ParameterTrace, second: ParameterTrace) -> bool:
@@ -281,15 +287,7 @@ def _merge(parts: Sequence[_Part], name: str, *, is_of_all_ranks: bool = True) -
 
     It is only for the ranks of the parts, unless it is for all ranks.
     """
-    unique: list[_Part] = []
-    for part in parts:
-        existing = next(
-            (candidate for candidate in unique if _is_same(candidate.trace, part.trace)), None
-        )
-        if existing is None:
-            unique.append(part)
-        else:
-            unique[unique.index(existing)] = replace(existing, shapes=existing.shapes | part.shapes)
+    unique = _distinct(parts)
     hypers = {key: value for part in unique for key, value in part.trace.hypers.items()}
     if len(unique) == 1:
         (part,) = unique

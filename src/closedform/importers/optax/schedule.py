@@ -13,9 +13,9 @@ from jax.extend.core import ClosedJaxpr
 from sympy.core.relational import Relational
 
 from closedform.errors import ClosedFormError, TraceError
+from closedform.importers.optax.control import RULES
 from closedform.importers.optax.interpreter import Interpreter
 from closedform.importers.optax.jaxprs import double_precision, in_double, jaxpr_of, place_of
-from closedform.importers.optax.primitives import RULES
 from closedform.importers.python.compare import compare_graph
 from closedform.importers.python.prover import Prover
 from closedform.importers.tensors.steps import STEPS, values_at

@@ -12,6 +12,7 @@ import sympy as sp
 from closedform.errors import TraceError
 from closedform.importers.optax.elementwise import select_value
 from closedform.importers.optax.interpreter import (
+    MOST_ELEMENTS,
     Array,
     Interpreter,
     Known,
@@ -22,7 +23,7 @@ from closedform.importers.optax.interpreter import (
 )
 from closedform.importers.optax.jaxprs import Equation
 from closedform.importers.optax.refusals import concatenation_refusal
-from closedform.importers.tensors.algebra import as_number, truth
+from closedform.importers.tensors.algebra import Algebra, as_number, truth
 from closedform.importers.tensors.values import Sizes, Value
 
 
@@ -48,6 +49,11 @@ _OF_ARRAYS: Mapping[str, Callable[..., sp.Basic]] = {
 }
 
 
+_OF_TENSORS: Mapping[str, Callable[..., Value]] = {
+    "min": Algebra.minimum, "and": Algebra.is_every, "or": Algebra.is_some
+}  # fmt: skip
+
+
 def _reduction(kind: str) -> PrimitiveRule:
     def rule(run: Interpreter, equation: Equation, x: Known) -> Known:
         axes = equation.params["axes"]
@@ -58,12 +64,8 @@ def _reduction(kind: str) -> PrimitiveRule:
             return x
         if kind in ("sum", "max"):
             return run.algebra.reduce(kind, x, shape, axes)
-        if kind == "min":
-            return run.algebra.minimum(x, shape, axes)
-        if kind == "and":
-            return run.algebra.is_every(x, shape, axes)
-        if kind == "or":
-            return run.algebra.is_some(x, shape, axes)
+        if kind in _OF_TENSORS:
+            return _OF_TENSORS[kind](run.algebra, x, shape, axes)
         raise TraceError(f"the {kind} of a tensor has no expression")
 
     return rule
@@ -169,7 +171,7 @@ def fill_array(x: Known, shape: Sizes) -> Array:
     """A small array of this shape."""
     array = np.broadcast_to(as_operand(x), shape)
     # Each element is an expression of SymPy.
-    if array.size > 4096:
+    if array.size > MOST_ELEMENTS:
         raise TraceError("a scalar is used as a large array")
     return array
 
@@ -203,13 +205,8 @@ def _reshape(run: Interpreter, equation: Equation, x: Known, *_: Known) -> Known
         return run.algebra.reshape(x, own_shape, target)
     # Only axes of size 1 more or less: a broadcast value stays one.
     if [size for size in own_shape if size != 1] == [size for size in target if size != 1]:
-        axes_of_value = iter(
-            [
-                n
-                for n, size in zip(padded_shape(x, len(own_shape)), own_shape, strict=True)
-                if size != 1
-            ]
-        )
+        pairs = zip(padded_shape(x, len(own_shape)), own_shape, strict=True)
+        axes_of_value = (n for n, size in pairs if size != 1)
         spread = tuple(1 if size == 1 else next(axes_of_value) for size in target)
         return run.algebra.reshape(x, x.shape, spread)
     return run.algebra.reshape(x, own_shape, target)
@@ -271,20 +268,17 @@ def _dynamic_slice(run: Interpreter, equation: Equation, x: Known, *starts: Know
         if x.shape == () or target == own_shape:
             return x
         raise TraceError("a slice of a tensor has no expression")
-    rows = [
-        start for start, size, full in zip(starts, target, own_shape, strict=True) if size != full
-    ]
-    axes = [
-        axis
-        for axis, (size, full) in enumerate(zip(target, own_shape, strict=True))
+    places = [
+        (axis, start)
+        for axis, (start, size, full) in enumerate(zip(starts, target, own_shape, strict=True))
         if size != full
     ]
-    if not rows:
+    if not places:
         return x
-    if len(rows) > 1 or not isinstance(rows[0], Value):
+    axis, index = places[0]
+    if len(places) > 1 or not isinstance(index, Value):
         raise TraceError("a slice at several indices has no expression")
-    (axis,) = axes
-    return take_slice(run, x, axis, rows[0].expr, target[axis])
+    return take_slice(run, x, axis, index.expr, target[axis])
 
 
 def take_slice(run: Interpreter, x: Array, axis: int, start: sp.Expr, size: int) -> Known:
@@ -312,7 +306,7 @@ def _gather(run: Interpreter, equation: Equation, x: Known, indices: Known) -> K
 
 def _iota(run: Interpreter, equation: Equation) -> Known:
     shape, axis = equation.params["shape"], equation.params["dimension"]
-    if math.prod(shape) > 4096:
+    if math.prod(shape) > MOST_ELEMENTS:
         raise TraceError("an array of consecutive numbers has no expression")
     counts = np.broadcast_to(
         np.arange(shape[axis]).reshape([-1 if a == axis else 1 for a in range(len(shape))]), shape
@@ -340,9 +334,7 @@ STRUCTURE: Mapping[str, PrimitiveRule] = {
     "cummax": _cumulative("max"),
     "dot_general": _dot_general,
     "broadcast_in_dim": _broadcast,
-    "reshape": _reshape,
-    "squeeze": _reshape,
-    "expand_dims": _reshape,
+    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _reshape),
     "transpose": _transpose,
     "concatenate": _concatenate,
     "stack": _stack,

@@ -22,22 +22,9 @@ from closedform.importers.optax.jaxprs import (
     is_literal,
     jaxpr_of,
 )
-from closedform.importers.optax.leaves import (
-    Leaf,
-    Path,
-    dotted_name,
-    state_leaves,
-    with_shapes,
-)
-from closedform.importers.optax.sizes import (
-    closed_jaxprs,
-    differing,
-    size_expression,
-    unknown_size,
-)
-from closedform.importers.tensors.values import (
-    Sizes,
-)
+from closedform.importers.optax.leaves import Leaf, Path, dotted_name, state_leaves, with_shapes
+from closedform.importers.optax.sizes import closed_jaxprs, differing, size_expression, unknown_size
+from closedform.importers.tensors.values import Sizes
 
 _OF_SHAPES = frozenset({"shape", "new_sizes", "dimensions", "sharding", "out_sharding"})
 """Parameters of primitives that follow from the shapes of operands."""

@@ -15,15 +15,9 @@ import numpy as np
 import sympy as sp
 
 from closedform.errors import TraceError
+from closedform.importers.optax.control import RULES
 from closedform.importers.optax.interpreter import Interpreter, Known, as_array
-from closedform.importers.optax.leaves import (
-    Leaf,
-    Path,
-    dotted_name,
-    element_names,
-    names_of,
-)
-from closedform.importers.optax.primitives import RULES
+from closedform.importers.optax.leaves import Leaf, Path, dotted_name, element_names, names_of
 from closedform.importers.optax.sizes import check_sizes
 from closedform.importers.optax.structure import fill_array
 from closedform.importers.optax.subject import Jaxprs
@@ -380,22 +374,20 @@ class _Tracer:
             sp.true,
             frozenset(self.names[leaf.path] for leaf in common if self._counts(leaf)),
         )
+        floats = [leaf for leaf in self.common if self._is_float(leaf)]
+        constants = self.kinds.constants
+        numbers: dict[str, float | sp.Expr] = {
+            self._hyper_name(leaf): constants[leaf.path]
+            for leaf in floats
+            if leaf.path in constants
+        }
+        numbers |= self.definitions.hypers
         hypers: dict[str, float | sp.Expr | Schedule] = {
             self._hyper_name(leaf): self.kinds.schedules[leaf.path]
             for leaf in self.common
             if leaf.path in self.kinds.schedules
         }
-        for leaf in self.common:
-            name = self._hyper_name(leaf)
-            if (
-                leaf.path in self.kinds.constants
-                and self._is_float(leaf)
-                and hyper(name) in read_symbols
-            ):
-                hypers[name] = self.kinds.constants[leaf.path]
-        hypers |= {
-            key: v for key, v in self.definitions.hypers.items() if hyper(key) in read_symbols
-        }
+        hypers |= {key: value for key, value in numbers.items() if hyper(key) in read_symbols}
         starts = {
             leaf.path: int(self._start(leaf))
             for leaf in self.common

@@ -64,9 +64,7 @@ def branch_count(expr: sp.Basic) -> int:
 
 
 def over_branches(
-    expr: sp.Basic,
-    leaf: Callable[[sp.Basic], sp.Basic],
-    join: Callable[[Cases], sp.Basic],
+    expr: sp.Basic, leaf: Callable[[sp.Basic], sp.Basic], join: Callable[[Cases], sp.Basic]
 ) -> sp.Basic:
     """Returns an expression with the choices in it made outside of it.
 

@@ -15,12 +15,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from closedform.importers.python.choices import (
-    MOST_BRANCHES,
-    branch_count,
-    choice,
-    over_branches,
-)
+from closedform.importers.python.choices import MOST_BRANCHES, branch_count, choice, over_branches
 from closedform.importers.python.number import Number, constant, one_of, operand, record
 from closedform.importers.python.place import UserValue
 
@@ -58,6 +53,7 @@ def _entry(values: list[Any] | tuple[Any, ...] | np.ndarray[Any, Any], index: Nu
     items = list(values)
     numbers = [operand(run, value) for value in items]
     read = [number for number in numbers if number is not None]
+    expressions = [number.expr for number in read]
     if len(read) < size:
         return values[_place(values, index)]
     if branch_count(expr) > MOST_BRANCHES:
@@ -67,13 +63,12 @@ def _entry(values: list[Any] | tuple[Any, ...] | np.ndarray[Any, Any], index: Nu
         )
 
     def compute() -> Any:
-        if index >= size:
+        if index >= size or (index < 0 and index < -size):
             raise IndexError("list index out of range")
         if index < 0:
-            if index < -size:
-                raise IndexError("list index out of range")
             return items[index.concrete("an index")]
-        return _table(index, read)
+        expr = over_branches(index.expr, lambda place: _entry_at(expressions, place), choice)
+        return one_of(run, expr, read)
 
     return record(run, operator.getitem, (values, index), compute)
 
@@ -93,12 +88,6 @@ def _raise_index_error(index: Number, values: Sized) -> None:
         raise IndexError("list index out of range")
 
     record(index.run, operator.getitem, (list(range(len(values))), index), compute)
-
-
-def _table(index: Number, entries: list[Number]) -> Number:
-    values = [entry.expr for entry in entries]
-    expr = over_branches(index.expr, lambda place: _entry_at(values, place), choice)
-    return one_of(index.run, expr, entries)
 
 
 def _entry_at(values: Sequence[sp.Expr], index: sp.Expr) -> sp.Expr:

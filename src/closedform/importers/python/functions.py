@@ -11,6 +11,7 @@ import bisect
 import builtins
 import functools
 import math
+import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -136,18 +137,19 @@ def _check_domain(number: Number, is_outside: Callable[..., sp.Basic]) -> None:
         raise ValueError("math domain error")
 
 
+def _formula(function: Callable[..., sp.Expr]) -> Implementation:
+    """A function of expressions."""
+    return lambda run, *values: Number(run, function(*(run_operand(run, x).expr for x in values)))
+
+
+_float_copysign, _angle = _formula(copysign), _formula(atan2)
+_hypot = _formula(lambda *values: sp.sqrt(sp.Add(*(x**2 for x in values))))
+
+
 def _copysign(run: Decider, x: Any, y: Any) -> Any:
     if not run.is_exact:
-        return Number(run, copysign(run_operand(run, x).expr, run_operand(run, y).expr))
+        return _float_copysign(run, x, y)
     return abs(x) if y >= 0 else -abs(x)
-
-
-def _hypot(run: Decider, *values: Any) -> Number:
-    return Number(run, sp.sqrt(sp.Add(*(run_operand(run, x).expr ** 2 for x in values))))
-
-
-def _angle(run: Decider, y: Any, x: Any) -> Number:
-    return Number(run, atan2(run_operand(run, y).expr, run_operand(run, x).expr))
 
 
 def _isclose(run: Decider, a: Any, b: Any, *, rel_tol: float = 1e-9, abs_tol: float = 0.0) -> bool:
@@ -160,10 +162,6 @@ def _array_isclose(
     run: Decider, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, *, equal_nan: bool = False
 ) -> bool:
     return bool(abs(a - b) <= atol + rtol * abs(b))
-
-
-def _sign(run: Decider, x: Any) -> Number:
-    return Number(run, sp.sign(run_operand(run, x).expr))
 
 
 def _where(run: Decider, condition: Any, yes: Any, no: Any) -> Any:
@@ -237,7 +235,7 @@ def _extremum_of(
     def extremum(run: Decider, *values: UserValue) -> Any:
         if is_of_arrays and not run.is_exact and has_traced(values):
             # NumPy's is NaN where one of the numbers is.
-            return Number(run, kind(*(run_operand(run, value).expr for value in values)))
+            return _formula(kind)(run, *values)
         return record(run, choose, (values,), lambda: _extremum(run, values, kind, choose))
 
     return extremum
@@ -286,10 +284,7 @@ def _float_extremum(values: Sequence[sp.Expr], kind: type[sp.Expr]) -> sp.Expr:
 
 
 def _sum(run: Decider, values: Sequence[Any], start: Any = 0) -> Any:
-    total = start
-    for value in values:
-        total = total + value
-    return total
+    return functools.reduce(operator.add, values, start)
 
 
 def fold_builtin(
@@ -325,10 +320,6 @@ def _scalar(run: Decider, value: Any, *_: Any, **__: Any) -> Any:
     )
 
 
-def _divide(run: Decider, a: Any, b: Any) -> Any:
-    return a / b
-
-
 def _question_of(native: Callable[[float], bool], rule: Callable[[sp.Expr], Any]) -> Implementation:
     """Whether a number is finite, infinite or NaN."""
 
@@ -362,7 +353,7 @@ _ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
     ("fabs", "abs", "abs", lambda run, x: abs(x)),
     ("", "fabs", "", lambda run, x: abs(x)),
     ("", "square", "square", lambda run, x: x * x),
-    ("", "reciprocal", "reciprocal", lambda run, x: _divide(run, 1, x)),
+    ("", "reciprocal", "reciprocal", lambda run, x: 1 / x),
     ("isqrt", "", "", _integer_root),
     ("pow", "power", "pow", _power),
     ("", "float_power", "float_power", _power),
@@ -375,8 +366,8 @@ _ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
     ("remainder", "", "", _remainder),
     ("", "mod", "remainder", lambda run, x, y: x % y),
     ("", "floor_divide", "floor_divide", lambda run, x, y: x // y),
-    ("", "divide", "div", _divide),
-    ("", "true_divide", "true_divide", _divide),
+    ("", "divide", "div", lambda run, x, y: x / y),
+    ("", "true_divide", "true_divide", lambda run, x, y: x / y),
     ("", "multiply", "mul", lambda run, x, y: x * y),
     ("", "add", "add", lambda run, x, y: x + y),
     ("", "subtract", "sub", lambda run, x, y: x - y),
@@ -392,7 +383,7 @@ _ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
     ("isfinite", "isfinite", "isfinite", _question_of(math.isfinite, is_finite)),
     ("isnan", "isnan", "isnan", _question_of(math.isnan, is_nan)),
     ("isinf", "isinf", "isinf", _question_of(math.isinf, is_infinite)),
-    ("", "sign", "sign", _sign),
+    ("", "sign", "sign", _formula(sp.sign)),
     ("", "where", "where", _where),
     ("", "clip", "clamp", _clip),
     ("", "", "clip", _clip),
@@ -411,9 +402,7 @@ _ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
 )
 
 _BUILTINS: Mapping[Callable[..., Any], Implementation] = {
-    bisect.bisect: _search(bisect.bisect),
-    bisect.bisect_left: _search(bisect.bisect_left),
-    bisect.bisect_right: _search(bisect.bisect_right),
+    search: _search(search) for search in (bisect.bisect, bisect.bisect_left, bisect.bisect_right)
 }
 FOLDS: Mapping[Callable[..., Any], Implementation] = {
     builtins.max: _maximum,

@@ -335,15 +335,6 @@ class Truth:
     def _sympy_(self) -> sp.Basic:
         return self.condition
 
-    def __repr__(self) -> str:
-        return repr(self.value)
-
-    def __str__(self) -> str:
-        return str(self.value)
-
-    def __format__(self, spec: str) -> str:
-        return format(self.value, spec)
-
     def __bool__(self) -> bool:
         is_true = self.run.decide(self.condition)
         if self.ref is not None:
@@ -382,17 +373,14 @@ class Truth:
         return int(bool(self))
 
 
-def _value_of(value: Any) -> Any:
-    return value.value if isinstance(value, Truth) else value
-
-
 # Sums and products of Python's bools are ints, their & and | are bools.
 def _truth_operator(native: Callable[[Any, Any], Any], *, is_reflected: bool) -> Callable[..., Any]:
     def method(self: Truth, operand_value: UserValue) -> Any:
         value: Any = self.value
         if type(value) is bool and native not in _LOGIC:
             value = ExactInt(value)
-        operand_value = _value_of(operand_value)
+        if isinstance(operand_value, Truth):
+            operand_value = operand_value.value
         return native(operand_value, value) if is_reflected else native(value, operand_value)
 
     return method
@@ -408,8 +396,9 @@ for _name in (*_OPERATORS, "and", "or", "xor"):
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     _native = getattr(operator, _name)
     setattr(Truth, f"__{_name}__", _truth_operator(_native, is_reflected=False))
-for _native in (operator.neg, operator.pos, operator.abs, operator.invert):
-    setattr(Truth, f"__{_native.__name__}__", lambda self, native=_native: native(self.value))
+for _native in (operator.neg, operator.pos, operator.abs, operator.invert, repr, str, format):
+    _name = f"__{_native.__name__}__"
+    setattr(Truth, _name, lambda self, *spec, native=_native: native(self.value, *spec))
 
 
 def operand(run: Decider, value: UserValue) -> Number | None:
@@ -487,17 +476,14 @@ def record(
             unit = _native_unit(native, args, names or {})
             value = _convert(run, value, unit)
     except Exception as error:
-        tape.end()
         # np.log(0) is −∞ where math.log(0) raises: the value ends the run with its reason, the
         # exception is the function's.
         if isinstance(error, ValueError | ZeroDivisionError) and is_silent(native, args):
             raise run.not_real(f"the value is not finite: {error}") from None
         tape.raises(native, arguments, keywords, error)
         raise
-    except BaseException:
+    finally:
         tape.end()
-        raise
-    tape.end()
     return _adopt(run, value, tape.call(native, arguments, keywords))
 
 
@@ -516,10 +502,8 @@ def tape_argument(value: Any) -> Any:
         return value.ref
     if isinstance(value, np.ndarray):  # the function may change its own arrays later
         return np.array(value) if value.flags.writeable else np.asarray(value)
-    if isinstance(value, tuple):
-        return tuple(map(tape_argument, value))
-    if isinstance(value, list):
-        return list(map(tape_argument, value))
+    if isinstance(value, tuple | list):
+        return (tuple if isinstance(value, tuple) else list)(map(tape_argument, value))
     return plain(native_of(value))
 
 
@@ -559,10 +543,8 @@ def _sample(value: Any) -> Any:
         return True if value.unit is None else value.unit
     if isinstance(value, np.ndarray):
         return np.asarray(value)
-    if isinstance(value, tuple):
-        return tuple(map(_sample, value))
-    if isinstance(value, list):
-        return list(map(_sample, value))
+    if isinstance(value, tuple | list):
+        return (tuple if isinstance(value, tuple) else list)(map(_sample, value))
     return plain(native_of(value))
 
 
@@ -688,26 +670,16 @@ def _as_float(number: Number, *_: UserValue, **__: UserValue) -> Number:
 
 
 _ATTRIBUTES: Mapping[str, Callable[[Number], Any]] = {
-    "real": _identity,
+    **dict.fromkeys(("real", "numerator", "T"), _identity),
     "imag": lambda number: Number(number.run, _ZERO, number.is_int),
-    "numerator": _identity,
     "denominator": lambda number: Number(number.run, _ONE, number.is_int),
-    "T": _identity,
 }
 _PARTS = ("numerator", "denominator")
+_UNCHANGED = ("conjugate", "item", "tolist", "copy", "clone", "detach", "cpu", "numpy", "squeeze")
 
 _METHODS: Mapping[str, Callable[..., Any]] = {
-    "conjugate": _identity,
-    "item": _identity,
-    "tolist": _identity,
-    "copy": _identity,
-    "clone": _identity,
-    "detach": _identity,
-    "cpu": _identity,
-    "numpy": _identity,
-    "squeeze": _identity,
-    "float": _as_float,
-    "double": _as_float,
+    **dict.fromkeys(_UNCHANGED, _identity),
+    **dict.fromkeys(("float", "double"), _as_float),
     "is_integer": _whole,
     "bit_length": _bit_length,
     "__floor__": lambda number: _floor(number),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
+from traceback import walk_tb
+from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
 from closedform.errors import TraceError
@@ -29,6 +30,11 @@ class Place:
     file: str
     line: int
     function: str
+
+    @classmethod
+    def of(cls, code: CodeType, line: int | None = None) -> Place:
+        """Returns the place of a line of a code; of its first one if not given."""
+        return cls(code.co_filename, line or code.co_firstlineno, code.co_qualname)
 
     @property
     def text(self) -> str:
@@ -75,7 +81,7 @@ def place_of(frame: FrameType | None, codes: Container[int]) -> Place | None:
     """Returns the place of the innermost frame that runs one of some codes, by their ids."""
     while frame is not None:
         if id(frame.f_code) in codes:
-            return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+            return Place.of(frame.f_code, frame.f_lineno)
         frame = frame.f_back
     return None
 
@@ -85,13 +91,37 @@ def current_place(codes: Container[int]) -> Place | None:
     return place_of(sys._getframe(1), codes)
 
 
+def place_of_function(function: UserValue) -> Place | None:
+    """Returns the first line of a function; None where it has no code."""
+    inner = getattr(function, "func", function)
+    method = inner if hasattr(inner, "__code__") else getattr(inner, "__func__", None)
+    if method is None and callable(inner):
+        method = type(inner).__call__
+    code = getattr(method, "__code__", None)
+    return None if code is None else Place.of(code)
+
+
 def place_of_exception(error: BaseException, codes: Container[int]) -> Place | None:
     """Returns the line of the user's code at which an exception was raised."""
-    place: Place | None = None
-    traceback: TracebackType | None = error.__traceback__
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if id(code) in codes:
-            place = Place(code.co_filename, traceback.tb_lineno, code.co_qualname)
-        traceback = traceback.tb_next
-    return place
+    places = [
+        Place.of(frame.f_code, line)
+        for frame, line in walk_tb(error.__traceback__)
+        if id(frame.f_code) in codes
+    ]
+    return places[-1] if places else None
+
+
+def origin(error: BaseException, where: str, *is_theirs: Callable[[str], bool]) -> str:
+    """Returns a place and the file and line of the innermost frame of an exception in their code.
+
+    Args:
+        error: The exception.
+        where: The place as it is known without the frame.
+        *is_theirs: Whether a file is of their code; the first one that some frame satisfies counts.
+    """
+    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    for is_own in is_theirs:
+        for file, line in reversed(frames):
+            if is_own(file):
+                return f"{where}, {file}:{line}"
+    return where

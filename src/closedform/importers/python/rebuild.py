@@ -7,6 +7,7 @@ called gets a subclass whose methods are rebuilt, and a copy of its attributes.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import math
 import random
@@ -22,28 +23,15 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from closedform.importers.python.containers import (
-    container_name,
-    local_array,
-    traced_copy,
-)
-from closedform.importers.python.exact import (
-    ExactInt,
-    exact_constant,
-    number_of,
-)
+from closedform.importers.python.containers import local_array
+from closedform.importers.python.exact import ExactInt, exact_constant, number_of
 from closedform.importers.python.functions import (
     has_traced,
     known_functions,
     loaded_modules,
     traced_type,
 )
-from closedform.importers.python.number import (
-    Number,
-    Truth,
-    native_of,
-    record,
-)
+from closedform.importers.python.number import Number, Truth, native_of, record
 from closedform.importers.python.place import Place, Untraceable, UserValue
 from closedform.importers.python.purity import (
     CONTAINER_TYPES,
@@ -53,14 +41,7 @@ from closedform.importers.python.purity import (
     is_pure_function,
 )
 from closedform.importers.python.run import Run
-from closedform.importers.python.sandbox import (
-    CACHED,
-    HEAP_TYPE,
-    MISSING,
-    Module,
-    Sandbox,
-    is_same,
-)
+from closedform.importers.python.sandbox import CACHED, HEAP_TYPE, MISSING, Module, Sandbox, is_same
 from closedform.importers.python.tape import plain
 from closedform.importers.python.text import Silent
 from closedform.language import Schedule, t
@@ -85,17 +66,12 @@ _REFUSED_BUILTINS = {
     "open": "reads or writes a file",
     "input": "reads the keyboard",
     "breakpoint": "stops the program",
-    "id": "gives an address",
     "hash": "depends on the process",
-    "eval": "runs a text",
-    "exec": "runs a text",
-    "compile": "runs a text",
     "globals": "gives variables outside of the function",
-    "locals": "gives variables by their names",
-    "vars": "gives variables by their names",
-    "dir": "gives variables by their names",
     "delattr": "deletes an attribute",
-    "memoryview": "gives an address",
+    **dict.fromkeys(("id", "memoryview"), "gives an address"),
+    **dict.fromkeys(("eval", "exec", "compile"), "runs a text"),
+    **dict.fromkeys(("locals", "vars", "dir"), "gives variables by their names"),
 }
 
 
@@ -114,7 +90,6 @@ class Environment(Sandbox):
     def __init__(self, run: Run, symbols: Mapping[str, Number]) -> None:
         super().__init__(run)
         self.run: Run = run
-        self.session = run.session
         self.symbols = symbols
         self.used: set[str] = set()
         self._codes: list[types.CodeType] = []
@@ -143,11 +118,11 @@ class Environment(Sandbox):
 
     def refuse(self, reason: str, hint: str, place: Place | None = None) -> Untraceable:
         """Returns the signal that ends the run."""
-        return self.session.refuse(reason, hint, place)
+        return self.run.refuse(reason, hint, place)
 
     def note_silence(self, name: str) -> None:
         """Notes that a report of traced code is left out."""
-        self.session.notes[f"{name} is left out ({self.session.place()})"] = None
+        self.run.notes[f"{name} is left out ({self.run.place()})"] = None
 
     # --- values ------------------------------------------------------------------------------
 
@@ -169,15 +144,13 @@ class Environment(Sandbox):
         if not math.isfinite(value):
             return value
         exact = number_of(value)
-        return exact_constant(value, self.session.prover.exact(value) if exact is None else exact)
+        return exact_constant(value, self.run.prover.exact(value) if exact is None else exact)
 
     def special(self, value: UserValue) -> Any:
         """Returns a container, a known function, or what is refused."""
         # First of all: the attributes of a dict may be its keys.
-        duplicate = traced_copy(value, self.change_error, self.wrap)
+        duplicate = self.copied_container(value)
         if duplicate is not None:
-            if not isinstance(duplicate, np.ndarray):
-                self.watch(duplicate, container_name(duplicate))
             return duplicate
         version = self.version(value)
         if version is not MISSING:
@@ -268,7 +241,7 @@ class Environment(Sandbox):
                 keywords = {key: _as_expression(value) for key, value in names.items()}
                 result = function(*expressions, **keywords)
                 if not isinstance(result, sp.Expr):
-                    raise self.session.refuse(
+                    raise self.run.refuse(
                         f"a {type(result).__name__} of SymPy or closedform that depends on the step"
                     )
                 return record(self.run, function, args, lambda: Number(self.run, result), names)
@@ -289,7 +262,7 @@ class Environment(Sandbox):
         """Returns the code of a function with its constants wrapped."""
         new_code = code.replace(co_consts=tuple(map(self._code_constant, code.co_consts)))
         self._codes.append(new_code)  # an id is that of this code while it exists
-        self.session.codes.add(id(new_code))
+        self.run.codes.add(id(new_code))
         return new_code
 
     def _code_constant(self, value: Any) -> Any:
@@ -316,7 +289,7 @@ class Environment(Sandbox):
                 raise TypeError
             instance: Any = object.__new__(mirror) if kind is not _NAMESPACE else mirror()
         except TypeError:
-            raise self.session.refuse(
+            raise self.run.refuse(
                 f"the function uses a {kind.__module__}.{kind.__qualname__}, "
                 "which may have a state",
                 hint="compute what it gives before, and use a list or a number",
@@ -369,8 +342,7 @@ class Environment(Sandbox):
             return value
         key = (id(owner), name)
         if key[0] not in self._outer:  # an object that the function makes
-            attributes = _dict_of(owner)
-            return value if name in attributes else self.wrap(value)
+            return value if name in _dict_of(owner) else self.wrap(value)
         if key in self._assigned:
             return value
         self._reads.add(key)
@@ -394,7 +366,7 @@ class Environment(Sandbox):
 
     def _check_state(self, key: tuple[int, str]) -> None:
         if key in self._reads and key in self._writes:
-            raise self.session.refuse(
+            raise self.run.refuse(
                 f"the function reads the attribute {key[1]!r} and then assigns it: it has a state",
                 hint=self.hint,
             )
@@ -432,7 +404,7 @@ class _Guarded(type):
 
     def __setattr__(cls, name: str, value: UserValue) -> None:
         if not name.startswith(("__", "_abc")):
-            raise cls.environment.session.refuse(
+            raise cls.environment.run.refuse(
                 f"the function assigns the attribute {name!r} of the class {cls.__name__!r}: "
                 "it has a state",
                 hint=cls.environment.hint,
@@ -440,7 +412,7 @@ class _Guarded(type):
         super().__setattr__(name, value)
 
     def __delattr__(cls, name: str) -> None:
-        raise cls.environment.session.refuse(
+        raise cls.environment.run.refuse(
             f"the function deletes the attribute {name!r} of the class {cls.__name__!r}",
             hint=cls.environment.hint,
         )
@@ -465,11 +437,9 @@ def is_same_constant(value: UserValue, before: UserValue) -> bool:
 
 def _dict_of(owner: Any) -> Mapping[str, Any]:
     """The attributes of an object that its class does not have."""
-    try:
-        attributes: Mapping[str, Any] = object.__getattribute__(owner, "__dict__")
-    except AttributeError:
-        return {}
-    return attributes
+    with contextlib.suppress(AttributeError):
+        return object.__getattribute__(owner, "__dict__")  # type: ignore[no-any-return]
+    return {}
 
 
 def _is_dispatched(value: Any) -> bool:
@@ -479,25 +449,16 @@ def _is_dispatched(value: Any) -> bool:
 
 
 _MEMBERS = (
-    types.FunctionType,
-    staticmethod,
-    classmethod,
-    property,
-    functools.cached_property,
-    CACHED,
-)
+    types.FunctionType, staticmethod, classmethod, property, functools.cached_property, CACHED,
+)  # fmt: skip
 _OBSERVED = ("__getattribute__", "__setattr__", "__new__", "__init_subclass__")
 _NAMESPACE = types.SimpleNamespace
 _STATES = (random.Random, threading.local)
 """Objects of Python classes that have a state."""
 _FUNCTIONS = (
-    types.BuiltinFunctionType,
-    types.WrapperDescriptorType,
-    types.MethodWrapperType,
-    types.MethodDescriptorType,
-    types.ClassMethodDescriptorType,
-    np.ufunc,
-)
+    types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodWrapperType,
+    types.MethodDescriptorType, types.ClassMethodDescriptorType, np.ufunc,
+)  # fmt: skip
 
 
 class _Member:

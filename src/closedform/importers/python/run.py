@@ -14,14 +14,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeVar
 
 import sympy as sp
 from sympy.core.relational import Relational
 
-from closedform.effort import UNLIMITED, Effort, spend
+from closedform.effort import Effort, spend
 from closedform.errors import DomainError
 from closedform.importers.python.decider import Comparison, Decider
 from closedform.importers.python.exact import number_of
@@ -98,21 +98,20 @@ class Task:
         ]
 
 
-@dataclass(slots=True)
-class Session:
-    """The state that all runs of a function share.
+class Run(Decider):
+    """The runs of a function, one after the other; it begins anew for each interval of steps.
 
-    Attributes:
+    Args:
         prover: What decides.
         symbols: The symbols of hyperparameters.
-        codes: The ids of the codes of the functions that are traced.
         limits: How far the trace goes.
-        facts: Conditions on the hyperparameters that hold.
+
+    Attributes:
+        codes: The ids of the codes of the functions that are traced.
         pending: The parts of the steps that are still to be run.
         splits: How often the runs split at each line.
         notes: What the report says.
         effort: When the trace stops.
-        runs: The number of runs.
         is_single: Whether the function computes in float32.
         stop: The signal that stopped the run: no handler of the function can take it back.
         doubt: The refusal of a run that returns a value, after an exception that is not the
@@ -120,57 +119,23 @@ class Session:
         is_over: Whether the function has returned, so that texts are only written for errors.
     """
 
-    prover: Prover
-    symbols: frozenset[sp.Symbol]
-    codes: set[int] = field(default_factory=set)
-    limits: Limits = LIMITS
-    facts: tuple[sp.Basic, ...] = ()
-    pending: list[Task] = field(default_factory=list)
-    splits: Counter[Place | None] = field(default_factory=Counter)
-    notes: dict[str, None] = field(default_factory=dict)
-    effort: Effort = UNLIMITED
-    runs: int = 0
-    is_single: bool = False
-    stop: BaseException | None = None
-    doubt: Untraceable | None = None
-    is_over: bool = False
-
-    def place(self) -> Place | None:
-        """Returns the line of the user's function that is running."""
-        return current_place(self.codes)
-
-    def refuse(
-        self, reason: str, hint: str | None = None, place: Place | None = None
-    ) -> Untraceable:
-        """Returns the signal that stops the run at the line that is running.
-
-        The session keeps it, since ``except BaseException`` of the function may catch it.
-        """
-        return self.stop_run(Untraceable(reason, place or self.place(), hint))
-
-    def doubtful_error(self, reason: str) -> TypeError:
-        """Returns an exception of a run that may raise it, but not handle it."""
-        self.doubt = Untraceable(reason, self.place(), "compute each number by itself")
-        return TypeError(reason)
-
-    def stop_run(self, signal: Signal) -> Signal:
-        """Returns a signal that stops the run, and keeps the first one."""
-        if self.stop is None:
-            self.stop = signal
-        return signal
-
-
-class Run(Decider):
-    """The run of the function on one interval of steps; it begins anew for each.
-
-    Args:
-        session: What all runs share.
-    """
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(
+        self, prover: Prover, symbols: frozenset[sp.Symbol], limits: Limits = LIMITS
+    ) -> None:
+        self.prover = prover
+        self.symbols = symbols
+        self.limits = limits
+        self.effort = Effort.of(limits.work)
+        self.codes: set[int] = set()
+        self.pending: list[Task] = []
+        self.splits: Counter[Place | None] = Counter()
+        self.notes: dict[str, None] = {}
+        self.is_single = False
         self.begin(Task(0, None))
 
+    stop: BaseException | None
+    doubt: Untraceable | None
+    is_over: bool
     first: int
     end: int | None
     assumptions: list[Decision]
@@ -184,8 +149,8 @@ class Run(Decider):
         self.end = task.end
         self.assumptions = list(task.assumptions)
         self.tape = Tape()
-        self.session.stop = self.session.doubt = None
-        self.session.is_over = False
+        self.stop = self.doubt = None
+        self.is_over = False
         self._truths = {}
         self._decisions = 0
         for condition, holds in task.assumptions:
@@ -198,8 +163,8 @@ class Run(Decider):
 
     def decide(self, condition: sp.Basic, _: bool | None = None) -> bool:
         """Returns the truth of a condition on the steps of the run, which may become fewer."""
-        if self.session.stop is not None:
-            raise self.session.stop  # a handler of the function has caught it
+        if self.stop is not None:
+            raise self.stop  # a handler of the function has caught it
         if condition in (sp.true, sp.false):
             return bool(condition)
         answer = self._truths.get(condition)
@@ -214,17 +179,17 @@ class Run(Decider):
         if condition in (sp.true, sp.false):
             return bool(condition)
         if condition.free_symbols - {t}:
-            return self.session.prover.decide(condition, self.facts())
-        parts = self.session.prover.split(condition, self.first, self.end)
+            return self.prover.decide(condition, self.facts())
+        parts = self.prover.split(condition, self.first, self.end)
         return parts[0].truth if len(parts) == 1 else None
 
     def _by_interval(self, condition: sp.Basic) -> bool | None:
         if condition.free_symbols - {t}:
             return None
-        parts = self.session.prover.split(condition, self.first, self.end)
+        parts = self.prover.split(condition, self.first, self.end)
         if len(parts) > 1:
             self._count_split()
-            self.session.pending += [
+            self.pending += [
                 Task(part.first, part.end, tuple(self.assumptions)) for part in parts[1:]
             ]
             # The run goes on with the first part only.
@@ -234,14 +199,12 @@ class Run(Decider):
     def _by_assumption(self, condition: sp.Basic) -> bool:
         """Assumes that an open condition holds, unless the prover knows better."""
         if self.assumptions or condition.free_symbols - {t}:
-            decision = self.session.prover.decide(condition, self.facts())
+            decision = self.prover.decide(condition, self.facts())
             if decision is not None:
                 self._note(condition, decision)
                 return decision
         self._count_split()
-        self.session.pending.append(
-            Task(self.first, self.end, (*self.assumptions, (condition, False)))
-        )
+        self.pending.append(Task(self.first, self.end, (*self.assumptions, (condition, False))))
         self.assumptions.append((condition, True))
         self._note(condition, True)
         return True
@@ -249,7 +212,7 @@ class Run(Decider):
     def facts(self) -> list[sp.Basic]:
         """Returns all that holds in the run."""
         interval = interval_facts(t, self.first, self.end)
-        return [*self.session.facts, *interval, *self.task.facts]
+        return [*interval, *self.task.facts]
 
     def _note(self, condition: sp.Basic, holds: bool) -> None:
         for form, truth in equivalents(condition, holds):
@@ -257,17 +220,33 @@ class Run(Decider):
 
     # --- numbers -----------------------------------------------------------------------------
 
-    def refuse(self, reason: str, hint: str | None = None) -> Untraceable:
-        """Returns the signal of something that is not traced."""
-        return self.session.refuse(reason, hint)
+    def place(self) -> Place | None:
+        """Returns the line of the user's function that is running."""
+        return current_place(self.codes)
+
+    def refuse(
+        self, reason: str, hint: str | None = None, place: Place | None = None
+    ) -> Untraceable:
+        """Returns the signal that stops the run at the line that is running.
+
+        The run keeps it, since ``except BaseException`` of the function may catch it.
+        """
+        return self._stop_run(Untraceable(reason, place or self.place(), hint))
 
     def doubtful_error(self, reason: str) -> TypeError:
         """Returns an exception that may be raised, but not handled by the function."""
-        return self.session.doubtful_error(reason)
+        self.doubt = Untraceable(reason, self.place(), "compute each number by itself")
+        return TypeError(reason)
 
     def not_real(self, reason: str) -> NotReal:
         """Returns the signal of a number that is not real, where Python raises no exception."""
-        return self.session.stop_run(NotReal(reason))
+        return self._stop_run(NotReal(reason))
+
+    def _stop_run(self, signal: Signal) -> Signal:
+        """Returns a signal that stops the run, and keeps the first one."""
+        if self.stop is None:
+            self.stop = signal
+        return signal
 
     def compare(self, kind: Comparison, left: Number, right: Number) -> bool | Truth:
         """Returns the truth of a comparison, decided where it is asked for."""
@@ -290,7 +269,7 @@ class Run(Decider):
                 f"{value} in the arithmetic of a step", hint="compare with it instead"
             )
         number = number_of(value)
-        return self.session.prover.exact(value) if number is None else number
+        return self.prover.exact(value) if number is None else number
 
     def fits(self, expr: sp.Expr, info: Any) -> bool | sp.Basic:
         """Returns True if a fixed width holds an integer at all steps, or the condition."""
@@ -301,7 +280,7 @@ class Run(Decider):
         if inside in (sp.true, sp.false) or inside.free_symbols - {t} or self.first >= _FARTHEST:
             return True if inside == sp.true else inside
         end = _FARTHEST if self.end is None else min(self.end, _FARTHEST)
-        parts = self.session.prover.split(inside, self.first, end)
+        parts = self.prover.split(inside, self.first, end)
         return True if len(parts) == 1 and parts[0].truth else inside
 
     def is_bounded(self, condition: sp.Basic) -> bool:
@@ -310,11 +289,11 @@ class Run(Decider):
 
     def is_shown(self, frame: FrameType) -> bool:
         """Returns whether the text that a frame makes is only raised or logged."""
-        return self.session.is_over or is_only_shown(frame, self.session.codes)
+        return self.is_over or is_only_shown(frame, self.codes)
 
     def note_single(self) -> None:
         """Notes that the function computes in float32."""
-        self.session.is_single = True
+        self.is_single = True
 
     def concrete(self, number: Number, purpose: str) -> int:
         """Returns the value of an integer, by which the steps are split.
@@ -327,14 +306,14 @@ class Run(Decider):
         if expr.is_Integer:
             return int(expr)
         if expr.free_symbols - {t}:
-            raise self.session.refuse(
+            raise self.refuse(
                 f"{purpose} depends on a hyperparameter that is a symbol",
                 hint="leave it out of hyper, so that it has its value",
             )
         if self.end is None and _is_unbounded(expr):
             raise self._too_many(purpose, expr)
         candidates: set[sp.Expr] = set()
-        end = self.first + self.session.limits.values
+        end = self.first + self.limits.values
         # Candidates are the values at the first steps: an index mostly takes all of its values
         # there.
         for step in range(self.first, end if self.end is None else min(end, self.end)):
@@ -345,11 +324,11 @@ class Run(Decider):
             if self.decide(sp.Eq(expr, number, evaluate=False)):
                 return int(number)
         if self._is_exhausted(expr, candidates):
-            raise self.session.stop_run(Unreachable())
+            raise self._stop_run(Unreachable())
         raise self._too_many(purpose, expr)
 
     def _too_many(self, purpose: str, expr: sp.Expr) -> Untraceable:
-        return self.session.refuse(
+        return self.refuse(
             f"{purpose} takes too many values: {expr}",
             hint="bound it, such as min(index, len(values) - 1)",
         )
@@ -358,32 +337,30 @@ class Run(Decider):
         alternatives = sp.Or(
             *(sp.Eq(expr, number, evaluate=False) for number in candidates), evaluate=False
         )
-        parts = self.session.prover.split(alternatives, self.first, self.end)
+        parts = self.prover.split(alternatives, self.first, self.end)
         if all(part.truth for part in parts):
             return True
-        return self.session.prover.decide(alternatives, self.facts()) is True
+        return self.prover.decide(alternatives, self.facts()) is True
 
     # --- limits ------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        session = self.session
         self._decisions += 1
         # Work is counted and not timed: a trace stops at the same place on each machine.
         spend(_PER_DECISION)
-        if self._decisions > session.limits.decisions or not session.effort.left:
-            raise session.refuse(
+        if self._decisions > self.limits.decisions or not self.effort.left:
+            raise self.refuse(
                 "the number of iterations is not bounded, or the function has too many branches",
                 hint="bound the step, such as step = min(step, total), before the loop",
             )
 
     def _count_split(self) -> None:
-        session = self.session
-        place = session.place()
-        session.splits[place] += 1
-        limits = session.limits
+        place = self.place()
+        self.splits[place] += 1
+        limits = self.limits
         limit = limits.splits if self.end is not None else limits.endless_splits
-        if session.splits[place] > limit:
-            raise session.refuse(
+        if self.splits[place] > limit:
+            raise self.refuse(
                 f"more than {limit} cases of the step: the number of iterations is "
                 "not bounded, or the table is too long",
                 hint="bound the step, such as step = min(step, total); make a long table a list "

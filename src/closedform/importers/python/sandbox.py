@@ -31,6 +31,8 @@ from closedform.importers.python.containers import (
     TracedList,
     TracedSet,
     TracedTuple,
+    container_name,
+    traced_copy,
 )
 from closedform.importers.python.decider import Decider
 from closedform.importers.python.exact import ExactFloat, ExactFloat64, ExactInt
@@ -292,10 +294,8 @@ class Sandbox(ABC):
         """Returns what ``type`` of a value gives."""
         if isinstance(value, Number | Truth):
             return self.wrap(value.kind)
-        for mirror, native in _NATIVES.items():
-            if type(value) is mirror:
-                return self.wrap(native)
-        return self.wrap(type(value))
+        natives = (native for mirror, native in _NATIVES.items() if type(value) is mirror)
+        return self.wrap(next(natives, type(value)))
 
     # --- functions ---------------------------------------------------------------------------
 
@@ -357,6 +357,14 @@ class Sandbox(ABC):
         self.watch(vars(clone), f"the function {clone.__name__!r}")
         self._signatures.append((clone, _signature(clone)))
         return clone
+
+    def copied_container(self, value: UserValue) -> Any:
+        """Returns a copy of a container, which a run may not change; None for anything else."""
+        duplicate = traced_copy(value, self.change_error, self.wrap)
+        # NumPy itself refuses to change an array.
+        if duplicate is not None and not isinstance(duplicate, np.ndarray):
+            self.watch(duplicate, container_name(duplicate))
+        return duplicate
 
     def copied_tensor(self, tensor: UserValue) -> Any:
         """Returns a copy of a tensor, with its gradient, which a run may not change."""
@@ -445,7 +453,7 @@ class Sandbox(ABC):
         """The first line of functions that assigns a name by some instructions."""
         return next(
             (
-                Place(code.co_filename, line, code.co_qualname)
+                Place.of(code, line)
                 for function in functions
                 for code in all_codes(function.__code__)
                 for line in [stored_names(code, stores).get(name)]
@@ -492,15 +500,12 @@ class Module:
         sandbox: Sandbox = vars(self)["_sandbox"]
         return sandbox.module_member(vars(self)["_module"], name)
 
-    def __setattr__(self, name: str, value: UserValue) -> None:
+    def __setattr__(self, name: str, *value: UserValue) -> None:
         sandbox: Sandbox = vars(self)["_sandbox"]
-        module = vars(self)["_module"].__name__
-        raise sandbox.refuse(f"{sandbox.subject} assigns {name!r} of {module}", sandbox.state_hint)
+        change, module = "assigns" if value else "deletes", vars(self)["_module"].__name__
+        raise sandbox.refuse(f"{sandbox.subject} {change} {name!r} of {module}", sandbox.state_hint)
 
-    def __delattr__(self, name: str) -> None:
-        sandbox: Sandbox = vars(self)["_sandbox"]
-        module = vars(self)["_module"].__name__
-        raise sandbox.refuse(f"{sandbox.subject} deletes {name!r} of {module}", sandbox.state_hint)
+    __delattr__ = __setattr__
 
 
 class Refused:
@@ -559,16 +564,9 @@ def type_of(sandbox: Sandbox) -> type:
 
 
 _NATIVES = {
-    ExactInt: int,
-    ExactFloat: float,
-    ExactFloat64: np.float64,
-    TracedList: list,
-    TracedDeque: deque,
-    TracedTuple: tuple,
-    TracedDict: dict,
-    TracedSet: set,
-    TracedArray: np.ndarray,
-}
+    ExactInt: int, ExactFloat: float, ExactFloat64: np.float64, TracedArray: np.ndarray,
+    TracedList: list, TracedDeque: deque, TracedTuple: tuple, TracedDict: dict, TracedSet: set,
+}  # fmt: skip
 
 
 _USES = """

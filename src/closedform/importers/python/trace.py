@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from io import StringIO
 from typing import Any
 
 import sympy as sp
 
-from closedform.effort import Effort
 from closedform.errors import DefinitionError, TraceError, nearest
 from closedform.importers.python.compare import (
     SINGLE_TOLERANCE,
@@ -40,10 +39,11 @@ from closedform.importers.python.place import (
     Untraceable,
     UserValue,
     place_of_exception,
+    place_of_function,
 )
 from closedform.importers.python.prover import Prover
 from closedform.importers.python.rebuild import Environment
-from closedform.importers.python.run import LIMITS, Limits, Run, Session, Task, negation
+from closedform.importers.python.run import LIMITS, Limits, Run, Task, negation
 from closedform.importers.python.tape import STEP, Conditioning, End
 from closedform.language import Schedule, hyper, t
 from closedform.language.settled import substitute
@@ -302,9 +302,7 @@ def run_program(
     Raises:
         TraceError: A path cannot be traced.
     """
-    session = Session(prover, frozenset(symbols.values()), limits=limits)
-    session.effort = Effort.of(limits.work)
-    run = Run(session)
+    run = Run(prover, frozenset(symbols.values()), limits)
     numbers = {key: Number(run, symbol, bool(symbol.is_integer)) for key, symbol in symbols.items()}
     environment = Environment(run, numbers)
     tracer = _Tracer(program, run, environment)
@@ -313,7 +311,7 @@ def run_program(
     cells = split_floors(cells_of(rest), prover)
     if all(cell.value is None for cell in cells):
         raise tracer.always_raises(outcomes)
-    return Traced(program, session, cells, rest, domain, frozenset(environment.used))
+    return Traced(program, run, cells, rest, domain, frozenset(environment.used))
 
 
 class _Tracer:
@@ -322,7 +320,6 @@ class _Tracer:
     def __init__(self, program: TracedProgram, run: Run, environment: Environment) -> None:
         self.program = program
         self.run = run
-        self.session = run.session
         self._environment = environment
 
     def outcomes(self) -> list[Outcome]:
@@ -331,16 +328,16 @@ class _Tracer:
         Raises:
             TraceError: A path cannot be traced.
         """
-        session = self.session
-        session.pending = [Task(self.program.first, None)]
+        run, runs = self.run, 0
+        run.pending = [Task(self.program.first, None)]
         outcomes: list[Outcome] = []
         try:
             call = self.program.build(self._environment)
-            while session.pending:
-                session.runs += 1
-                if session.runs > session.limits.runs:
+            while run.pending:
+                runs += 1
+                if runs > run.limits.runs:
                     raise self._too_many()
-                outcome = self._outcome(call, session.pending.pop())
+                outcome = self._outcome(call, run.pending.pop())
                 if outcome is not None:
                     outcomes.append(outcome)
         except Untraceable as stop:
@@ -350,9 +347,9 @@ class _Tracer:
         return outcomes
 
     def _too_many(self) -> Untraceable:
-        place = max(self.session.splits, key=self.session.splits.__getitem__)
+        place = max(self.run.splits, key=self.run.splits.__getitem__)
         return Untraceable(
-            f"more than {self.session.limits.runs} paths, most of which begin here",
+            f"more than {self.run.limits.runs} paths, most of which begin here",
             place,
             hint="bound the step, or make the branches a table outside the function",
         )
@@ -364,16 +361,16 @@ class _Tracer:
         error: BaseException | None = None
         try:
             value = call(Number(self.run, t, True))
-            self.session.is_over = True
+            self.run.is_over = True
             read = self._read(value)
             self.run.tape.result = tape_argument(value)
         # Signals of the trace are BaseExceptions, which `except Exception` of the function does not
         # catch.
         except (Exception, Untraceable, Unreachable, NotReal) as raised:
             error = raised
-        self.session.is_over = True
-        if self.session.stop is not None:  # whatever a handler of the function made of it
-            error = self.session.stop
+        self.run.is_over = True
+        if self.run.stop is not None:  # whatever a handler of the function made of it
+            error = self.run.stop
         match error:
             case Unreachable():
                 return None
@@ -383,8 +380,8 @@ class _Tracer:
                 self._environment.check_unchanged()
                 self.run.tape.result = End.RAISES
                 return self._outcome_of_exception(error)
-        if self.session.doubt is not None:
-            raise self.session.doubt
+        if self.run.doubt is not None:
+            raise self.run.doubt
         self._environment.check_unchanged()
         return Outcome(self.run.task, read, self.run.tape)
 
@@ -402,7 +399,7 @@ class _Tracer:
     def _outcome_of_exception(self, error: Exception | NotReal) -> Outcome | None:
         """An exception of the function, which it raises without a trace, too."""
         task, tape = self.run.task, self.run.tape
-        place = place_of_exception(error, self.session.codes)
+        place = place_of_exception(error, self.run.codes)
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         interval = Raised(task.first, task.end, tuple(task.facts), text, place)
         unbound = task.facts and {s for fact in task.facts for s in fact.free_symbols} - {t}
@@ -410,13 +407,13 @@ class _Tracer:
         # No traced value is None: an operation of None is wrong in the function, too.
         is_internal = is_internal and "NoneType" not in text
         witness = None if unbound else self._witness(task)
-        if self.session.symbols or self.program.original is None:
+        if self.run.symbols or self.program.original is None:
             if is_internal:
                 raise Untraceable(text, place) from None
             return Outcome(task, interval, tape) if unbound or witness is not None else None
         if witness is None:
-            if self.session.prover.decide(sp.false, self.run.facts()) is not True:
-                self.session.notes[f"not excluded: {interval}"] = None
+            if self.run.prover.decide(sp.false, self.run.facts()) is not True:
+                self.run.notes[f"not excluded: {interval}"] = None
             return None
         try:
             value = self.program.original(witness)
@@ -439,7 +436,7 @@ class _Tracer:
         """A step at which the assumptions of a task hold, among the first ones."""
         end = task.first + _WITNESSES
         for step in range(task.first, end if task.end is None else min(end, task.end)):
-            if all(self.session.prover.split(fact, step, step + 1)[0].truth for fact in task.facts):
+            if all(self.run.prover.split(fact, step, step + 1)[0].truth for fact in task.facts):
                 return step
         return None
 
@@ -477,7 +474,7 @@ class Traced:
 
     Attributes:
         program: The program.
-        session: What its runs shared.
+        run: The last one of its runs.
         cells: Its values on intervals of steps.
         outcomes: What each path returns or raises.
         domain: Conditions on the symbols under which it has a value.
@@ -485,7 +482,7 @@ class Traced:
     """
 
     program: TracedProgram
-    session: Session
+    run: Run
     cells: Sequence[ValueRange]
     outcomes: Sequence[Outcome]
     domain: Sequence[sp.Basic]
@@ -515,7 +512,7 @@ class Traced:
             cells[-1] = replace(cells[-1], end=None, value=value)
             domain.append(sp.Lt(t, gap.first))
             if gap.end is not None:
-                self.session.notes[f"the schedule ends there, before step {gap.end}"] = None
+                self.run.notes[f"the schedule ends there, before step {gap.end}"] = None
         last = cells[-1]
         # Constant from there on: the schedule has a length.
         is_constant = last.value is not None and not last.value.free_symbols
@@ -530,7 +527,7 @@ class Traced:
             **{key: value for key, value in values.items() if key in used_names},
         )
         if schedule.open or not is_callable or self.program.original is None:
-            self.session.notes["not compared: a hyperparameter has no value"] = None
+            self.run.notes["not compared: a hyperparameter has no value"] = None
             comparison = Comparison(0, 0.0, None, RoundedSteps((), None))
         else:
             comparison = self._comparison(schedule, values)
@@ -542,7 +539,7 @@ class Traced:
             len(self.outcomes),
             comparison,
             tuple(o.value for o in self.outcomes if isinstance(o.value, Raised)),
-            tuple(self.session.notes),
+            tuple(self.run.notes),
         )
         object.__setattr__(schedule, "trace", report)
         return schedule
@@ -565,7 +562,7 @@ class Traced:
 
     def _comparison(self, schedule: Schedule, values: Mapping[str, Any]) -> Comparison:
         """The comparison with the program, at the values of its hyperparameters."""
-        original, session = self.program.original, self.session
+        original, run = self.program.original, self.run
         by_name = schedule.hyperparameters
         bindings = {s: by_name[s.name] for s in schedule.expr.free_symbols if s.name in by_name}
 
@@ -579,23 +576,23 @@ class Traced:
         # Integers of a function are mostly steps at which it changes: off-by-one errors show next
         # to them.
         near = [int(v) + d for v in values.values() if isinstance(v, int) for d in (-1, 0, 1)]
-        if session.is_single:
-            session.notes["the function computes in float32, the schedule in exact numbers"] = None
+        if run.is_single:
+            run.notes["the function computes in float32, the schedule in exact numbers"] = None
         model = FloatModel(
             tuple(cells),
             tuple(self.outcomes),
-            session.prover,
+            run.prover,
             {**{s.name: number for s, number in bindings.items()}, **values},
-            SINGLE_TOLERANCE if session.is_single else TOLERANCE,
+            SINGLE_TOLERANCE if run.is_single else TOLERANCE,
         )
         steps = steps_of(cells, near)
-        with _Restored(getattr(original, "__self__", original)), redirect_stdout(StringIO()):
+        with _keep_attributes(getattr(original, "__self__", original)), redirect_stdout(StringIO()):
             comparison = compare(
                 original,  # type: ignore[arg-type]
                 model,
                 self.program.name,
                 steps,
-                is_single=session.is_single,
+                is_single=run.is_single,
             )
         last = schedule.last_step
         compared_steps = [step for step in steps if last is None or step <= last]
@@ -603,28 +600,14 @@ class Traced:
         return comparison
 
 
-def place_of_function(function: UserValue) -> Place | None:
-    """Returns the first line of a function; None where it has no code."""
-    inner = getattr(function, "func", function)
-    method = inner if hasattr(inner, "__code__") else getattr(inner, "__func__", None)
-    if method is None and callable(inner):
-        method = type(inner).__call__
-    code = getattr(method, "__code__", None)
-    if code is None:
-        return None
-    return Place(code.co_filename, code.co_firstlineno, code.co_qualname)
-
-
-class _Restored:
+@contextmanager
+def _keep_attributes(owner: UserValue) -> Iterator[None]:
     """Gives an object its attributes back at the end, where the function assigns some."""
-
-    def __init__(self, owner: UserValue) -> None:
-        self._attributes = getattr(owner, "__dict__", None)
-
-    def __enter__(self) -> None:
-        self._before = dict(self._attributes) if isinstance(self._attributes, dict) else None
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None and isinstance(self._attributes, dict):
-            self._attributes.clear()
-            self._attributes.update(self._before)
+    attributes: dict[str, Any] = getattr(owner, "__dict__", {})
+    before = dict(attributes)
+    try:
+        yield
+    finally:
+        if isinstance(attributes, dict):  # of a class it cannot be assigned
+            attributes.clear()
+            attributes.update(before)

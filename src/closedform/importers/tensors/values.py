@@ -8,7 +8,7 @@ size of any tensor shows which axes of a parameter it is made of.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -153,11 +153,17 @@ class Definitions:
 
     def mirror(self, expr: sp.Basic) -> sp.Basic:
         """Returns an expression with the first parameter in the places of the second."""
+        return self._change_once(expr, self._mirrors, self._mirror)
+
+    def _change_once(
+        self, expr: sp.Basic, results: dict[sp.Basic, sp.Basic], change: Callable[[Any], sp.Basic]
+    ) -> sp.Basic:
+        """An expression of the second parameter, changed once; any other one as it is."""
         if not self.is_of_other(expr):
             return expr
-        if expr not in self._mirrors:
-            self._mirrors[expr] = self._mirror(expr)
-        return self._mirrors[expr]
+        if expr not in results:
+            results[expr] = change(expr)
+        return results[expr]
 
     def _mirror(self, expr: sp.Basic) -> sp.Basic:
         if isinstance(expr, sp.Symbol):
@@ -218,11 +224,7 @@ class Definitions:
         Raises:
             TraceError: It depends on the second parameter in another way.
         """
-        if not self.is_of_other(expr):
-            return expr
-        if expr not in self._sums:
-            self._sums[expr] = self._sum(expr)
-        return self._sums[expr]
+        return self._change_once(expr, self._sums, self._sum)
 
     def _sum(self, expr: sp.Basic) -> sp.Basic:
         if isinstance(expr, sp.Symbol):
@@ -245,7 +247,7 @@ class Definitions:
         return sp.Add(*first_terms, *map(self.sum_over_params, twin_terms))
 
     def _paired_terms(self, expr: sp.Add) -> tuple[list[sp.Expr], list[sp.Expr]]:
-        """The terms with a global sum for each pair of them, and those of the second parameter.
+        """The terms with a global sum for each pair of them, and the second parameter's.
 
         The terms of a pair may hold sums over both parameters, such as the norm of all gradients.
         """
@@ -265,11 +267,7 @@ class Definitions:
 
     def _with_inner_sums(self, expr: sp.Basic) -> sp.Basic:
         """An expression in which each sum over both parameters is a global sum."""
-        if not self.is_of_other(expr):
-            return expr
-        if expr not in self._inner:
-            self._inner[expr] = self._find_inner_sums(expr)
-        return self._inner[expr]
+        return self._change_once(expr, self._inner, self._find_inner_sums)
 
     def _find_inner_sums(self, expr: sp.Basic) -> sp.Basic:
         if isinstance(expr, sp.Symbol):
@@ -382,9 +380,11 @@ class Definitions:
         powers = [power for power in definition.atoms(sp.Pow) if self._is_partial(power)]
         if not guards or not (powers or any(t in p.free_symbols for p in definition.atoms(sp.log))):
             return definition
-        changes = self._clamp(powers, sp.And(*guards))
-        total = definition.replace(lambda part: part in changes, lambda part: changes[part])
-        return sp.Piecewise((total, sp.And(*guards)), (0, True))
+        return sp.Piecewise((self.within(definition, sp.And(*guards)), sp.And(*guards)), (0, True))
+
+    def _numbers(self) -> dict[sp.Symbol, float]:
+        """The values of hyperparameters by symbol."""
+        return {hyper(name): value for name, value in self.hypers.items()}
 
     def within(self, value: sp.Basic, condition: sp.Basic) -> sp.Basic:
         """Returns a value whose powers of the step have a value where a condition fails, too."""
@@ -396,14 +396,14 @@ class Definitions:
         base, exponent = power.args
         if t not in base.free_symbols or (exponent.is_integer and exponent.is_nonnegative):
             return False
-        numbers = {hyper(name): value for name, value in self.hypers.items()}
+        numbers = self._numbers()
         if base.free_symbols - {t, *numbers}:
             return False
         return not (values_at(base, STEPS, numbers) > 0).all()
 
     def _clamp(self, powers: Sequence[sp.Pow], condition: sp.Basic) -> dict[sp.Basic, sp.Basic]:
         """Powers whose bases, above 0 where they are used, are so everywhere."""
-        numbers = {hyper(name): value for name, value in self.hypers.items()}
+        numbers = self._numbers()
         if condition.free_symbols - {t, *numbers}:
             return {}
         holds = values_at(condition, STEPS, numbers)

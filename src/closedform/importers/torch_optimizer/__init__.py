@@ -30,11 +30,7 @@ from closedform.importers.torch_optimizer.check import (
 from closedform.importers.torch_optimizer.first_steps import check_states
 from closedform.importers.torch_optimizer.groups import check_groups
 from closedform.importers.torch_optimizer.reported import user_settings
-from closedform.importers.torch_optimizer.rules import (
-    by_dtype,
-    needs_phases,
-    variant_of,
-)
+from closedform.importers.torch_optimizer.rules import by_dtype, needs_phases, variant_of
 from closedform.importers.torch_optimizer.subject import (
     Form,
     check_step,
@@ -42,7 +38,7 @@ from closedform.importers.torch_optimizer.subject import (
     forms_of,
     subject_of,
 )
-from closedform.importers.torch_optimizer.trace import Trace, Tracer, UnevenShapesError
+from closedform.importers.torch_optimizer.trace import Tracer, UnevenShapesError
 from closedform.language.shapes import shape_values
 from closedform.language.update_rule import UpdateRule
 
@@ -111,12 +107,6 @@ _WAY_OUT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Traced:
-    trace: Trace
-    tracer: Tracer
-
-
 def _group(
     optimizer: torch.optim.Optimizer, place: int, prover: Prover
 ) -> tuple[UpdateRule, Sizes, Form]:
@@ -127,11 +117,12 @@ def _group(
     if not shapes:
         raise TraceError("the param group has no parameters", where=where)
     _check_parameters(optimizer.param_groups[place]["params"], where)
-    form, traces = _traces_in_a_form(optimizer, place, shapes, where, prover)
-    singles: list[_Traced] = []
+    source = _Source(optimizer, place, where, prover)
+    form, traces = source.traces_in_a_form(shapes)
+    singles: list[Tracer] = []
     is_of_both = form.dtype == torch.float64
-    if is_of_both and any(tracing.tracer.is_of_dtype for tracing in traces):
-        singles = _traces(optimizer, place, shapes, where, prover, torch.float32, form)
+    if is_of_both and any(tracer.is_of_dtype for tracer in traces):
+        singles = source.traces(shapes, torch.float32, form)
 
     def rule_of_all(*, with_phases: bool) -> UpdateRule:
         rule = _rule(name.lower(), traces, with_phases=with_phases)
@@ -140,16 +131,16 @@ def _group(
         return by_dtype(_rule(name.lower(), singles, with_phases=with_phases), rule, where)
 
     rule = rule_of_all(with_phases=False)
-    gaps = [_difference(rule, tracing, optimizer, place) for tracing in traces]
+    gaps = [source.difference(rule, tracer) for tracer in traces]
     if not all(gap.is_small for gap in gaps):
         # The formula of later steps is not that of the first ones.
         rule = rule_of_all(with_phases=True)
-        gaps = [_difference(rule, tracing, optimizer, place) for tracing in traces]
-    for tracing, gap in zip(traces, gaps, strict=True):
+        gaps = [source.difference(rule, tracer) for tracer in traces]
+    for tracer, gap in zip(traces, gaps, strict=True):
         gap.check(where, "optimizer", _OF_VECTORS if has_vectors(rule) else _UNSEEN)
-        shapes_of_places = [tracing.trace.axes.twin] * PLACES
+        shapes_of_places = [tracer.axes.twin] * PLACES
         check_places(subject_of(optimizer, place, shapes_of_places, 5, form), where)
-    return rule, traces[0].trace.axes.shape, form
+    return rule, traces[0].axes.shape, form
 
 
 def _check_parameters(params: Sequence[torch.Tensor], where: str) -> None:
@@ -169,126 +160,107 @@ def _check_parameters(params: Sequence[torch.Tensor], where: str) -> None:
             )
 
 
-def _traces_in_a_form(
-    optimizer: torch.optim.Optimizer,
-    place: int,
-    shapes: Sequence[Sizes],
-    where: str,
-    prover: Prover,
-) -> tuple[Form, list[_Traced]]:
-    """The first form in which a step can be taken, and traces in it."""
-    errors: list[TraceError] = []
-    for form in forms_of(optimizer.param_groups[place]):
-        try:
-            check_states(optimizer, place, _candidates(shapes[0])[0].both, form)
-            return form, _traces(optimizer, place, shapes, where, prover, form.dtype, form)
-        except TraceError as error:
-            errors.append(error)
-            # An exception of the step itself: it may insist on another form.
-            if not isinstance(error.__cause__, Exception):
-                break
-    raise errors[0]
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A param group of an optimizer, its name in errors, and what decides on its steps."""
+
+    optimizer: torch.optim.Optimizer
+    place: int
+    where: str
+    prover: Prover
+
+    def traces_in_a_form(self, shapes: Sequence[Sizes]) -> tuple[Form, list[Tracer]]:
+        """The first form in which a step can be taken, and traces in it."""
+        errors: list[TraceError] = []
+        for form in forms_of(self.optimizer.param_groups[self.place]):
+            try:
+                check_states(self.optimizer, self.place, _candidates(shapes[0])[0].both, form)
+                return form, self.traces(shapes, form.dtype, form)
+            except TraceError as error:
+                errors.append(error)
+                # An exception of the step itself: it may insist on another form.
+                if not isinstance(error.__cause__, Exception):
+                    break
+        raise errors[0]
+
+    def traces(self, shapes: Sequence[Sizes], dtype: torch.dtype, form: Form) -> list[Tracer]:
+        """Traces that together are valid for all shapes."""
+        traces: list[Tracer] = []
+        for shape in shapes:
+            if not any(_fits(tracer, shape) for tracer in traces):
+                traces.append(self._trace(shape, dtype, form))
+        return traces
+
+    def _trace(self, shape: Sizes, dtype: torch.dtype, form: Form) -> Tracer:
+        """Traces for a small shape on which the step goes the way that it goes on this one."""
+        for axes in _candidates(shape):
+            subject = subject_of(self.optimizer, self.place, axes.both, 3, form)
+            tracer = Tracer(axes, subject, seed=17, prover=self.prover, dtype=dtype)
+            try:
+                tracer.trace()
+            except UnevenShapesError as uneven_error:
+                error: TraceError = uneven_error
+                continue
+            if _fits(tracer, shape):
+                return tracer
+            error = TraceError(
+                f"the step decides on the shape {list(shape)} as on no shape of primes",
+                where=self.where,
+                hint=f"conditions are {tracer.conditions}",
+            )
+        raise error
+
+    def difference(self, rule: UpdateRule, tracer: Tracer) -> RuleDeviation:
+        """The largest difference on two and on three shapes, at first steps and at later ones."""
+        axes = tracer.axes
+        slots = list(tracer.slots.values())
+        subject, counters = tracer.subject, tracer.counters
+        cache: GraphCache = {}
+        compare = functools.partial(difference, rule, subject, axes.both, slots=slots, cache=cache)
+        gaps = [compare(counters=counters)]
+        if not gaps[0].is_small:
+            return gaps[0]
+        # The trace has two parameters: what counts them, or takes their places, is seen with three.
+        second_shapes = _other_shapes(tracer)
+        subject_of_others = subject_of(self.optimizer, self.place, second_shapes, 4, subject.form)
+        gaps.append(difference(rule, subject_of_others, second_shapes, seed=11, slots=slots))
+        gaps += [compare(seed=19, special=special) for special in SEQUENCES]
+        later = [time for time in tracer.times if time >= STEPS]
+        if later:
+            gaps.append(compare(steps=[*range(3), *later], seed=7, counters=counters))
+        # An infinite one is the largest; with NaN, max() would depend on its place.
+        return max(gaps, key=lambda gap: math.inf if math.isnan(gap.gap) else gap.gap)
 
 
-def _traces(
-    optimizer: torch.optim.Optimizer,
-    place: int,
-    shapes: Sequence[Sizes],
-    where: str,
-    prover: Prover,
-    dtype: torch.dtype,
-    form: Form,
-) -> list[_Traced]:
-    """Traces that together are valid for all shapes."""
-    traces: list[_Traced] = []
-    for shape in shapes:
-        if not any(_fits(tracing.trace, shape) for tracing in traces):
-            traces.append(_trace_shape(optimizer, place, shape, where, prover, dtype, form))
-    return traces
-
-
-def _rule(name: str, traces: Sequence[_Traced], *, with_phases: bool) -> UpdateRule:
+def _rule(name: str, traces: Sequence[Tracer], *, with_phases: bool) -> UpdateRule:
     variants: list[Variant] = [
-        variant_of(tracing.trace, with_phases=with_phases or needs_phases(tracing.trace))
-        for tracing in traces
+        variant_of(tracer, with_phases=with_phases or needs_phases(tracer)) for tracer in traces
     ]
-    hypers = {key: value for tracing in traces for key, value in tracing.trace.hypers.items()}
+    hypers = {key: value for tracer in traces for key, value in tracer.hypers.items()}
     return rule_of(name, variants, hypers)
 
 
-def _difference(
-    rule: UpdateRule, tracing: _Traced, optimizer: torch.optim.Optimizer, place: int
-) -> RuleDeviation:
-    """The largest difference on two and on three shapes, at the first steps and at later ones."""
-    shapes = (tracing.trace.axes.shape, tracing.trace.axes.twin)
-    slots = list(tracing.trace.slots.values())
-    subject, counters = tracing.tracer.subject, tracing.tracer.counters
-    cache: GraphCache = {}
-    compare = functools.partial(difference, rule, subject, shapes, slots=slots, cache=cache)
-    gaps = [compare(counters=counters)]
-    if not gaps[0].is_small:
-        return gaps[0]
-    # The trace has two parameters: what counts them, or takes their places, is seen with three.
-    second_shapes = _other_shapes(tracing)
-    subject_of_others = subject_of(optimizer, place, second_shapes, 4, subject.form)
-    gaps.append(difference(rule, subject_of_others, second_shapes, seed=11, slots=slots))
-    gaps += [compare(seed=19, special=special) for special in SEQUENCES]
-    later = [time for time in tracing.trace.times if time >= STEPS]
-    if later:
-        gaps.append(compare(steps=[*range(3), *later], seed=7, counters=counters))
-    # An infinite one is the largest; with NaN, max() would depend on its place.
-    return max(gaps, key=lambda deviation: math.inf if math.isnan(deviation.gap) else deviation.gap)
-
-
-def _other_shapes(tracing: _Traced) -> tuple[Sizes, ...]:
+def _other_shapes(tracer: Tracer) -> tuple[Sizes, ...]:
     """Three other shapes than the traced ones, on which the step goes the same way."""
     shapes = []
-    axes = tracing.trace.axes
-    for shape, more in ((axes.shape, 2), (axes.twin, 2), (axes.twin, 4)):
-        # Other sizes than the traced ones: a formula with their numbers in it shows. All differ,
-        # which shows for which parameter random numbers are.
+    axes = tracer.axes
+    for shape, more in ((axes.shape, 1), (axes.shape, 3), (axes.twin, 1)):
+        # Even sizes, where the traced ones are odd primes: a formula with their numbers in it
+        # shows. All differ, which shows for which parameter random numbers are.
         larger = tuple(size if size == 1 else size + more for size in shape)
-        shapes.append(larger if _fits(tracing.trace, larger) else shape)
+        shapes.append(larger if _fits(tracer, larger) else shape)
     return tuple(shapes)
 
 
-def _fits(trace: Trace, shape: Sizes) -> bool:
+def _fits(tracer: Tracer, shape: Sizes) -> bool:
     """Whether a trace is valid for a shape."""
-    if trace.is_structural:
-        trace_shape = trace.axes.shape
+    if tracer.is_structural:
+        trace_shape = tracer.axes.shape
         if len(trace_shape) != len(shape):
             return False
         if [size == 1 for size in trace_shape] != [size == 1 for size in shape]:
             return False
-    return bool(sp.And(*trace.conditions).xreplace(dict(shape_values(shape))) == sp.true)
-
-
-def _trace_shape(
-    optimizer: torch.optim.Optimizer,
-    place: int,
-    shape: Sizes,
-    where: str,
-    prover: Prover,
-    dtype: torch.dtype,
-    form: Form,
-) -> _Traced:
-    """Traces for a small shape on which the step goes the way that it goes on this one."""
-    for axes in _candidates(shape):
-        subject = subject_of(optimizer, place, (axes.shape, axes.twin), 3, form)
-        tracer = Tracer(axes, subject, seed=17, prover=prover, dtype=dtype)
-        try:
-            result = tracer.trace()
-        except UnevenShapesError as uneven_error:
-            error: TraceError = uneven_error
-            continue
-        if _fits(result, shape):
-            return _Traced(result, tracer)
-        error = TraceError(
-            f"the step decides on the shape {list(shape)} as on no shape of primes",
-            where=where,
-            hint=f"conditions are {result.conditions}",
-        )
-    raise error
+    return bool(sp.And(*tracer.conditions).xreplace(dict(shape_values(shape))) == sp.true)
 
 
 def _candidates(shape: Sizes) -> list[Axes]:
@@ -297,18 +269,16 @@ def _candidates(shape: Sizes) -> list[Axes]:
     if rank not in _PRIMES:
         raise TraceError(f"parameters of {rank} axes are not traced", hint="up to four axes are")
     candidates = []
-    for factor in (1, None):
-        for sign in (1, -1):
-            # A step may compare sizes (rows > columns): equal ones are tried in both orders.
-            order = sorted(range(rank), key=lambda axis: (shape[axis], sign * axis))
-            pair = []
-            for primes in _PRIMES[rank]:
-                sizes = [0] * rank
-                for prime, axis in zip(primes, order, strict=True):
-                    size = prime if factor else _prime_from(max(shape[axis], 2) + prime, set())
-                    sizes[axis] = 1 if shape[axis] == 1 else size
-                pair.append(tuple(sizes))
-            candidates.append(Axes(pair[0], pair[1]))
+    for is_near, sign in itertools.product((False, True), (1, -1)):
+        # A step may compare sizes (rows > columns): equal ones are tried in both orders.
+        order = sorted(range(rank), key=lambda axis: (shape[axis], sign * axis))
+        pair = []
+        for primes in _PRIMES[rank]:
+            sizes = dict(zip(order, primes, strict=True))
+            if is_near:
+                sizes = {k: _prime_from(max(shape[k], 2) + n, set()) for k, n in sizes.items()}
+            pair.append(tuple(1 if n == 1 else sizes[k] for k, n in enumerate(shape)))
+        candidates.append(Axes(*pair))
     return [*candidates, *_in_proportion(shape)]
 
 
@@ -322,7 +292,7 @@ def _in_proportion(shape: Sizes) -> Iterator[Axes]:
         for factor in factors:
             sizes = [n if n == 1 else _prime_from(max(n * factor, 2), used_primes) for n in shape]
             pair.append(tuple(sizes))
-        yield Axes(pair[0], pair[1])
+        yield Axes(*pair)
 
 
 _MOST_ELEMENTS = 1_000_000

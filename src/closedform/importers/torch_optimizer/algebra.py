@@ -53,6 +53,11 @@ class TorchAlgebra(Algebra):
             return Value(self.number(operand.item()))
         return _constant(operand)
 
+    def element(self, operand: Operand) -> Value:
+        """Returns the value of the only element of a tensor; of stacked numbers the first."""
+        value = self.value(operand)
+        return value.items[0] if value.items else self.reshape(value, value.shape, ())
+
     def owner(self, tensor: torch.Tensor) -> int | None:
         """Returns which of the traced parameters a tensor belongs to; None if to both or none."""
         if tensor.dim() and self.axes.shape != self.axes.twin:

@@ -73,7 +73,8 @@ def difference(
     if key not in graphs:
         graphs[key] = graphs_of(ModelSpec(exact, dict(zip(_NAMES, shapes, strict=False))))
     vectors = has_vectors(rule)
-    start = {name: array_of(param) for name, param in zip(_NAMES, copy.params, strict=False)}
+    params = dict(zip(_NAMES, copy.params, strict=False))
+    start = {name: array_of(param) for name, param in params.items()}
     running = RunningRule(graphs[key], start)
     worst = RuleDeviation()
     draws = Draws(seed + 3000)
@@ -94,15 +95,8 @@ def difference(
                 if special is None:
                     raise
                 break  # there is no step to follow
-            tensors = input_values(
-                rule.inputs,
-                dict(zip(_NAMES, copy.params, strict=False)),
-                copy.optimizer.state,
-                draws,
-            )
-            running.step(
-                {name: array_of(g) for name, g in zip(_NAMES, grads, strict=False)}, tensors
-            )
+            tensors = input_values(rule.inputs, params, copy.optimizer.state, draws)
+            running.step({n: array_of(g) for n, g in zip(params, grads, strict=True)}, tensors)
             # States that a huge or an infinite gradient has reached depend on the order of sums.
             for label, actual, expected in _pairs(copy, running.values, () if special else slots):
                 if special is not None:

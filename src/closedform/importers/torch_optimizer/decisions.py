@@ -8,7 +8,7 @@ hyperparameters is resolved at their values, and one of sizes restricts the shap
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -23,6 +23,8 @@ from closedform.importers.python.run import Decision
 from closedform.importers.python.text import is_only_shown
 from closedform.importers.tensors.algebra import constant
 from closedform.importers.tensors.comparisons import comparison, is_finite, is_nan, is_of_data
+from closedform.importers.tensors.values import Definitions, Value
+from closedform.importers.torch_optimizer.feasibility import Feasibility
 from closedform.importers.torch_optimizer.place import code_place
 from closedform.importers.torch_optimizer.positions import (
     check_positions,
@@ -50,12 +52,10 @@ class Run(Decider):
     Attributes:
         hypers: Symbols of hyperparameters.
         prefix: Decisions to take, in order; those after them follow the values.
-        normal: Brings a condition to the form in which equal ones are equal.
-        note: Is given the decisions after each new one.
-        is_possible: Whether some step takes these decisions.
-        is_seen: Whether one of some steps that are looked at does.
-        mask: Hides a condition from SymPy, which takes the opposite of a comparison for its
-            negation.
+        definitions: The values with names, which bring equal conditions to one form.
+        first: The first step of which the run is one.
+        feasibility: Finds the steps that take some decisions; None where the run is the first step
+            only.
         decisions: The decisions of this run.
         shape_conditions: Conditions on the shape that hold where the run is valid.
         refusal: What the run did first that the trace does not model.
@@ -66,11 +66,9 @@ class Run(Decider):
 
     hypers: Collection[sp.Symbol]
     prefix: Sequence[Decision] = ()
-    normal: Callable[[sp.Basic], sp.Basic] = lambda condition: condition
-    note: Callable[[Sequence[Decision]], None] = lambda decisions: None
-    is_possible: Callable[[Sequence[Decision]], bool] = lambda decisions: True
-    is_seen: Callable[[Sequence[Decision]], bool] = lambda decisions: False
-    mask: Callable[[sp.Basic], sp.Basic] = lambda condition: condition
+    definitions: Definitions = field(default_factory=Definitions)
+    first: int = 0
+    feasibility: Feasibility | None = None
     decisions: list[Decision] = field(default_factory=list)
     shape_conditions: list[sp.Basic] = field(default_factory=list)
     refusal: TraceError | None = None
@@ -78,6 +76,31 @@ class Run(Decider):
     shape_questions: set[sp.Basic] = field(default_factory=set)
     codes: set[int] = field(default_factory=set)
     is_exact = False
+
+    def __post_init__(self) -> None:
+        self._note()
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the run is one of all later steps."""
+        return self.feasibility is not None
+
+    def time(self, decisions: Sequence[Decision]) -> int | None:
+        """Returns a step that takes some decisions, as far as they depend on it; None if none does.
+
+        Raises:
+            TraceError: No step is known, and that there is none is not proved.
+        """
+        if self.feasibility is None:
+            return self.first
+        return self.feasibility.step(_conditions(decisions), self.first)
+
+    def _note(self) -> None:
+        """Gives the definitions that follow what holds of the step."""
+        of_step = {t, *self.hypers}
+        conditions = _conditions([d for d in self.decisions if d[0].free_symbols <= of_step])
+        start = [sp.Ge(t, self.first)] if self.is_steady and self.first else []
+        self.definitions.here = frozenset([*start, *conditions])
 
     def record(self, error: TraceError) -> TraceError:
         """Returns an error that the run ends with, even where traced code catches it."""
@@ -134,8 +157,9 @@ class Run(Decider):
         condition = comparison(kind, number.expr, sp.Integer(0))
         is_asked = holds or is_of_data(number.expr)
         # The same way asks the same questions, whichever steps its stand-ins are of.
-        if not is_asked and t in condition.free_symbols:
-            is_asked = self.is_seen([*self.decisions, (condition, True)])
+        if not is_asked and t in condition.free_symbols and self.feasibility is not None:
+            conditions = _conditions([*self.decisions, (condition, True)])
+            is_asked = self.feasibility.sampled_step(conditions, self.first) is not None
         return is_asked and self.decide(condition, holds)
 
     def check_finite(self, number: Number) -> None:
@@ -192,7 +216,7 @@ class Run(Decider):
         if condition.has(sp.oo, -sp.oo):
             return value
         # Twice the same question in two forms, such as x > 1 and 2x > 2, is one decision.
-        condition = self.normal(condition)
+        condition = self.definitions.normal(condition)
         if condition in (sp.true, sp.false):
             return bool(condition)
         symbols = condition.free_symbols - set(self.hypers)
@@ -212,9 +236,13 @@ class Run(Decider):
                 if not is_of_data(condition):
                     return not truth
                 # A comparison with NaN and its opposite are both false.
-                return self.decide(self.mask(condition), value)
-        if not self.is_possible([*self.decisions, (condition, not value)]):
-            return value
+                # SymPy would take the opposite for the negation.
+                return self.decide(self.definitions.hide(condition), value)
+        try:
+            if self.time([*self.decisions, (condition, not value)]) is None:
+                return value
+        except TraceError as error:
+            raise self.refuse(error.what, error.hint) from error.__cause__
         if len(self.decisions) < len(self.prefix):
             expected, truth = self.prefix[len(self.decisions)]
             # A prefix repeats the decisions of a run before; the same code must ask the same
@@ -232,23 +260,36 @@ class Run(Decider):
                 hint="a loop that ends when a number is small enough has no expression",
             )
         self.decisions.append((condition, value))
-        self.note(self.decisions)
+        self._note()
         return value
+
+
+def _conditions(decisions: Sequence[Decision]) -> list[sp.Basic]:
+    """Decisions as conditions that hold."""
+    return [condition if truth else sp.Not(condition) for condition, truth in decisions]
 
 
 def _is_of_shape(symbol: sp.Symbol) -> bool:
     return symbol in SHAPE_SYMBOLS or symbol.name.startswith("other.shape")
 
 
-RAISES: Any = object()
-"""The result of a run in which the step raises an exception: there is no step to follow."""
-
-
 @dataclass(frozen=True, slots=True)
-class Leaf:
-    """The result of a run."""
+class Outcome:
+    """The results of one run.
 
-    result: Any
+    Attributes:
+        results: The parameter ("param") and each state by name, after the step.
+        initial: The value with which the storage of each state was made, if the step made it.
+        advances: Whether the step counts.
+        is_begun: Whether the step has made all states; one that is missing has its first value.
+        twin_results: The results of the second parameter.
+    """
+
+    results: Mapping[str, Value]
+    initial: Mapping[str, Value | None]
+    advances: bool
+    is_begun: bool = True
+    twin_results: Mapping[str, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,22 +301,24 @@ class Fork:
     fails: Tree | None
 
 
-Tree = Leaf | Fork
+Tree = Outcome | Fork
 
 
-def explore(
-    execute: Callable[[Sequence[Decision]], tuple[Any, Sequence[Decision]]], where: str
-) -> Tree:
+Execution = tuple[Outcome | None, Sequence[Decision]]
+"""The result of a run, None where the step raises an exception, and the decisions taken."""
+
+
+def explore(execute: Callable[[Sequence[Decision]], Execution], where: str) -> Tree:
     """Returns the tree of all runs.
 
     Args:
-        execute: Runs with forced decisions; returns the result and the decisions taken.
+        execute: Runs with forced decisions.
         where: What is traced, for errors.
 
     Raises:
         TraceError: There are more than ``MOST_RUNS`` runs.
     """
-    runs: list[tuple[Any, Sequence[Decision]]] = []
+    runs: list[tuple[Outcome, Sequence[Decision]]] = []
     pending: list[list[Decision]] = [[]]
     while pending:
         prefix = pending.pop()
@@ -283,7 +326,7 @@ def explore(
         if len(decisions) < len(prefix):
             question = prefix[len(decisions)][0]
             raise TraceError(f"a run does not decide on {question}, as one before", where=where)
-        if result is not RAISES:
+        if result is not None:
             runs.append((result, decisions))
         if len(runs) > MOST_RUNS:
             raise TraceError(
@@ -301,10 +344,10 @@ def explore(
     return _tree(runs, 0)
 
 
-def _tree(runs: Sequence[tuple[Any, Sequence[Decision]]], depth: int) -> Tree:
+def _tree(runs: Sequence[tuple[Outcome, Sequence[Decision]]], depth: int) -> Tree:
     result, decisions = runs[0]
     if depth == len(decisions):
-        return Leaf(result)
+        return result
     condition = decisions[depth][0]
     sides = {truth: [run for run in runs if run[1][depth][1] is truth] for truth in (True, False)}
     trees = {truth: _tree(side, depth + 1) if side else None for truth, side in sides.items()}
@@ -315,19 +358,18 @@ def _tree(runs: Sequence[tuple[Any, Sequence[Decision]]], depth: int) -> Tree:
     return Fork(condition, trees[True], trees[False])
 
 
-def leaves(tree: Tree) -> Iterator[Any]:
+def leaves(tree: Tree | None) -> Iterator[Outcome]:
     """Yields the results of all runs of a tree."""
-    if isinstance(tree, Leaf):
-        yield tree.result
-        return
-    for side in (tree.holds, tree.fails):
-        if side is not None:
-            yield from leaves(side)
+    if isinstance(tree, Outcome):
+        yield tree
+    elif tree is not None:
+        yield from leaves(tree.holds)
+        yield from leaves(tree.fails)
 
 
 def join_outcomes(
     tree: Tree,
-    value_of: Callable[[Any], sp.Basic],
+    value_of: Callable[[Outcome], sp.Basic],
     within: Callable[[sp.Basic, sp.Basic], sp.Basic] = lambda value, condition: value,
     are_same: Callable[[sp.Basic, sp.Basic], bool] = lambda first, second: False,
 ) -> sp.Basic:
@@ -339,8 +381,8 @@ def join_outcomes(
         within: Changes a value where a condition holds to one that is legal elsewhere, too.
         are_same: Whether two conditions are the same one on two parameters.
     """
-    if isinstance(tree, Leaf):
-        return value_of(tree.result)
+    if isinstance(tree, Outcome):
+        return value_of(tree)
     condition = tree.condition
     holds, fails = (
         None if side is None else join_outcomes(side, value_of, within, are_same)
@@ -360,10 +402,10 @@ def join_outcomes(
     )
 
 
-def holding(tree: Tree, holds: Callable[[Any], bool]) -> sp.Basic:
+def holding(tree: Tree, holds: Callable[[Outcome], bool]) -> sp.Basic:
     """Returns the condition on the decisions under which a property of the result holds."""
-    if isinstance(tree, Leaf):
-        return sp.true if holds(tree.result) else sp.false
+    if isinstance(tree, Outcome):
+        return sp.true if holds(tree) else sp.false
     sides = [
         sp.false if side is None else holding(side, holds) for side in (tree.holds, tree.fails)
     ]

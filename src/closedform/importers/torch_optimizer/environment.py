@@ -24,7 +24,7 @@ import sys
 import types
 from collections import ChainMap, Counter, deque
 from collections.abc import Callable, Container, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -33,10 +33,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from closedform.code_files import files_of, is_in_standard_library, is_standard
 from closedform.errors import TraceError
-from closedform.importers.python.containers import container_name, traced_copy
-from closedform.importers.python.functions import (
-    traced_type,
-)
+from closedform.importers.python.functions import traced_type
 from closedform.importers.python.number import Number
 from closedform.importers.python.place import Place, UserValue
 from closedform.importers.python.purity import CONSTANT_TYPES, HOLDERS, PURE
@@ -52,14 +49,19 @@ from closedform.importers.python.text import Silent
 from closedform.importers.torch_optimizer.decisions import Run
 from closedform.importers.torch_optimizer.place import TORCH_FILES
 from closedform.importers.torch_optimizer.positions import (
-    Owners,
+    Owner,
     counting_len,
     items_within,
     position_enumerate,
     position_range,
     with_plain_sizes,
 )
-from closedform.importers.torch_optimizer.reported import Reported, original_of, settings
+from closedform.importers.torch_optimizer.reported import (
+    Reported,
+    original_of,
+    replace_members,
+    settings,
+)
 from closedform.importers.torch_optimizer.subject import (
     PURE_MODULES,
     is_member,
@@ -71,43 +73,21 @@ _IMMUTABLE_TYPE = 1 << 8
 """The flag Py_TPFLAGS_IMMUTABLETYPE of CPython, of types whose members cannot change."""
 
 _CONSTANTS = (
-    *CONSTANT_TYPES,
-    torch.dtype,
-    torch.device,
-    torch.layout,
-    torch.memory_format,
-    torch.Size,
-)
+    *CONSTANT_TYPES, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
+)  # fmt: skip
 """Types whose objects do not change and do nothing."""
 
-_TYPES: frozenset[Any] = frozenset(
-    {
-        *HOLDERS,
-        Counter,
-        ChainMap,
-        torch.Tensor,
-        torch.nn.Parameter,
-        torch.Size,
-        torch.dtype,
-        torch.device,
-        torch.iinfo,
-        types.FunctionType,
-        types.MethodType,
-        types.ModuleType,
-        types.NoneType,
-        types.GenericAlias,
-    }
-)
+_TYPES: frozenset[Any] = frozenset({
+    *HOLDERS, Counter, ChainMap, torch.Tensor, torch.nn.Parameter, torch.Size, torch.dtype,
+    torch.device, torch.iinfo, types.FunctionType, types.MethodType, types.ModuleType,
+    types.NoneType, types.GenericAlias,
+})  # fmt: skip
 """Types of C whose objects hold values and do nothing else."""
 
-_BUILTINS = frozenset(
-    {
-        *(value for value in PURE.values() if isinstance(value, types.BuiltinFunctionType)),
-        dir,
-        vars,
-        functools.reduce,
-    }
-)
+_BUILTINS = frozenset({
+    *(value for value in PURE.values() if isinstance(value, types.BuiltinFunctionType)),
+    dir, vars, functools.reduce,
+})  # fmt: skip
 """Functions of C that reach a number by its methods, or that do not take numbers."""
 
 _NUMBER_MODULES = frozenset({"math", "cmath", "bisect", "heapq", "_bisect", "_heapq", "numpy"})
@@ -115,66 +95,32 @@ _NUMBER_MODULES = frozenset({"math", "cmath", "bisect", "heapq", "_bisect", "_he
 
 _CONSTANT_MEMBERS: Mapping[str, Container[str]] = {
     "sys": (
-        *("version", "version_info", "hexversion", "implementation", "platform", "byteorder"),
-        *("maxsize", "float_info"),
+        "version", "version_info", "hexversion", "implementation", "platform", "byteorder",
+        "maxsize", "float_info",
     ),
     "os": ("name",),
     "platform": (
-        *("system", "machine", "release", "python_version", "python_version_tuple"),
+        "system", "machine", "release", "python_version", "python_version_tuple",
         "python_implementation",
     ),
-}
+}  # fmt: skip
 """Members of the standard library that are the same as long as the process runs."""
 
-_TRACED_PARTS_OF_TORCH = frozenset(
-    {
-        "__init__",
-        "_compile",
-        "_dynamo",
-        "_foreach_utils",
-        "_jit_internal",
-        "_linalg_utils",
-        "_tensor",
-        "_utils",
-        "_utils_internal",
-        "_higher_order_ops",
-        "amp",
-        "autograd",
-        "backends",
-        "compiler",
-        "distributed",
-        "functional",
-        "jit",
-        "linalg",
-        "nn",
-        "optim",
-        "overrides",
-        "special",
-        "utils",
-    }
-)
+_TRACED_PARTS_OF_TORCH = frozenset({
+    "__init__", "_compile", "_dynamo", "_foreach_utils", "_jit_internal", "_linalg_utils",
+    "_tensor", "_utils", "_utils_internal", "_higher_order_ops", "amp", "autograd", "backends",
+    "compiler", "distributed", "functional", "jit", "linalg", "nn", "optim", "overrides", "special",
+    "utils",
+})  # fmt: skip
 """Modules of torch whose functions see only their arguments, and whose operations are traced."""
 
-_TORCH_QUESTIONS = frozenset(
-    {
-        "is_autocast_enabled",
-        "is_grad_enabled",
-        "is_inference_mode_enabled",
-        "is_available",
-        "is_current_stream_capturing",
-        "is_initialized",
-        "is_built",
-        "is_anomaly_enabled",
-        "device_count",
-        "get_num_threads",
-        "_get_tracing_state",
-        "_is_tracing",
-        "_cuda_isCurrentStreamCapturing",
-        "_log_api_usage_once",
-        "_set_grad_enabled",
-        "set_grad_enabled",
-    }
-)
+_TORCH_QUESTIONS = frozenset({
+    "is_autocast_enabled", "is_grad_enabled", "is_inference_mode_enabled", "is_available",
+    "is_current_stream_capturing", "is_initialized", "is_built", "is_anomaly_enabled",
+    "device_count", "get_num_threads", "_get_tracing_state", "_is_tracing",
+    "_cuda_isCurrentStreamCapturing", "_log_api_usage_once", "_set_grad_enabled",
+    "set_grad_enabled",
+})  # fmt: skip
 """Functions of torch without tensors whose answers are of the machine or of the mode."""
 
 _SETTERS = ("set_", "use_deterministic_")
@@ -199,7 +145,7 @@ class Environment(Sandbox):
 
     Args:
         run: The run.
-        owners: Which parameter a tensor belongs to.
+        owner: Returns which parameter a tensor belongs to.
         precision: The dtype that the parameters have.
     """
 
@@ -208,18 +154,17 @@ class Environment(Sandbox):
     hint = "a rule is a function of parameter, gradient, states, step and hyperparameters"
     state_hint = "keep states in self.state[p] or in the param group"
 
-    def __init__(self, run: Run, owners: Owners, precision: Reported) -> None:
+    def __init__(self, run: Run, owner: Owner, precision: Reported) -> None:
         super().__init__(run)
         self.run: Run = run
         self._replaced = {
             **settings(),
             **{id(function): with_plain_sizes(function) for function in _FUNCTIONS_OF_SIZES},
-            id(len): counting_len(run, owners),
+            id(len): counting_len(run, owner),
             id(range): position_range(run),
-            id(enumerate): position_enumerate(run, owners),
+            id(enumerate): position_enumerate(run, owner),
             id(copy.deepcopy): _deep_copy,
-            id(setattr): self._setattr,
-            id(delattr): self._delattr,
+            **{id(change): self._with_checked_class(change) for change in (setattr, delattr)},
         }
         self._reported = precision
         self._place_of_step: Place | None = None
@@ -228,27 +173,19 @@ class Environment(Sandbox):
     @contextmanager
     def enter(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
         """Wraps what a copy of an optimizer and its classes hold; the classes are restored."""
+        sizes = {name: with_plain_sizes(getattr(torch.Tensor, name)) for name in _METHODS_OF_SIZES}
         try:
             for kind in type(optimizer).__mro__:
                 self._patch(kind)
             self._own(optimizer)
-            finfo: Any = torch.finfo
-            # Optimizers read eps of the parameters' dtype, which is not the one that the trace runs
-            # in.
-            torch.finfo = self._reported.finfo  # type: ignore[misc, assignment]
-            members = dict(vars(torch.Tensor))
-            for name in _METHODS_OF_SIZES:
-                setattr(torch.Tensor, name, with_plain_sizes(getattr(torch.Tensor, name)))
-            try:
-                with self._torch_modules():
-                    yield
-            finally:
-                torch.finfo = finfo  # type: ignore[misc]
-                for name in _METHODS_OF_SIZES:
-                    # Inherited again, unless the user has set it.
-                    delattr(torch.Tensor, name)
-                    if name in members:
-                        setattr(torch.Tensor, name, members[name])
+            with ExitStack() as stack:
+                # Optimizers read eps of the parameters' dtype, which is not the one that the trace
+                # runs in.
+                stack.enter_context(replace_members(torch, {"finfo": self._reported.finfo}))
+                stack.enter_context(replace_members(torch.Tensor, sizes))
+                for module in (*_modules_of("torch.optim"), torch.nn.utils.clip_grad):
+                    stack.enter_context(replace_members(module, self._members_for(module)))
+                yield
         finally:
             self.restore_members()
 
@@ -261,8 +198,7 @@ class Environment(Sandbox):
         if self.run.refusal is not None:
             raise self.run.refusal
         # No line of the step is running any more.
-        code = inspect.unwrap(kind.step).__code__
-        self._place_of_step = Place(code.co_filename, code.co_firstlineno, code.co_qualname)
+        self._place_of_step = Place.of(inspect.unwrap(kind.step).__code__)
         self.check_unchanged()
         for duplicate, original in self._copies:
             if type(duplicate) is not type(original) and not isinstance(original, torch.Tensor):
@@ -291,18 +227,15 @@ class Environment(Sandbox):
             if isinstance(owner, torch.Tensor) and owner._version != version:
                 raise self.change_error(name)
 
-    def _setattr(self, owner: Any, name: str, value: Any) -> None:
-        self._check_class(owner, name)
-        setattr(owner, name, value)
+    def _with_checked_class(self, change: Callable[..., None]) -> Callable[..., None]:
+        """Returns ``setattr`` or ``delattr``, which refuse a class of the step, at their line."""
 
-    def _delattr(self, owner: Any, name: str) -> None:
-        self._check_class(owner, name)
-        delattr(owner, name)
+        def apply(owner: Any, name: str, *value: Any) -> None:
+            if isinstance(owner, type) and owner in self._members:
+                raise self.change_error(f"the attribute {name!r} of the class {owner.__name__!r}")
+            change(owner, name, *value)
 
-    def _check_class(self, owner: Any, name: str) -> None:
-        """Refuses the assignment of an attribute of a class by its name, at its line."""
-        if isinstance(owner, type) and owner in self._members:
-            raise self.change_error(f"the attribute {name!r} of the class {owner.__name__!r}")
+        return apply
 
     # --- values ------------------------------------------------------------------------------
 
@@ -359,15 +292,8 @@ class Environment(Sandbox):
             return self._without_numbers(value, f"numpy.{value.__name__}")
         if isinstance(getattr(value, "__self__", None), Reported):
             return value
-        duplicate = (
-            None
-            if isinstance(value, np.ndarray)
-            else traced_copy(value, self.change_error, self.wrap)
-        )
-        if duplicate is None:
-            return MISSING
-        self.watch(duplicate, container_name(duplicate))
-        return duplicate
+        duplicate = None if isinstance(value, np.ndarray) else self.copied_container(value)
+        return MISSING if duplicate is None else duplicate
 
     def instance(self, value: UserValue) -> Any:
         """Returns a function in C, an object of torch, or one with attributes of the user."""
@@ -465,31 +391,13 @@ class Environment(Sandbox):
 
         return apply
 
-    @contextmanager
-    def _torch_modules(self) -> Iterator[None]:
-        """Gives torch's own optimizers and norms of gradients the functions of traced code."""
-        previous_values: list[tuple[dict[str, object], str, object]] = []
-        try:
-            for module in (*_modules_of("torch.optim"), torch.nn.utils.clip_grad):
-                names = vars(module)
-                replacements: dict[str, object] = {
-                    name: self.builtins[name]
-                    for name in ("max", "min", "float", "int", "isinstance")
-                    if name not in names
-                }
-                for name, value in names.items():
-                    if value is math:
-                        replacements[name] = self.wrap(math)
-                for name, value in replacements.items():
-                    previous_values.append((names, name, names.get(name, MISSING)))
-                    names[name] = value
-            yield
-        finally:
-            for names, name, value in reversed(previous_values):
-                if value is MISSING:
-                    del names[name]
-                else:
-                    names[name] = value
+    def _members_for(self, module: types.ModuleType) -> dict[str, Any]:
+        """The functions of traced code for a module of torch's own optimizers and norms."""
+        natives = ("max", "min", "float", "int", "isinstance")
+        return {
+            **{name: self.builtins[name] for name in natives if name not in vars(module)},
+            **{name: self.wrap(math) for name, value in vars(module).items() if value is math},
+        }
 
     # --- functions and classes ---------------------------------------------------------------
 
@@ -538,7 +446,7 @@ class Environment(Sandbox):
         if issubclass(kind, np.number):
             return traced_type(kind, self.run)
         if _is_of_torch(kind) or (module in PURE_MODULES and is_member(kind)):
-            if kind.__flags__ & HEAP_TYPE and not kind.__flags__ & _IMMUTABLE_TYPE:
+            if _is_changeable(kind):
                 self.watch(kind, f"the class {kind.__name__!r}")
             return kind
         if root != "torch" and self._is_theirs(kind):
@@ -548,10 +456,7 @@ class Environment(Sandbox):
 
     def _is_theirs(self, kind: type) -> bool:
         """Whether a class is of the user or of a package that is followed."""
-        is_changeable = kind.__flags__ & HEAP_TYPE and not kind.__flags__ & _IMMUTABLE_TYPE
-        if not is_changeable:
-            return False
-        return not is_of_library(kind)
+        return _is_changeable(kind) and not is_of_library(kind)
 
     def _patch(self, kind: type) -> None:
         """Rebuilds the functions of a class in place, until the run ends."""
@@ -606,6 +511,10 @@ def _deep_copy(value: Any, memo: dict[int, Any] | None = None) -> Any:
     return copy.deepcopy(value, memo)
 
 
+def _is_changeable(kind: type) -> bool:
+    return bool(kind.__flags__ & HEAP_TYPE) and not kind.__flags__ & _IMMUTABLE_TYPE
+
+
 def _is_of_torch(kind: type) -> bool:
     """Whether a class is of a file of torch whose operations are traced."""
     root, _, inner = _module_of(kind).partition(".")
@@ -637,14 +546,6 @@ def _modules_of(package: str) -> list[types.ModuleType]:
 
 _WITH_NUMBERS = ("math", "cmath", "numbers", "operator")
 _OWN_FILES = files_of("closedform.importers.torch_optimizer")
-_INHERITED = frozenset(
-    {
-        "__class__",
-        "__dict__",
-        "__weakref__",
-        "__doc__",
-        "__module__",
-        "__init_subclass__",
-        "__new__",
-    }
-)
+_INHERITED = frozenset({
+    "__class__", "__dict__", "__weakref__", "__doc__", "__module__", "__init_subclass__", "__new__",
+})  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,9 +44,7 @@ class Feasibility:
 
     prover: Prover
     numbers: Mapping[sp.Symbol, Any]
-
-    def __post_init__(self) -> None:
-        self._steps: dict[tuple[tuple[sp.Basic, ...], int], int | None] = {}
+    _steps: dict[tuple[tuple[sp.Basic, ...], int], int | None] = field(default_factory=dict)
 
     def step(self, conditions: Sequence[sp.Basic], first: int) -> int | None:
         """Returns a step from ``first`` on at which all conditions hold; None if there is none.
@@ -77,7 +75,8 @@ class Feasibility:
         step = self._step_among(STEPS, conditions, first)
         if step is not None:
             return step
-        exact = self._exact(conditions)
+        numbers = {symbol: exact_number(number) for symbol, number in self.numbers.items()}
+        exact = [condition.xreplace(numbers) for condition in conditions]
         step = self._step_among(_candidates(exact), conditions, first)
         if step is not None:
             return step
@@ -93,15 +92,20 @@ class Feasibility:
             steps = steps[values_at(condition, steps, self.numbers) == 1]
         return int(steps[0]) if steps.size else None
 
-    def _exact(self, conditions: Sequence[sp.Basic]) -> list[sp.Basic]:
-        exact = {symbol: exact_number(number) for symbol, number in self.numbers.items()}
-        return [condition.xreplace(exact) for condition in conditions]
-
     def _listed_step(self, conditions: Sequence[sp.Basic], first: int) -> int | None:
         """The first step at which conditions hold, where only a few steps are to be looked at."""
         parts: list[range] = []
         for segment in _segments(first):
-            parts += self._parts(conditions, *segment)
+            # The parts of it on which no condition is shown to fail.
+            open_parts = [segment]
+            for condition in conditions:
+                open_parts = [
+                    range(steps.first, part.stop if steps.end is None else steps.end)
+                    for part in open_parts
+                    for steps in self.prover.split(condition, part.start, part.stop)
+                    if steps.truth is not False
+                ]
+            parts += open_parts
             if sum(map(len, parts)) > _MOST_LISTED:
                 raise TraceError(
                     f"no step is known at which {sp.And(*conditions, evaluate=False)}, and that "
@@ -114,24 +118,12 @@ class Feasibility:
                 return step
         return None
 
-    def _parts(self, conditions: Sequence[sp.Basic], first: int, end: int) -> list[range]:
-        """The parts of ``[first, end)`` on which no condition is shown to fail."""
-        parts = [range(first, end)]
-        for condition in conditions:
-            parts = [
-                range(steps.first, part.stop if steps.end is None else steps.end)
-                for part in parts
-                for steps in self.prover.split(condition, part.start, part.stop)
-                if steps.truth is not False
-            ]
-        return parts
 
-
-def _segments(first: int) -> Iterator[tuple[int, int]]:
+def _segments(first: int) -> Iterator[range]:
     """The steps from the first one on, in segments on which a monotone function changes slowly."""
     start, end = first, max(16, first + 1)
     while start < _LAST:
-        yield start, min(end, _LAST)
+        yield range(start, min(end, _LAST))
         start, end = end, 16 * end
 
 

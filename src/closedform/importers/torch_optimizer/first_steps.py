@@ -44,7 +44,9 @@ def take_step(subject: Subject, grads: Sequence[torch.Tensor], seed: int) -> Non
     """
     rehearsal = subject.clone()
     run = Run(hypers=())
-    environment = Environment(run, _Nobody(), Reported(subject.form.dtype, run, is_only=True))
+    # The lists of a plain step have plain lengths: no tensor belongs to one parameter.
+    precision = Reported(subject.form.dtype, run, is_only=True)
+    environment = Environment(run, lambda _: None, precision)
     with environment.enter(rehearsal.optimizer), _Writes(environment), InDouble(), Draws(seed):
         try:
             rehearsal.step(grads)
@@ -70,13 +72,6 @@ class _Writes(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         self.environment.check_tensors()
         return result
-
-
-class _Nobody:
-    """The owners of tensors in a plain step, whose lists have plain lengths."""
-
-    def owner(self, tensor: torch.Tensor) -> None:
-        """Returns no parameter."""
 
 
 def check_states(

@@ -12,7 +12,6 @@ from closedform.importers.tensors.check import TOLERANCE, RunningRule, graphs_of
 from closedform.importers.tensors.values import Sizes
 from closedform.importers.torch_optimizer.check import array_of
 from closedform.importers.torch_optimizer.inputs import Draws, input_values
-from closedform.importers.torch_optimizer.reported import Shown
 from closedform.importers.torch_optimizer.subject import (
     Form,
     InDouble,
@@ -76,8 +75,8 @@ def _perturb(group: dict[str, Any], place: int) -> None:
             group[key] = tuple(number * factor for number in value)
 
 
-def _joint(subjects: Sequence[Subject]) -> tuple[torch.optim.Optimizer, list[torch.Tensor]]:
-    """An optimizer with the param groups of all."""
+def _joint(subjects: Sequence[Subject]) -> Subject:
+    """An optimizer with the param groups of all, in the form of the first."""
     copies = [subject.clone() for subject in subjects]
     optimizer = copies[0].optimizer
     for copy in copies[1:]:
@@ -85,22 +84,22 @@ def _joint(subjects: Sequence[Subject]) -> tuple[torch.optim.Optimizer, list[tor
         for param in copy.params:
             if param in copy.optimizer.state:
                 optimizer.state[param] = copy.optimizer.state[param]
-    return optimizer, [param for copy in copies for param in copy.params]
+    params = tuple(param for copy in copies for param in copy.params)
+    return Subject(optimizer, params, subjects[0].form)
 
 
 def _differing_from_each(subjects: Sequence[Subject], shapes: Sequence[Sizes]) -> int | None:
     """The first group that differs from the same one by itself."""
-    joint, params = _joint(subjects)
+    joint = _joint(subjects)
     lone_copies = [subject.clone() for subject in subjects]
     for step in range(_STEPS):
-        grads = [gradients((s, s), seed=500 + 10 * step + k) for k, s in enumerate(shapes)]
-        draws = Draws(step, is_constant=True)
-        _step(joint, params, [g for pair in grads for g in pair], draws, subjects[0].form)
-        for place, (copy, pair) in enumerate(zip(lone_copies, grads, strict=True)):
+        grads = _gradients(shapes, step)
+        _step(joint, grads, step)
+        for place, copy in enumerate(lone_copies):
+            pair = slice(2 * place, 2 * place + 2)
             with InDouble(), Draws(step, is_constant=True):
-                copy.step(pair)
-            pair_of_params = params[2 * place : 2 * place + 2]
-            for param, expected in zip(pair_of_params, copy.params, strict=True):
+                copy.step(grads[pair])
+            for param, expected in zip(joint.params[pair], copy.params, strict=True):
                 if not relative_gap(array_of(param), array_of(expected)) <= TOLERANCE:
                     return place
     return None
@@ -120,41 +119,38 @@ def _differing_from_rules(
             f"the rules of the param groups are not the rules of one model: {error.what}",
             hint="trace an optimizer of one param group",
         ) from error
-    joint, params = _joint(subjects)
-    start = {name: array_of(param) for name, param in zip(names, params, strict=True)}
-    running = RunningRule(graphs, start)
+    joint = _joint(subjects)
+    params = dict(zip(names, joint.params, strict=True))
+    running = RunningRule(graphs, {name: array_of(param) for name, param in params.items()})
     for step in range(_STEPS):
-        grads = [
-            g for k, s in enumerate(shapes) for g in gradients((s, s), seed=500 + 10 * step + k)
-        ]
-        draws = Draws(step, is_constant=True)
-        _step(joint, params, grads, draws, subjects[0].form)
+        grads = _gradients(shapes, step)
+        draws = _step(joint, grads, step)
         tensors: dict[str, Any] = {}
         for k, rule in enumerate(rules):
-            pair = dict(zip(names[2 * k : 2 * k + 2], params[2 * k : 2 * k + 2], strict=True))
-            tensors |= input_values(rule.inputs, pair, joint.state, draws)
+            pair = {name: params[name] for name in names[2 * k : 2 * k + 2]}
+            tensors |= input_values(rule.inputs, pair, joint.optimizer.state, draws)
         running.step({name: array_of(g) for name, g in zip(names, grads, strict=True)}, tensors)
-        for index, (name, param) in enumerate(zip(names, params, strict=True)):
+        for index, (name, param) in enumerate(params.items()):
             values = running.values[naming.param(name)]
             if not relative_gap(values, array_of(param)) <= TOLERANCE:
                 return index // 2
     return None
 
 
-def _step(
-    optimizer: torch.optim.Optimizer,
-    params: Sequence[torch.Tensor],
-    grads: Sequence[torch.Tensor],
-    draws: Draws,
-    form: Form,
-) -> None:
-    for param, gradient in zip(params, grads, strict=True):
-        param.grad = gradient.clone()
+def _gradients(shapes: Sequence[Sizes], step: int) -> list[torch.Tensor]:
+    """Gradients of two parameters of each group."""
+    return [g for k, s in enumerate(shapes) for g in gradients((s, s), seed=500 + 10 * step + k)]
+
+
+def _step(joint: Subject, grads: Sequence[torch.Tensor], step: int) -> Draws:
+    """Takes a step, and returns the random numbers that it draws."""
+    draws = Draws(step, is_constant=True)
     try:
-        with InDouble(), draws, Shown(form.dtype):
-            optimizer.step()
+        with InDouble(), draws:
+            joint.step(grads)
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise TraceError(
             f"the step raises {type(error).__name__} with all param groups: {error}",
-            where=type(optimizer).__name__,
+            where=type(joint.optimizer).__name__,
         ) from error
+    return draws

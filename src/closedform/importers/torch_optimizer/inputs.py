@@ -54,14 +54,10 @@ def shift_and_scale(name: str, args: Sequence[Any], options: Mapping[str, Any]) 
     """Returns the numbers m and s of the result m + s·z of an operator of standard numbers z."""
     if not name.endswith("_"):
         return 0.0, 1.0
-    first, second = (
-        args[place] if len(args) > place else options.get(key, default)
-        for place, key, default in (
-            ((1, "mean", 0.0), (2, "std", 1.0))
-            if name == "normal_"
-            else ((1, "from", 0.0), (2, "to", 1.0))
-        )
-    )
+    keys = ("mean", "std") if name == "normal_" else ("from", "to")
+    given = {"mean": 0.0, "std": 1.0, "from": 0.0, "to": 1.0, **options}
+    given |= dict(zip(keys, args[1:], strict=False))
+    first, second = (given[key] for key in keys)
     return (first, second) if name == "normal_" else (first, second - first)
 
 

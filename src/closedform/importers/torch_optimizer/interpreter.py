@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.errors import TraceError
 from closedform.importers.python.number import Number
-from closedform.importers.tensors.algebra import stack_values
+from closedform.importers.tensors.algebra import stack_values, truth
 from closedform.importers.tensors.comparisons import is_of_data
 from closedform.importers.tensors.integers import Width
 from closedform.importers.tensors.values import Operand, Value, twin_of
@@ -156,7 +156,7 @@ class Operators(TorchDispatchMode):
         if stored_value is not None and not self.algebra.is_asked:
             if stored_value.is_bool or stored_value.items is not None:
                 raise TraceError("an operation takes an element of a tensor as a number")
-            expr = self.algebra.reshape(stored_value, stored_value.shape, ()).expr
+            expr = self.algebra.element(stored_value).expr
             if not expr.is_number:
                 value = float(number)
                 numbers = self.algebra.numbers
@@ -233,13 +233,7 @@ class Operators(TorchDispatchMode):
             self.algebra.storages.create(target, value)
 
     def _view(
-        self,
-        base: str,
-        func: Any,
-        args: Sequence[Any],
-        options: dict[str, Any],
-        *,
-        in_place: bool,
+        self, base: str, func: Any, args: Sequence[Any], options: dict[str, Any], *, in_place: bool
     ) -> Any:
         # `unsqueeze_` changes the shape of its operand; a detached alias keeps the old one.
         source = args[0].detach() if in_place else args[0]
@@ -332,8 +326,7 @@ class Functions(TorchFunctionMode):
         for tensor in _scalars([options.get(key) for key in ("alpha", "beta", "value")]):
             stored_value = algebra.storages.read(tensor)
             if stored_value is not None and stored_value.items is None and not stored_value.is_bool:
-                expr = algebra.reshape(stored_value, stored_value.shape, ()).expr
-                expressions.setdefault(float(tensor), expr)
+                expressions.setdefault(float(tensor), algebra.element(stored_value).expr)
         algebra.numbers, algebra.read_floats, algebra.floats_to_read = expressions, set(), set()
         algebra.by_place = {
             (float(plain(number)), place): number.expr
@@ -371,24 +364,15 @@ class Functions(TorchFunctionMode):
         number = self._ask(func, args, options)
         if not isinstance(number, bool | int | float):
             raise TraceError(f"a number of type {type(number).__name__} has no expression")
-        value = self.algebra.value(tensor)
-        if value.items is not None:
-            value = value.items[0]
-        if value.is_bool:
-            return self.run.decide(value.expr, bool(number))
-        expr = self.algebra.reshape(value, value.shape, ()).expr
-        if isinstance(number, bool):
-            return self.run.decide(sp.Ne(expr, 0), number)
-        return self.run.number(number, expr)
+        value = self.algebra.element(tensor)
+        if value.is_bool or isinstance(number, bool):
+            return self.run.decide(truth(value.expr), bool(number))
+        return self.run.number(number, value.expr)
 
     def truth(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the truth of the only element."""
         holds = self._ask(func, args, options)
-        value = self.algebra.value(args[0])
-        if value.items is not None:
-            value = value.items[0]
-        expr = self.algebra.reshape(value, value.shape, ()).expr if value.shape else value.expr
-        return self.run.decide(expr if value.is_bool else sp.Ne(expr, 0), bool(holds))
+        return self.run.decide(truth(self.algebra.element(args[0]).expr), bool(holds))
 
     def close(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns whether all elements of two tensors are close."""
@@ -436,10 +420,6 @@ class Functions(TorchFunctionMode):
         value = self.algebra.map(lambda x: sp.Eq(non_finite(x), 0), args[0], name="mask")
         self.algebra.storages.create(result, value)
         return result
-
-    def elements(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
-        """Returns an iterator of the tensors along the first axis."""
-        return iter(args[0].unbind(0))
 
     def dtype(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the dtype of a tensor: that of the export for the parameters' own."""
@@ -512,66 +492,30 @@ class Functions(TorchFunctionMode):
 
 _SPECIAL: Mapping[str, Callable[..., Any]] = {
     "item": Functions.item,
-    "__float__": Functions.number_in_c,
-    "__int__": Functions.number_in_c,
-    "__index__": Functions.number_in_c,
-    "__bool__": Functions.truth,
-    "is_nonzero": Functions.truth,
+    **dict.fromkeys(("__float__", "__int__", "__index__"), Functions.number_in_c),
+    **dict.fromkeys(("__bool__", "is_nonzero"), Functions.truth),
+    "__iter__": lambda _, func, args, options: iter(args[0].unbind(0)),
     "allclose": Functions.close,
     "isfinite": Functions.finite,
-    "dtype.__get__": Functions.dtype,
-    "result_type": Functions.dtype,
+    **dict.fromkeys(("dtype.__get__", "result_type"), Functions.dtype),
     "promote_types": lambda _, func, args, options: func(*args, **options),
-    "element_size": Functions.element_size,
-    "itemsize.__get__": Functions.element_size,
-    "__iter__": Functions.elements,
-    "tensor": Functions.create_tensor,
-    "as_tensor": Functions.create_tensor,
-    "shape.__get__": Functions.shape,
-    "size": Functions.shape,
-    "__len__": Functions.shape,
-    "ndim.__get__": Functions.rank,
-    "dim": Functions.rank,
-    "ndimension": Functions.rank,
-    "numel": Functions.count,
-    "nelement": Functions.count,
+    **dict.fromkeys(("element_size", "itemsize.__get__"), Functions.element_size),
+    **dict.fromkeys(("tensor", "as_tensor"), Functions.create_tensor),
+    **dict.fromkeys(("shape.__get__", "size", "__len__"), Functions.shape),
+    **dict.fromkeys(("ndim.__get__", "dim", "ndimension"), Functions.rank),
+    **dict.fromkeys(("numel", "nelement"), Functions.count),
 }
 
 
-_PLAIN = frozenset(
-    {
-        "_record_function_enter_new",
-        "_RecordFunction",
-        "device",
-        "device.__get__",
-        "get_device",
-        "grad_fn.__get__",
-        "is_complex",
-        "is_conj",
-        "is_cpu.__get__",
-        "is_cuda.__get__",
-        "is_distributed",
-        "is_floating_point",
-        "is_inference",
-        "is_leaf.__get__",
-        "is_meta.__get__",
-        "is_mkldnn.__get__",
-        "is_mps.__get__",
-        "is_mtia.__get__",
-        "is_neg",
-        "is_nested.__get__",
-        "is_quantized.__get__",
-        "is_same_size",
-        "is_signed",
-        "is_sparse.__get__",
-        "is_sparse_csr.__get__",
-        "is_xla.__get__",
-        "is_xpu.__get__",
-        "layout.__get__",
-        "requires_grad.__get__",
-        "retains_grad.__get__",
-    }
-)
+_PLAIN = frozenset({
+    "_record_function_enter_new", "_RecordFunction", "device", "device.__get__", "get_device",
+    "grad_fn.__get__", "is_complex", "is_conj", "is_cpu.__get__", "is_cuda.__get__",
+    "is_distributed", "is_floating_point", "is_inference", "is_leaf.__get__", "is_meta.__get__",
+    "is_mkldnn.__get__", "is_mps.__get__", "is_mtia.__get__", "is_neg", "is_nested.__get__",
+    "is_quantized.__get__", "is_same_size", "is_signed", "is_sparse.__get__",
+    "is_sparse_csr.__get__", "is_xla.__get__", "is_xpu.__get__", "layout.__get__",
+    "requires_grad.__get__", "retains_grad.__get__",
+})  # fmt: skip
 """Attributes of a tensor that Python may ask for: the answer is the same in every step."""
 
 

@@ -27,8 +27,10 @@ from closedform.importers.torch_optimizer.subject import (
     STATE,
     Path,
     Subject,
+    at_place,
     is_counter,
     is_number,
+    keys_of,
     number_of,
 )
 from closedform.language.symbols import PARAM, exact_number
@@ -168,8 +170,7 @@ class Layout:
         # The second parameter has the states of the first.
         if path[0] == STATE and path[1] == 1:
             return "slot"
-        keys = path[2:] if path[0] == STATE else path[1:]
-        name = _identifier("_".join(map(str, keys)))
+        name = _identifier("_".join(map(str, keys_of(path))))
         while name in self.slots:
             name = f"{name}_"
         shape = tuple(value.shape) if isinstance(value, torch.Tensor) else ()
@@ -183,7 +184,7 @@ class Layout:
 
     def _mask_of(self, path: Path, shape: Sizes) -> str | None:
         """The mask that selects the elements that a state holds, by their number."""
-        twin = self.leaves[-1].get((STATE, 1, *path[2:]))
+        twin = self.leaves[-1].get(at_place(path, 1))
         if path[0] != STATE or len(shape) != 1 or not isinstance(twin, torch.Tensor):
             return None
         masks = [self.snapshots[0].masks(place) for place in (0, 1)]
@@ -256,8 +257,7 @@ def _hyper_name(keys: Sequence[Any]) -> str:
 
 def spell(path: Path) -> str:
     """Returns a path as errors show it."""
-    keys = path[2:] if path[0] == STATE else path[1:]
-    return f"{path[0]} {'.'.join(map(_key_text, keys))!r}"
+    return f"{path[0]} {'.'.join(map(_key_text, keys_of(path)))!r}"
 
 
 def _key_text(key: Any) -> str:

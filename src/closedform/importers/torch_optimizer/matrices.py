@@ -35,9 +35,7 @@ def _eye(algebra: TorchAlgebra, rows: int, columns: int | None = None, **_: Any)
     return algebra.define(identity(ones.expr), sizes, "identity")
 
 
-def _triangle(
-    is_inside: Callable[[sp.Expr, sp.Expr], sp.Basic],
-) -> Callable[..., Value]:
+def _triangle(is_inside: Callable[[sp.Expr, sp.Expr], sp.Basic]) -> Callable[..., Value]:
     def rule(algebra: TorchAlgebra, a: Any, diagonal: int = 0) -> Value:
         value = algebra.whole(a, tuple(a.shape))
         algebra.is_structural = True
@@ -183,7 +181,7 @@ RULES: Mapping[str, OperatorRule] = {
 VIEWS: Mapping[str, ViewRule] = {"diagonal": _diagonal}
 
 REFUSED: Mapping[str, str] = {
-    "linalg_eig": "an eigendecomposition of a matrix that is not symmetric has no expression",
+    "linalg_eig": "an eigendecomposition of a matrix that is not symmetric has no expression"
 }
 """Operators that are refused, with the reason."""
 

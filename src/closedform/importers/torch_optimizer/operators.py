@@ -6,6 +6,7 @@ operator that they are named after.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -180,10 +181,7 @@ def _mask(a: Any, indices: Sequence[Any]) -> Any:
 
 
 def _comparison(kind: Callable[..., sp.Basic]) -> OperatorRule:
-    def rule(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
-        return algebra.map(lambda x, y: comparison(kind, x, y), a, b, name="mask")
-
-    return rule
+    return _elementwise(functools.partial(comparison, kind), "mask")
 
 
 def _logical(function: Callable[..., sp.Basic]) -> OperatorRule:
@@ -400,18 +398,11 @@ def _copy(algebra: TorchAlgebra, a: Any, source: Any, *_: Any) -> Value:
 
 
 def _stack(algebra: TorchAlgebra, tensors: Sequence[Any], dim: int = 0) -> Value:
-    values = [algebra.value(tensor) for tensor in tensors]
     if any(tensor.numel() != 1 for tensor in tensors):
         raise TraceError("stack of tensors with more than one element has no expression")
     # Lists of numbers have values one by one, such as norms that an optimizer stacks before their
     # norm.
-    return stack_values([Value(_scalar(algebra, value)) for value in values])
-
-
-def _scalar(algebra: TorchAlgebra, value: Value) -> sp.Basic:
-    if value.items is not None:
-        return value.items[0].expr
-    return algebra.reshape(value, value.shape, ()).expr if value.shape else value.expr
+    return stack_values(list(map(algebra.element, tensors)))
 
 
 def _cat(algebra: TorchAlgebra, tensors: Sequence[Any], dim: int = 0) -> Value:
@@ -421,7 +412,7 @@ def _cat(algebra: TorchAlgebra, tensors: Sequence[Any], dim: int = 0) -> Value:
         if value.items is not None:
             items.extend(value.items)
         elif tensor.dim() == 1 and tensor.numel() == 1:
-            items.append(Value(_scalar(algebra, value)))
+            items.append(algebra.element(value))
         else:
             raise TraceError(f"cat of a tensor of shape {list(tensor.shape)} has no expression")
     return stack_values(items)
@@ -434,14 +425,10 @@ RULES: Mapping[str, OperatorRule] = {
         for name, function in ELEMENTARY.items()
     },
     "add": _add,
-    "sub": _sub,
-    "subtract": _sub,
+    **dict.fromkeys(("sub", "subtract"), _sub),
     "rsub": lambda algebra, a, b, alpha=1: _sub(algebra, b, a, alpha),
-    "mul": _mul,
-    "multiply": _mul,
-    "div": _div,
-    "true_divide": _div,
-    "divide": _div,
+    **dict.fromkeys(("mul", "multiply"), _mul),
+    **dict.fromkeys(("div", "true_divide", "divide"), _div),
     "floor_divide": lambda algebra, a, b: _div(algebra, a, b, "floor"),
     "remainder": _elementwise(floor_mod, "remainder"),
     "pow": _elementwise(lambda x, y: x**y, "power"),
@@ -455,8 +442,7 @@ RULES: Mapping[str, OperatorRule] = {
     "addcmul": _with_factor(lambda x, y, z, k: x + k * y * z, "addcmul"),
     "addcdiv": _with_factor(lambda x, y, z, k: x + k * y / z, "addcdiv"),
     "lerp": _lerp,
-    "clamp": _clamp,
-    "clip": _clamp,
+    **dict.fromkeys(("clamp", "clip"), _clamp),
     "clamp_min": lambda algebra, a, min: _clamp(algebra, a, min=min),
     "clamp_max": lambda algebra, a, max: _clamp(algebra, a, max=max),
     "where": _where,
@@ -466,8 +452,7 @@ RULES: Mapping[str, OperatorRule] = {
     "nan_to_num": _nan_to_num,
     "neg": _elementwise(lambda x: -x, "negative"),
     "abs": _elementwise(sp.Abs, "size"),
-    "sign": _elementwise(sp.sign, "sign"),
-    "sgn": _elementwise(sp.sign, "sign"),
+    **dict.fromkeys(("sign", "sgn"), _elementwise(sp.sign, "sign")),
     "reciprocal": _elementwise(lambda x: 1 / x, "reciprocal"),
     "square": _elementwise(lambda x: x**2, "square"),
     "relu": _elementwise(lambda x: sp.Max(x, 0), "relu"),
@@ -491,21 +476,17 @@ RULES: Mapping[str, OperatorRule] = {
     "logical_or": _logical(sp.Or),
     "logical_not": _not,
     "logical_xor": _xor,
-    "bitwise_and": _bitwise(_logical(sp.And)),
-    "bitwise_or": _bitwise(_logical(sp.Or)),
+    **dict.fromkeys(("bitwise_and", "__and__"), _bitwise(_logical(sp.And))),
+    **dict.fromkeys(("bitwise_or", "__or__"), _bitwise(_logical(sp.Or))),
     "bitwise_not": _bitwise(_not),
-    "bitwise_xor": _bitwise(_xor),
-    "__xor__": _bitwise(_xor),
-    "__and__": _bitwise(_logical(sp.And)),
-    "__or__": _bitwise(_logical(sp.Or)),
+    **dict.fromkeys(("bitwise_xor", "__xor__"), _bitwise(_xor)),
     "sum": _reduction("sum"),
     "mean": _mean,
     "amax": _amax,
     "amin": _amin,
     "max": _extremum(sp.Max, "maximum", _amax),
     "min": _extremum(sp.Min, "minimum", _amin),
-    "norm": _norm,
-    "linalg_vector_norm": _norm,
+    **dict.fromkeys(("norm", "linalg_vector_norm"), _norm),
     "var": _variance,
     "std": _deviation,
     "std_mean": _with_mean(_deviation),
@@ -513,33 +494,20 @@ RULES: Mapping[str, OperatorRule] = {
     "any": _over_axes(Algebra.is_some),
     "all": _over_axes(Algebra.is_every),
     "count_nonzero": _count_nonzero,
-    "mm": _mm,
-    "bmm": _mm,
-    "matmul": _mm,
-    "addmm": _plus_product(_mm),
-    "baddbmm": _plus_product(_mm),
+    **dict.fromkeys(("mm", "bmm", "matmul"), _mm),
+    **dict.fromkeys(("addmm", "baddbmm"), _plus_product(_mm)),
     "addmv": _plus_product(lambda algebra, a, b: _mv(algebra, a, b)),
     "addr": _plus_product(lambda algebra, a, b: _outer(algebra, a, b)),
     "mv": _mv,
-    "dot": _dot,
-    "vdot": _dot,
-    "zeros": _fill(0),
-    "zeros_like": _fill(0),
-    "new_zeros": _fill(0),
-    "zero": _fill(0),
-    "ones": _fill(1),
-    "ones_like": _fill(1),
-    "new_ones": _fill(1),
-    "full": _full,
-    "full_like": _full,
-    "new_full": _full,
+    **dict.fromkeys(("dot", "vdot"), _dot),
+    **dict.fromkeys(("zeros", "zeros_like", "new_zeros", "zero"), _fill(0)),
+    **dict.fromkeys(("ones", "ones_like", "new_ones"), _fill(1)),
     # fill_(a, number) and full(size, number) both have the number second.
-    "fill": _full,
+    **dict.fromkeys(("full", "full_like", "new_full", "fill"), _full),
     "scalar_tensor": lambda algebra, number, **_: algebra.value(number),
     # lift_fresh is the operator that torch.tensor(number) ends with.
     "lift_fresh": lambda algebra, a: algebra.value(a),
-    "clone": lambda algebra, a, **_: algebra.value(a),
-    "contiguous": lambda algebra, a, **_: algebra.value(a),
+    **dict.fromkeys(("clone", "contiguous"), lambda algebra, a, **_: algebra.value(a)),
     "_to_copy": _to_copy,
     "copy": _copy,
     "stack": _stack,
@@ -560,20 +528,15 @@ def _view_itself(algebra: TorchAlgebra, a: Any, *_: Any, **__: Any) -> list[View
 
 def _view(algebra: TorchAlgebra, a: Any, size: Any, **_: Any) -> list[View]:
     sizes = _sizes(a)
-    target = _resolve_size(size, math.prod(sizes))
-
-    def read(value: Value) -> Value:
-        return algebra.reshape(value, sizes, target)
-
-    def write(_: Value, new: Value) -> Value:
-        return algebra.reshape(new, target, sizes)
-
-    return [View("view", read, write)]
-
-
-def _resolve_size(size: Sequence[int], count: int) -> tuple[int, ...]:
     product = math.prod(n for n in size if n != -1)
-    return tuple(count // product if n == -1 else n for n in size)
+    target = tuple(math.prod(sizes) // product if n == -1 else n for n in size)
+    return [
+        View(
+            "view",
+            lambda value: algebra.reshape(value, sizes, target),
+            lambda _, new: algebra.reshape(new, target, sizes),
+        )
+    ]
 
 
 def _permute(algebra: TorchAlgebra, a: Any, dims: Sequence[int]) -> list[View]:
@@ -621,10 +584,7 @@ def _squeeze(algebra: TorchAlgebra, a: Any, dim: Any = None) -> list[View]:
 
 
 def _axes_changed(
-    algebra: TorchAlgebra,
-    a: Any,
-    change: Callable[[tuple[int, ...]], tuple[int, ...]],
-    name: str,
+    algebra: TorchAlgebra, a: Any, change: Callable[[tuple[int, ...]], tuple[int, ...]], name: str
 ) -> list[View]:
     """A view with axes of size 1 more or less; a value that is broadcast stays so."""
     sizes = _sizes(a)
@@ -637,10 +597,7 @@ def _axes_changed(
         full_shape = (1,) * (len(sizes) - len(value.shape)) + value.shape
         return algebra.reshape(value, value.shape, change(full_shape))
 
-    def write(_: Value, new: Value) -> Value:
-        return algebra.reshape(new, target, sizes)
-
-    return [View(name, read, write)]
+    return [View(name, read, lambda _, new: algebra.reshape(new, target, sizes))]
 
 
 def _expand(algebra: TorchAlgebra, a: Any, size: Any, **_: Any) -> list[View]:
@@ -703,15 +660,11 @@ def _unbind(algebra: TorchAlgebra, a: Any, dim: int = 0) -> list[View]:
 VIEWS: Mapping[str, ViewRule] = {
     **matrices.VIEWS,
     # detach and alias share the storage: a write to the result is a write to the source.
-    "detach": _view_itself,
-    "alias": _view_itself,
-    "view": _view,
-    "_unsafe_view": _view,
-    "reshape": _view,
+    **dict.fromkeys(("detach", "alias"), _view_itself),
+    **dict.fromkeys(("view", "_unsafe_view", "reshape"), _view),
     "permute": _permute,
     "transpose": _transpose,
-    "t": _t,
-    "numpy_T": _t,
+    **dict.fromkeys(("t", "numpy_T"), _t),
     "unsqueeze": _unsqueeze,
     "squeeze": _squeeze,
     "expand": _expand,

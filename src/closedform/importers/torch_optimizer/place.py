@@ -7,7 +7,7 @@ import sys
 import torch
 
 from closedform.code_files import files_of
-from closedform.importers.frames import origin
+from closedform.importers.python.place import origin
 
 TORCH_FILES = files_of("torch")
 _OPTIMIZERS_OF_TORCH = files_of(torch.optim.__name__)
@@ -17,13 +17,12 @@ _TRACER_AND_TORCH = files_of("closedform", "torch")
 def code_place() -> str:
     """Returns the file and line of the innermost frame of an optimizer."""
     frame = sys._getframe(1)
-    place = "unknown code"
     while frame is not None:
         file = frame.f_code.co_filename
         if file not in _TRACER_AND_TORCH or file in _OPTIMIZERS_OF_TORCH:
             return f"{file}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
-    return place
+    return "unknown code"
 
 
 def exception_place(error: Exception, where: str) -> str:

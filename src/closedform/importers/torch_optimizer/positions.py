@@ -11,7 +11,7 @@ import builtins
 import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import sympy as sp
 import torch
@@ -70,20 +70,17 @@ def is_of_every_model(condition: sp.Basic) -> bool:
     return all(sides) and [_COUNT] in sides
 
 
-class Owners(Protocol):
-    """The parameter that a tensor belongs to."""
-
-    def owner(self, tensor: torch.Tensor) -> int | None:
-        """Returns the place of the parameter; None if the tensor is of none or of several."""
+Owner = Callable[[torch.Tensor], int | None]
+"""Returns the place of the parameter of a tensor; None if it is of none or of several."""
 
 
-def _is_over_parameters(values: object, owners: Owners) -> bool:
+def _is_over_parameters(values: object, owner: Owner) -> bool:
     """Whether a list has entries of several parameters: another model has another number."""
     # The walk itself must not be traced.
     with torch._C.DisableTorchFunction():
         # A dict of groups has lists of lists of tensors: its length is that of no such list.
         tensors = (item for item in items_within(values, 3) if isinstance(item, torch.Tensor))
-        return builtins.len({owners.owner(tensor) for tensor in tensors} - {None}) > 1
+        return builtins.len({owner(tensor) for tensor in tensors} - {None}) > 1
 
 
 def items_within(values: object, depth: int = 5) -> Iterator[Any]:
@@ -95,24 +92,24 @@ def items_within(values: object, depth: int = 5) -> Iterator[Any]:
             yield from items_within(item, depth - 1)
 
 
-def counting_len(run: Decider, owners: Owners) -> Callable[[Any], Any]:
+def counting_len(run: Decider, owner: Owner) -> Callable[[Any], Any]:
     """Returns ``len`` for traced code."""
 
     def length(values: Any) -> Any:
         number = builtins.len(values)
-        if isinstance(values, torch.Tensor) or not _is_over_parameters(values, owners):
+        if isinstance(values, torch.Tensor) or not _is_over_parameters(values, owner):
             return number
         return position(run, number, is_count=True)
 
     return length
 
 
-def position_enumerate(run: Decider, owners: Owners) -> Callable[..., Iterator[tuple[Any, Any]]]:
+def position_enumerate(run: Decider, owner: Owner) -> Callable[..., Iterator[tuple[Any, Any]]]:
     """Returns ``enumerate`` for traced code."""
 
     def pairs(values: Iterable[Any], start: int = 0) -> Iterator[tuple[Any, Any]]:
         values = values if isinstance(values, list | tuple) else list(values)
-        is_over_parameters = _is_over_parameters(values, owners)
+        is_over_parameters = _is_over_parameters(values, owner)
         for index, value in builtins.enumerate(values, start):
             number = position(run, index, is_count=False) if is_over_parameters else index
             yield number, value

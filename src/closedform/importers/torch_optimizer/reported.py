@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from closedform.importers.python.place import UserValue
+from closedform.importers.python.sandbox import MISSING
 from closedform.importers.tensors.values import Operand
 from closedform.importers.torch_optimizer.decisions import Run
 from closedform.importers.torch_optimizer.place import TORCH_FILES
@@ -59,23 +60,9 @@ class Reported:
         if float_type != self.dtype or self.is_only:
             return _FINFO(float_type)
         self.is_read = True
-        return _Limits(self)
-
-
-class _Limits:
-    """The limits of the reported dtype."""
-
-    def __init__(self, precision: Reported) -> None:
-        self._reported = precision
-
-    @property
-    def eps(self) -> Any:
-        """The distance of 1 to the next number."""
-        precision = self._reported
-        return precision.run.number(_FINFO(precision.dtype).eps, EPSILON)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(_FINFO(self._reported.dtype), name)
+        limits = _FINFO(float_type)
+        members = {name: getattr(limits, name) for name in dir(limits) if name[0] != "_"}
+        return types.SimpleNamespace(**members | {"eps": self.run.number(limits.eps, EPSILON)})
 
 
 def _compile(model: Any = None, **_: Any) -> Any:
@@ -93,15 +80,27 @@ def user_settings() -> Iterator[None]:
         is_of_torch = sys._getframe(1).f_code.co_filename in TORCH_FILES
         return _DEFAULT_DTYPE() if is_of_torch else dtype
 
-    torch.get_default_dtype = default_dtype
-    torch.compile = _compile
     # Importing torch._dynamo takes a second; where it is not imported nothing is compiled yet.
     is_compiling = "torch._dynamo" in sys.modules
+    eager = torch.compiler.set_stance("force_eager") if is_compiling else contextlib.nullcontext()
+    with replace_members(torch, {"get_default_dtype": default_dtype, "compile": _compile}), eager:
+        yield
+
+
+@contextlib.contextmanager
+def replace_members(owner: Any, members: Mapping[str, Any]) -> Iterator[None]:
+    """Gives a module or class other members; what it has itself is there again in the end."""
+    before = {name: vars(owner).get(name, MISSING) for name in members}
     try:
-        with torch.compiler.set_stance("force_eager") if is_compiling else contextlib.nullcontext():
-            yield
+        for name, value in members.items():
+            setattr(owner, name, value)
+        yield
     finally:
-        torch.get_default_dtype, torch.compile = _DEFAULT_DTYPE, _COMPILE
+        for name, value in before.items():
+            if value is not MISSING:
+                setattr(owner, name, value)
+            elif name in vars(owner):
+                delattr(owner, name)
 
 
 def settings() -> dict[int, Callable[..., Any]]:

@@ -10,9 +10,8 @@ import sympy as sp
 from closedform.errors import TraceError
 from closedform.importers.tensors.values import Definitions, as_shape_rule, inline_definitions
 from closedform.importers.tensors.variants import Variant
-from closedform.importers.torch_optimizer.decisions import holding, join_outcomes, leaves
-from closedform.importers.torch_optimizer.outcome import Outcome
-from closedform.importers.torch_optimizer.trace import Trace
+from closedform.importers.torch_optimizer.decisions import Outcome, holding, join_outcomes, leaves
+from closedform.importers.torch_optimizer.trace import Tracer
 from closedform.language.model import shared
 from closedform.language.shapes import IS_SINGLE, RANK, axis_size
 from closedform.language.symbols import PARAM, local, state, t
@@ -21,7 +20,7 @@ from closedform.language.update_rule import UpdateRule
 _CLOCK = "the clock"
 
 
-def needs_phases(trace: Trace) -> bool:
+def needs_phases(trace: Tracer) -> bool:
     """Returns whether the first step has another formula than later ones.
 
     It has not where the later formula is that of the first step, term for term, with the states
@@ -54,7 +53,7 @@ def needs_phases(trace: Trace) -> bool:
     return False
 
 
-def _missing(trace: Trace) -> bool:
+def _missing(trace: Tracer) -> bool:
     """Whether a first step that counts leaves a state unmade that later steps read.
 
     A later step that leaves a state as it is does not read it.
@@ -78,7 +77,7 @@ def _missing(trace: Trace) -> bool:
     return not read.isdisjoint(symbols.values())
 
 
-def _value_of(label: str, trace: Trace) -> Callable[[Outcome], sp.Basic]:
+def _value_of(label: str, trace: Tracer) -> Callable[[Outcome], sp.Basic]:
     """The value of a result of a run; a state that a run has not made is as before."""
     slot = trace.slots.get(label)
 
@@ -94,7 +93,7 @@ def _value_of(label: str, trace: Trace) -> Callable[[Outcome], sp.Basic]:
     return value_of
 
 
-def variant_of(trace: Trace, *, with_phases: bool) -> Variant:
+def variant_of(trace: Tracer, *, with_phases: bool) -> Variant:
     """Returns the rule of a trace.
 
     Args:
@@ -181,12 +180,12 @@ def by_dtype(single: UpdateRule, double: UpdateRule, where: str) -> UpdateRule:
     )
 
 
-def _starts(trace: Trace) -> frozenset[sp.Basic]:
+def _starts(trace: Tracer) -> frozenset[sp.Basic]:
     """The condition that the first steps are over."""
     return frozenset({sp.Ge(t, len(trace.phases) - 1)})
 
 
-def _joined_phases(trace: Trace, label: str, *, with_phases: bool) -> sp.Basic:
+def _joined_phases(trace: Tracer, label: str, *, with_phases: bool) -> sp.Basic:
     value_of = _value_of(label, trace)
     within = trace.definitions.within
     are_same = trace.definitions.are_same
@@ -201,7 +200,7 @@ def _joined_phases(trace: Trace, label: str, *, with_phases: bool) -> sp.Basic:
     return sp.Piecewise(*first, (within(steady, sp.Ge(t, len(first))), True))
 
 
-def _advances(trace: Trace, *, with_phases: bool) -> sp.Basic:
+def _advances(trace: Tracer, *, with_phases: bool) -> sp.Basic:
     """The condition under which a step counts."""
     *first, steady = [holding(tree, lambda outcome: outcome.advances) for tree in trace.phases]
     if not with_phases or all(counts == steady for counts in first):
@@ -210,7 +209,7 @@ def _advances(trace: Trace, *, with_phases: bool) -> sp.Basic:
     return sp.Or(*early, sp.And(sp.Ge(t, len(first)), steady))
 
 
-def _initial(trace: Trace, name: str) -> sp.Expr | None:
+def _initial(trace: Tracer, name: str) -> sp.Expr | None:
     """The value of a state before the first step; None if the first step computes it."""
     start = trace.starts[name]
     if start is not None:
@@ -230,7 +229,7 @@ def _initial(trace: Trace, name: str) -> sp.Expr | None:
     return expr if is_start else None
 
 
-def _condition(trace: Trace) -> sp.Basic:
+def _condition(trace: Tracer) -> sp.Basic:
     conditions = list(trace.conditions)
     if trace.is_structural:
         shape = trace.axes.shape

@@ -37,42 +37,31 @@ Path = tuple[Any, ...]
 STATE, GROUP, ATTRIBUTE = "state", "group", "attribute"
 DEFAULTS, COMMON = "defaults", "common"
 
-_OWN = frozenset(
-    {
-        "state",
-        "param_groups",
-        "step",
-        "_zero_grad_profile_name",
-        "_warned_capturable_if_run_uncaptured",
-    }
-)
+
+def at_place(path: Path, place: int) -> Path:
+    """Returns the path of the same state of another parameter; other paths as they are."""
+    return (STATE, place, *path[2:]) if path[0] == STATE else path
+
+
+def keys_of(path: Path) -> Path:
+    """Returns the keys of a path within a state, the param group or the attributes."""
+    return path[2:] if path[0] == STATE else path[1:]
+
+
+_OWN = frozenset({
+    "state", "param_groups", "step", "_zero_grad_profile_name",
+    "_warned_capturable_if_run_uncaptured",
+})  # fmt: skip
 _NUMBERS = frozenset({"lr", "weight_decay", "momentum", "eps", "dampening"})
 # initial_lr is written by LR schedulers, param_names by torch.optim for named parameters.
 _NOT_HYPER = frozenset({"params", "initial_lr", "param_names"})
 
 
-PURE_MODULES = frozenset(
-    {
-        "__future__",
-        "_collections_abc",
-        "_functools",
-        "_operator",
-        "abc",
-        "collections",
-        "collections.abc",
-        "contextlib",
-        "copy",
-        "dataclasses",
-        "enum",
-        "functools",
-        "numbers",
-        "operator",
-        "types",
-        "typing",
-        "typing_extensions",
-        "warnings",
-    }
-)
+PURE_MODULES = frozenset({
+    "__future__", "_collections_abc", "_functools", "_operator", "abc", "collections",
+    "collections.abc", "contextlib", "copy", "dataclasses", "enum", "functools", "numbers",
+    "operator", "types", "typing", "typing_extensions", "warnings",
+})  # fmt: skip
 """Modules of the standard library whose functions only call what they are given."""
 
 PACKAGES = frozenset({"closedform", "numpy", "sympy", "torch"})
@@ -212,18 +201,16 @@ class Subject:
 
     def replace(self, path: Path, value: UserValue) -> None:
         """Stores another value at a path."""
-        container: Any
-        if path[0] == STATE:
-            container, rest = self.optimizer.state[self.params[path[1]]], path[2:]
-        elif path[0] == GROUP:
-            container, rest = self.group, path[1:]
-        elif path[0] == ATTRIBUTE:
-            container, rest = vars(self.optimizer), path[1:]
-        elif path[0] == COMMON:
-            container, rest = self.optimizer.state, path[1:]
-        else:
-            container, rest = self.optimizer.defaults, path[1:]
-        _replace(container, rest, value)
+        kind, *keys = path
+        containers: dict[str, Any] = {
+            STATE: self.optimizer.state,
+            GROUP: self.group,
+            ATTRIBUTE: vars(self.optimizer),
+            COMMON: self.optimizer.state,
+            DEFAULTS: self.optimizer.defaults,
+        }
+        keys[:1] = [self.params[keys[0]] if kind == STATE else keys[0]]
+        _replace(containers[kind], tuple(keys), value)
 
 
 def check_step(optimizer: torch.optim.Optimizer) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 
 import sympy as sp
 
 from closedform.errors import TraceError
 from closedform.importers.tensors.values import Definitions, twin_of
-from closedform.importers.torch_optimizer.decisions import Tree, join_outcomes
+from closedform.importers.torch_optimizer.decisions import Outcome, Tree, join_outcomes
 from closedform.importers.torch_optimizer.layout import Slot
-from closedform.importers.torch_optimizer.outcome import Outcome
 from closedform.language.model import GlobalSum
 from closedform.language.shapes import SHAPE_SYMBOLS
 from closedform.language.symbols import GRAD, PARAM, state
@@ -27,12 +27,7 @@ def check_symmetry(
     """
     exchange: dict[sp.Symbol, sp.Expr] = {}
     inputs = [symbol for symbol in definitions.shapes if symbol.name.startswith("input.")]
-    names = [
-        PARAM,
-        GRAD,
-        *inputs,
-        *(state(n) for n, slot in slots.items() if not slot.is_shared),
-    ]
+    names = [PARAM, GRAD, *inputs, *(state(n) for n, slot in slots.items() if not slot.is_shared)]
     for symbol in (*names, *SHAPE_SYMBOLS):
         twin = twin_of(symbol)
         exchange |= {symbol: twin, twin: symbol}
@@ -43,20 +38,7 @@ def check_symmetry(
         for label in ("param", *(n for n, slot in slots.items() if not slot.is_shared)):
             pair = []
             for is_other in (False, True):
-                before = state(label) if label != "param" else PARAM
-
-                def value_of(
-                    outcome: Outcome,
-                    is_other: bool = is_other,
-                    label: str = label,
-                    before: sp.Symbol = before,
-                ) -> sp.Basic:
-                    results = outcome.twin_results if is_other else outcome.results
-                    value = results.get(label)
-                    return (
-                        value.expr if value is not None else twin_of(before) if is_other else before
-                    )
-
+                value_of = functools.partial(_value_of, label, is_other)
                 expr = join_outcomes(tree, value_of, are_same=definitions.are_same)
                 same_sums = {  # what is a sum over all parameters is the same for each
                     part: definitions.rebuilt(part, common, {})
@@ -72,3 +54,10 @@ def check_symmetry(
                     f"the step has another formula for the {subject} of the second parameter",
                     hint="a rule is the same for every parameter, whatever its place",
                 )
+
+
+def _value_of(label: str, is_other: bool, outcome: Outcome) -> sp.Basic:
+    """A result of one of the two parameters; a state that is not made is as before."""
+    value = (outcome.twin_results if is_other else outcome.results).get(label)
+    before = PARAM if label == "param" else state(label)
+    return value.expr if value is not None else twin_of(before) if is_other else before

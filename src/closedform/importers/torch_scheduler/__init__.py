@@ -19,11 +19,7 @@ from closedform.importers.python.place import UserValue
 from closedform.importers.python.prover import Prover
 from closedform.importers.torch_scheduler.groups import METHODS
 from closedform.importers.torch_scheduler.reader import Reader
-from closedform.importers.torch_scheduler.steps import (
-    compare,
-    compare_next,
-    is_as_from_the_first,
-)
+from closedform.importers.torch_scheduler.steps import compare, compare_next, is_as_from_the_first
 from closedform.language import Schedule
 
 __all__ = ["is_scheduler", "schedules_of"]

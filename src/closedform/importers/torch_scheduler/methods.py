@@ -13,7 +13,7 @@ import torch
 
 from closedform.errors import TraceError
 from closedform.importers.python.number import Number
-from closedform.importers.python.place import Place, UserValue
+from closedform.importers.python.place import UserValue, place_of_function
 from closedform.importers.python.prover import Prover
 from closedform.importers.python.rebuild import Environment, is_same_constant
 from closedform.importers.python.trace import Traced, TracedProgram, run_program
@@ -138,9 +138,8 @@ class _Call:
             instance = environment.wrap(stand_in)
             return lambda step: self._result(environment, instance, step, symbols, writes, earlier)
 
-        program = TracedProgram(
-            kind.__name__, build, None, _place(getattr(kind, self.method)), first
-        )
+        place = place_of_function(getattr(kind, self.method))
+        program = TracedProgram(kind.__name__, build, None, place, first)
         all_symbols = [PREVIOUS, *(symbol for entry in symbols.values() for symbol in entry)]
         # A variable of the scheduler may have the name of a symbol, but none with a space.
         return run_program(program, prover, {f"symbol {s.name}": s for s in all_symbols})
@@ -290,10 +289,3 @@ def _constant(environment: Environment, value: Any) -> Any:
     if isinstance(value, torch.Tensor) and value.numel() == 1:
         value = value.item()
     return environment.constant(value) if isinstance(value, int | float) else value
-
-
-def _place(function: Any) -> Place | None:
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    if code is None:
-        return None
-    return Place(code.co_filename, code.co_firstlineno, code.co_qualname)

@@ -71,10 +71,7 @@ class Present:
         return Schedule(sp.Piecewise(present, (schedule.bound, True)), name=schedule.name)
 
     def continuation(
-        self,
-        scheduler: UserValue,
-        candidates: Sequence[Schedule],
-        cells: Sequence[ValueRange],
+        self, scheduler: UserValue, candidates: Sequence[Schedule], cells: Sequence[ValueRange]
     ) -> Schedule:
         """Returns the schedule of a recurrence that goes on from the rate that the group has.
 
@@ -85,11 +82,11 @@ class Present:
         step, rate = scheduler.last_epoch, self.rate(scheduler)
         later = join_cells(cells).xreplace({t: t + step})
 
-        rates = next_rates(scheduler, NEXT_STEPS).of_group(self.index)
+        rates = dict(enumerate(next_rates(scheduler, NEXT_STEPS).of_group(self.index), step))
 
         def is_solution(candidate: Schedule, exact: sp.Expr) -> bool:
             # Most candidates are not, which a few values show and a proof takes seconds to.
-            if first_difference(candidate, step, rates, self.prover) is not None:
+            if first_difference(candidate, rates, self.prover) is not None:
                 return False
             expr = candidate.bound.xreplace({t: t + step})
             return self.prover.follows(expr, exact, PREVIOUS, later) is True

@@ -10,12 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy as sp
-from torch.optim.lr_scheduler import (
-    ChainedScheduler,
-    LRScheduler,
-    ReduceLROnPlateau,
-    SequentialLR,
-)
+from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, ReduceLROnPlateau, SequentialLR
 
 from closedform.errors import TraceError
 from closedform.importers.python.join import ValueRange, join_cells
@@ -31,11 +26,7 @@ from closedform.importers.torch_scheduler.groups import (
     last_epoch_of,
     method_of,
 )
-from closedform.importers.torch_scheduler.methods import (
-    PREVIOUS,
-    depends_on_previous,
-    run_method,
-)
+from closedform.importers.torch_scheduler.methods import PREVIOUS, depends_on_previous, run_method
 from closedform.importers.torch_scheduler.present import Present, from_position, scale_to
 from closedform.language import Schedule, exact_number, sequential, t
 from closedform.language.printing import text

@@ -7,7 +7,7 @@ import math
 import types
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,8 @@ from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, SequentialLR
 
 from closedform.code_files import files_of
 from closedform.errors import TraceError
-from closedform.importers.frames import origin
 from closedform.importers.python.compare import compare_graph
-from closedform.importers.python.place import UserValue
+from closedform.importers.python.place import UserValue, origin
 from closedform.importers.python.prover import Prover
 from closedform.importers.torch_scheduler.groups import (
     BY_A_FUNCTION,
@@ -94,7 +93,7 @@ def compare_next(scheduler: UserValue, schedules: Sequence[Schedule], prover: Pr
     for index, schedule in enumerate(schedules):
         where = f"{type(scheduler).__name__}, param group {index}"
         rates_of_group = rates.of_group(index)
-        difference = first_difference(schedule, present, rates_of_group, prover)
+        difference = first_difference(schedule, dict(enumerate(rates_of_group, present)), prover)
         if difference is not None:
             raise TraceError(
                 f"the schedule differs from the scheduler in its present state: at step {present} "
@@ -109,12 +108,10 @@ def compare_next(scheduler: UserValue, schedules: Sequence[Schedule], prover: Pr
         compare_graph(schedule, steps, functools.partial(prover.value, schedule.bound), where)
 
 
-def first_difference(
-    schedule: Schedule, first: int, rates: Sequence[float], prover: Prover
-) -> int | None:
-    """The first step at which a schedule differs from rates, the first of which is at a step."""
-    scale = max(map(abs, rates), default=0.0)
-    for step, rate in enumerate(rates, first):
+def first_difference(schedule: Schedule, rates: Mapping[int, float], prover: Prover) -> int | None:
+    """The first of some steps at which a schedule differs from the rate there."""
+    scale = max(map(abs, rates.values()), default=0.0)
+    for step, rate in rates.items():
         value = prover.value(schedule.bound, step)
         if value is None or not abs(value - rate) <= TOLERANCE * scale:
             return step
@@ -123,28 +120,29 @@ def first_difference(
 
 def next_rates(scheduler: UserValue, steps: int) -> Rates:
     """Returns the rates of all groups from the present step on."""
+    return _rates_of_copy(scheduler, "lr", lambda _: None, steps + 1)
+
+
+def _rates_of_copy(
+    scheduler: UserValue, rate: str, begin: Callable[[Any], None], steps: int
+) -> Rates:
+    """The rates of all groups in steps of a copy, whose groups begin with one of their entries."""
     groups = [
-        {**entries, "params": [torch.nn.Parameter(torch.zeros(1))], "lr": float(entries["lr"])}
+        {**entries, "params": [torch.nn.Parameter(torch.zeros(1))], "lr": float(entries[rate])}
         for entries in entries_of(scheduler)
     ]
     optimizer = torch.optim.SGD(groups, lr=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         scheduler_copy = _copy_value(scheduler, optimizer)
-        return _take_steps(_stepping(scheduler_copy, optimizer), steps + 1)
+        begin(scheduler_copy)
 
+        def take_step(step: int) -> Sequence[float]:
+            if step:  # the first one is that of the constructor
+                scheduler_copy.step()
+            return [float(group["lr"]) for group in optimizer.param_groups]
 
-def _stepping(
-    scheduler: UserValue, optimizer: torch.optim.Optimizer
-) -> Callable[[int], Sequence[float]]:
-    """Takes the steps of a scheduler, of which the first is that of its constructor."""
-
-    def take_step(step: int) -> Sequence[float]:
-        if step:
-            scheduler.step()
-        return [float(group["lr"]) for group in optimizer.param_groups]
-
-    return take_step
+        return _take_steps(take_step, steps)
 
 
 def _copy_value(value: Any, optimizer: torch.optim.Optimizer) -> Any:
@@ -178,7 +176,6 @@ def compare(scheduler: UserValue, schedules: Sequence[Schedule], prover: Prover)
     for index, schedule in enumerate(schedules):
         where = f"{type(scheduler).__name__}, param group {index}"
         rates_of_group = rates.of_group(index)
-        scale = max(map(abs, rates_of_group), default=0.0)
         steps = _sample(len(rates_of_group), marks)
         error = rates.error
         if error is not None and schedule.last_step != len(rates_of_group) - 1:
@@ -188,20 +185,19 @@ def compare(scheduler: UserValue, schedules: Sequence[Schedule], prover: Prover)
                 where=_place_of(error, where),
                 hint=BY_A_FUNCTION,
             ) from error
-        for step in steps:
+        step = first_difference(schedule, {k: rates_of_group[k] for k in steps}, prover)
+        if step is not None:
             value = prover.value(schedule.bound, step)
-            if value is None:
-                value = math.nan
-            if not abs(value - rates_of_group[step]) <= TOLERANCE * scale:
-                raise TraceError(
-                    f"the schedule differs from the scheduler: at step {step} it is {value!r}, and "
-                    f"the scheduler sets {rates_of_group[step]!r}",
-                    where=where,
-                    hint="members of a composite change each other's values"
-                    if isinstance(scheduler, COMPOSITES)
-                    else "a value that the scheduler keeps from update to update is a state: "
-                    f"{BY_A_FUNCTION}",
-                )
+            raise TraceError(
+                f"the schedule differs from the scheduler: at step {step} it is "
+                f"{math.nan if value is None else value!r}, and the scheduler sets "
+                f"{rates_of_group[step]!r}",
+                where=where,
+                hint="members of a composite change each other's values"
+                if isinstance(scheduler, COMPOSITES)
+                else "a value that the scheduler keeps from update to update is a state: "
+                f"{BY_A_FUNCTION}",
+            )
         compare_graph(schedule, steps, functools.partial(prover.value, schedule.bound), where)
 
 
@@ -233,21 +229,12 @@ def _first_rates(scheduler: UserValue, steps: int) -> Rates:
     method = method_of(scheduler)
     if method is not None:
         return _rates_of_method(scheduler, method, steps)
-    groups = [
-        {
-            **entries,
-            "params": [torch.nn.Parameter(torch.zeros(1))],
-            "lr": float(entries["initial_lr"]),
-        }
-        for entries in entries_of(scheduler)
-    ]
-    optimizer = torch.optim.SGD(groups, lr=0.1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        scheduler_copy = _copy_value(scheduler, optimizer)
+
+    def begin(scheduler_copy: UserValue) -> None:
         _rewind(scheduler_copy)
         _begin(scheduler_copy)
-        return _take_steps(_stepping(scheduler_copy, optimizer), steps)
+
+    return _rates_of_copy(scheduler, "initial_lr", begin, steps)
 
 
 def _rates_of_method(scheduler: UserValue, method: str, steps: int) -> Rates:

@@ -27,9 +27,9 @@ from dataclasses import dataclass, field
 from flint import fmpq
 
 from closedform.verify.identity import forms
-from closedform.verify.identity.canonical import is_zero
 from closedform.verify.identity.forms import ONE, ZERO, Form, Known, Monomial, NoForm, Truth
 from closedform.verify.terms import build
+from closedform.verify.terms.canonical import is_zero
 from closedform.verify.terms.facts import sign_of
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.quotients import prime_powers

@@ -21,7 +21,6 @@ from functools import cache, partial
 
 from flint import fmpq
 
-from closedform.verify.identity.canonical import is_zero
 from closedform.verify.identity.choices import has_choices, settle_choices, with_shared_choices
 from closedform.verify.identity.normal import (
     by_angles,
@@ -34,6 +33,7 @@ from closedform.verify.terms.build import (
     is_rational,
     rebuild,
 )
+from closedform.verify.terms.canonical import is_zero
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, line, linear_forms
 from closedform.verify.terms.partition import (

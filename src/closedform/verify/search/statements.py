@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from closedform.language.symbols import InternalName
-from closedform.verify.identity.canonical import is_zero
 from closedform.verify.terms.build import own_symbol, rebuild, subtract
+from closedform.verify.terms.canonical import is_zero
 from closedform.verify.terms.facts import is_non_negative
 from closedform.verify.terms.tensor_functions import FUNCTIONS, REDUCE_MAX, REDUCE_SUM, kind_of
 from closedform.verify.terms.tree import Op, Sign, Term, walk

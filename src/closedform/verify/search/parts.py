@@ -30,7 +30,7 @@ from closedform.verify.search.steps import NoProofError, Place, Step
 _QUICK_WORK = 6_000  # of the search for one fact in between without lemmas
 _PART_WORK = 40_000  # with lemmas
 _SQUARES_WORK = 120_000  # of the order of a quotient and a part, by their squares
-_CHOICE_WORK = 300_000  # of one with choices
+_CHOICE_WORK = 350_000  # of one with choices
 _MOST_FACTORS = 3
 _MOST_PRODUCTS = 12
 
@@ -230,7 +230,7 @@ class Parts:
             ends = points.range_of(difference)
             if ends is None or ends[1] - ends[0] > 1:
                 continue
-            numbers = [round(end) for end in dict.fromkeys(ends)]
+            numbers = dict.fromkeys(end.floor() for end in ends)
             bounds = [terms.rational(number) for number in numbers]
             if base != zero:
                 bounds = [terms.add(base, number) for number in bounds]

@@ -28,7 +28,7 @@ from closedform.verify.terms.fractions import bits, simplest_between
 from closedform.verify.terms.limits import FOREVER, LIMITS
 from closedform.verify.terms.partition import Segment, Segments, partition
 from closedform.verify.terms.sympy_io import CLOCK, term
-from closedform.verify.terms.tree import RELATIONS, Op, Term, fold, symbols, walk
+from closedform.verify.terms.tree import RELATIONS, Op, Term, symbols, walk
 
 _ULPS = 2
 """A float that was computed is at most so many units in the last place from the exact number."""
@@ -296,7 +296,7 @@ def _partition(
     statement: Term, first: int, end: int, levels: int = LIMITS.floor_levels
 ) -> Segments[int]:
     """The segments of a statement, with the operands of minima and maxima compared one by one."""
-    return partition(fold(statement, _without_extremum), CLOCK, first, end, levels=levels)
+    return partition(build.rewrite(statement, _without_extremum), CLOCK, first, end, levels=levels)
 
 
 def _is_proved_by_parts(statement: Term) -> bool:
@@ -355,9 +355,8 @@ def _merge_truths(
     return joined_truths
 
 
-def _without_extremum(statement: Term, args: list[Term]) -> Term:
+def _without_extremum(statement: Term) -> Term:
     """A comparison of a minimum or maximum as comparisons of its operands."""
-    statement = build.rebuild(statement, tuple(args)) if args else statement
     for place in (0, 1) if statement.op in RELATIONS else ():
         side, opposite = statement.args[place], statement.args[1 - place]
         if side.op not in (Op.MINIMUM, Op.MAXIMUM):
@@ -372,7 +371,7 @@ def _without_extremum(statement: Term, args: list[Term]) -> Term:
             parts = [build.rebuild(statement, pair) for pair in pairs]
         # min(a, b) < c where a < c or b < c; c < min(a, b) where c < a and c < b.
         is_any = statement.op is not Op.EQUAL and is_least == (place == 0)
-        simpler_parts = (fold(part, _without_extremum) for part in parts)
+        simpler_parts = (build.rewrite(part, _without_extremum) for part in parts)
         return (build.either if is_any else build.both)(*simpler_parts)
     return statement
 

@@ -262,8 +262,7 @@ def _are_equal_in_cycles(
 def _without_turns(side: Term) -> Term:
     """A term whose angles hold no whole turns: ``cos(pi (2 n + u))`` is ``cos(pi u)``."""
 
-    def visit(node: Term, args: list[Term]) -> Term:
-        rebuilt = rebuild(node, tuple(args)) if args else node
+    def change(rebuilt: Term) -> Term:
         if rebuilt.op not in (Op.COSPI, Op.SINPI):
             return rebuilt
         (angle,) = rebuilt.args
@@ -282,7 +281,7 @@ def _without_turns(side: Term) -> Term:
             return rebuilt
         return rebuild(rebuilt, ((form - LinearForm(fmpq(0), turns)).as_term(),))
 
-    return fold(side, visit)
+    return build.rewrite(side, change)
 
 
 def _cycles(steps: StepRange, *sides: Term) -> Iterator[tuple[Term, int]]:

@@ -53,7 +53,7 @@ class Points:
         *,
         below_0: bool = False,
     ) -> None:
-        self._terms = terms = replay.terms
+        terms = replay.terms
         symbols = [t for t in terms.below(*facts, *roots) if terms.nodes[t][0] == "symbol"]
         points = _points(replay, solver, facts, symbols, effort, below_0=below_0)
         boxes = [
@@ -70,12 +70,6 @@ class Points:
         """Returns bounds of the least and the greatest value of a number at the points."""
         ends = [end for box in self._boxes for end in box.of_term(number) if end is not None]
         return (min(ends), max(ends)) if ends else None
-
-    def are_equal(self, first: int, second: int) -> bool:
-        """Returns whether two numbers are equal at half of the points, and differ at none."""
-        ends = [(*box.of_term(first), *box.of_term(second)) for box in self._boxes]
-        is_known = sum(None not in pair for pair in ends) > _POINTS // 2
-        return is_known and self.may_hold(self._terms.equal(first, second))
 
 
 def _points(

@@ -47,13 +47,11 @@ def is_zero(number: Term, point: Mapping[str, Any], evaluate: Evaluate) -> bool:
         evaluate: The evaluation of terms by balls.
     """
 
-    def at_point(node: Term, args: list[Term]) -> Term:
-        if node.op in _KEPT:
-            return build.rebuild(node, tuple(args)) if args else node
-        result = evaluate(node, point, _BITS)
+    def at_point(node: Term) -> Term:
+        result = None if node.op in _KEPT else evaluate(node, point, _BITS)
         return build.rational(result) if isinstance(result, fmpq) else node
 
-    constant = fold(number, at_point)
+    constant = build.rewrite(number, at_point)
     return canonical.is_zero(constant) or _is_algebraic_zero(constant, evaluate)
 
 

@@ -69,14 +69,15 @@ def jumps_of(node: Term, clock: Term, first: int, last: int, most: int) -> Runs 
     if not is_endless and _turns(node, clock, last - first) > most:
         return None
     search = _Search(node, clock, most)
-    # The branches of a turning number, such as the length of RAdam's average, keep its condition,
-    # which their proofs need.
-    if is_endless or (node.op in RELATIONS and not _TURNS & {part.op for part in walk(node)}):
-        shape = trend(search.number, clock, first, last)
-        if shape is None or shape.direction is Direction.UNKNOWN:
-            return None
     try:
-        return search.runs(first, search.end_of_changes(first, shape) if is_endless else last)
+        # The branches of a turning number, such as the length of RAdam's average, keep its
+        # condition, which their proofs need.
+        if is_endless or (node.op in RELATIONS and not _TURNS & {part.op for part in walk(node)}):
+            shape = trend(search.number, clock, first, last)
+            if shape is None or shape.direction is Direction.UNKNOWN:
+                return None
+            last = search.end_of_changes(first, shape) if is_endless else last
+        return search.runs(first, last)
     except _UnknownError:
         return None
 

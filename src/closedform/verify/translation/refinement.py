@@ -64,15 +64,14 @@ def settle(root: Term, steps: StepRange) -> Term:
     """
     clock = steps.clock
     at_step = {clock: build.rational(steps.first)} if steps.first == steps.last else {}
-    settled: dict[Term, Term] = {}
-    for node in walk(root):
-        args = tuple(settled[arg] for arg in node.args)
-        if node.op is Op.ITE:
-            truth = _truth(build.substitute(node.args[0], at_step), steps)
-            settled[node] = build.ite(args[0] if truth is None else truth, *args[1:])
-        else:
-            settled[node] = build.rebuild(node, args) if args else node
-    return settled[root]
+
+    def change(node: Term) -> Term:
+        if node.op is not Op.ITE:
+            return node
+        truth = _truth(build.substitute(node.args[0], at_step), steps)
+        return node if truth is None else build.ite(truth, *node.args[1:])
+
+    return build.rewrite(root, change)
 
 
 def _truth(condition: Term, steps: StepRange) -> Term | None:

@@ -59,12 +59,12 @@ class Search(ABC):
                 terms.update(args)
         return sorted(terms)
 
-    def close(self, facts: Facts) -> Step | None:
-        """Returns a step that refutes the facts by an interval or a sum of facts, or None."""
+    def close(self, facts: Facts, degree: int = 1) -> Step | None:
+        """Returns a step that refutes the facts by the order of products of a degree, or None."""
         end = Boxes(self.replay, facts).contradiction()
         if end is not None:
             return end
-        return self.combine_facts(facts, self.literals(facts), 1)
+        return self.combine_facts(facts, self.literals(facts), degree)
 
     def combine_facts(
         self,
@@ -120,15 +120,15 @@ class Search(ABC):
         left, right = self.terms.nodes[args[0]][1]
         return self.terms.less(left, right), self.terms.less(right, left)
 
-    def show(self, facts: Facts, truth: int) -> Step | None:
-        """Returns a step that proves a relation as ``close`` does, or None."""
+    def show(self, facts: Facts, truth: int, degree: int = 1) -> Step | None:
+        """Returns a step that proves a relation by products of a degree, or None."""
         negation = self.terms.negate(truth)
         more_facts = self.replay.knowing(facts, negation)
         if self.terms.nodes[negation][0] != "not":
-            return self.close(more_facts)
+            return self.close(more_facts, degree)
         steps: list[Any] = []
         for side in self.alternatives(negation):
-            step = self.close(self.replay.knowing(more_facts, side))
+            step = self.close(self.replay.knowing(more_facts, side), degree)
             if step is None:
                 return None
             steps.append(step)

@@ -70,7 +70,7 @@ class Refutation(Search):
         super().__init__(effort)
         self.order = Order(self)
         self.integers = Integers(self, self.order)
-        self.rewriting = Rewriting(self)
+        self.rewriting = Rewriting(self, self.order)
 
     def refute_whole(self, facts: Facts, goal: Facts) -> Step:
         """Returns a step that refutes the facts: at once, else by what is shown of the parts."""
@@ -144,6 +144,8 @@ class Refutation(Search):
             self.integers.by_rounding,
             self.integers.by_integer_equations,
             self.rewriting.by_opposite_bounds,
+            self.rewriting.by_vanishing_sums,
+            self.rewriting.by_vanishing_power,
             self.integers.by_ranges,
             self.integers.by_integer_difference,
         ):

@@ -1,25 +1,32 @@
 """Equations between numbers, written or implied, by which symbols are replaced.
 
-An equation is implied by two opposite bounds: ``a <= b`` and ``b <= a`` imply ``a = b``.
+An equation is implied by two opposite bounds, by a sum of squares that is not above 0, and by a
+power that is 0.
+
+``x**2 + y**2 <= 0`` implies ``x = 0`` and ``y = 0``; ``a <= b`` and ``b <= a`` imply ``a = b``.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from closedform.verify.checker.polynomials import UNIT, constant_of, content, key_of, plus
 from closedform.verify.checker.replay import Facts
 from closedform.verify.search.linear import Search
-from closedform.verify.search.steps import Place, Step
+from closedform.verify.search.order import Order
+from closedform.verify.search.relevant_lemmas import lemmas_about
+from closedform.verify.search.steps import NoProofError, Place, Step
 
 
 class Rewriting:
     """The steps by equations of one search."""
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: Search, order: Order) -> None:
         self.search = search
         self.replay = search.replay
         self.terms = search.terms
+        self.order = order
         self._used_equations: list[int] = []
 
     def by_equation(self, facts: Facts, depth: int) -> Step | None:
@@ -73,6 +80,46 @@ class Rewriting:
             step = self.search.show(facts, equation)
             if step is not None:
                 return self._with_equation(facts, equation, step, depth)
+        return None
+
+    def by_vanishing_power(self, facts: Facts, depth: int) -> Step | None:
+        """Returns a step by the base of a power that is 0, which is 0."""
+        forms, terms = self.replay.forms, self.terms
+        for _, literal in self.search.literals(facts):
+            if literal.relation != "=" or len(literal.form) != 1:
+                continue
+            atoms = [atom for monomial in literal.form for atom, _ in monomial]
+            if len(atoms) != 1 or forms.atoms[atoms[0]][0] != "^":
+                continue
+            equation = terms.equal(forms.term_of(forms.arguments[atoms[0]][0]), terms.rational(0))
+            opposite = self.replay.knowing(facts, terms.negate(equation))
+            if self.replay.entails(facts, equation) or opposite == facts:
+                continue
+            with contextlib.suppress(NoProofError):
+                step = self.order.refute_with_lemmas(
+                    opposite, depth, lemmas_about(self.replay, opposite)
+                )
+                return self._with_equation(facts, equation, step, depth)
+        return None
+
+    def by_vanishing_sums(self, facts: Facts, depth: int) -> Step | None:
+        """Returns a step by a symbol that is 0: a sum of it and numbers >= 0 is not above 0."""
+        forms, terms = self.replay.forms, self.terms
+        for _, literal in self.search.literals(facts):
+            form = literal.form
+            if literal.relation not in (">=", "=") or UNIT in form or not 0 < len(form) <= 4:
+                continue
+            is_sum = max(form.values()) < 0 or (literal.relation == "=" and min(form.values()) > 0)
+            powers = [power for monomial in form for power in monomial]
+            symbols = dict.fromkeys(forms.terms_of_atoms[atom] for atom, _ in powers)
+            is_square = any(exponent % 2 == 0 for _, exponent in powers)
+            if not is_sum or not is_square or any(terms.nodes[s][0] != "symbol" for s in symbols):
+                continue
+            for symbol in symbols:
+                equation = terms.equal(symbol, terms.rational(0))
+                step = self.search.show(facts, equation, degree=2)
+                if step is not None:
+                    return self._with_equation(facts, equation, step, depth)
         return None
 
     def _with_equation(self, facts: Facts, equation: int, proof: Step, depth: int) -> Step:

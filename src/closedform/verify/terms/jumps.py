@@ -14,13 +14,13 @@ are exact: nothing is sampled.
 
 from __future__ import annotations
 
-from flint import arb, fmpq
+from flint import fmpq
 
 from closedform.effort import METER, spend
-from closedform.language.balls import whole_number
 from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import holds, value
 from closedform.verify.terms.facts import STRICT, Direction, is_integer
+from closedform.verify.terms.interval import floor_of
 from closedform.verify.terms.limits import FOREVER, LIMITS
 from closedform.verify.terms.linear import line, linear_forms
 from closedform.verify.terms.tree import RELATIONS, Op, Term, walk
@@ -175,7 +175,7 @@ class _Search:
             return shape.range.low is not None and shape.range.low == shape.range.high
         if self.node.op is not Op.FLOOR:
             return shape.sign in STRICT
-        levels = [_floor_of(bound) for bound in (shape.range.low, shape.range.high)]
+        levels = [floor_of(bound) for bound in (shape.range.low, shape.range.high)]
         return levels[0] is not None and levels[0] == levels[1]
 
     def _at(self, step: int) -> Value:
@@ -192,12 +192,3 @@ class _Search:
             raise _UnknownError
         self._values[step] = result
         return result
-
-
-def _floor_of(bound: fmpq | arb | None) -> int | None:
-    if bound is None:
-        return None
-    if isinstance(bound, fmpq):
-        return int(bound.floor())
-    whole = whole_number(bound.floor())
-    return None if whole is None else int(whole)

@@ -1,7 +1,7 @@
 """A refutation by what is shown of the parts of a goal first: ranges of floors, signs, orders.
 
 The search looks for a contradiction of all facts at once. Where it finds none, its facts are shown
-to have smaller ones in between, each by a search of its own with the facts about the same symbols:
+to have smaller ones in between, each by another search with the facts about the same symbols:
 
 1. **floors** that have one or two values: each becomes its value;
 2. **signs** of divisors, of bases of powers and of factors, and factors that are at most 1;

@@ -33,9 +33,9 @@ Evaluate = Callable[[Term, Mapping[str, Any], int], Any]
 """A fraction, ball or ``Undefined`` for a term, the values of its symbols and a precision."""
 
 _BITS = 128
-_KEPT = TRUTHS | {Op.RATIONAL, Op.PI, Op.ADD, Op.MULTIPLY, Op.DIVIDE, Op.POWER, Op.EXP, Op.LOG,
+_CANONICAL = TRUTHS | {Op.RATIONAL, Op.PI, Op.ADD, Op.MULTIPLY, Op.DIVIDE, Op.POWER, Op.EXP, Op.LOG,
                   Op.COSPI, Op.SINPI}  # fmt: skip
-"""What the canonical form is made of; of choices and floors the value is taken."""
+"""The operations of canonical forms; of choices and floors the value is taken."""
 
 
 def is_zero(number: Term, point: Mapping[str, Any], evaluate: Evaluate) -> bool:
@@ -48,7 +48,7 @@ def is_zero(number: Term, point: Mapping[str, Any], evaluate: Evaluate) -> bool:
     """
 
     def at_point(node: Term) -> Term:
-        result = None if node.op in _KEPT else evaluate(node, point, _BITS)
+        result = None if node.op in _CANONICAL else evaluate(node, point, _BITS)
         return build.rational(result) if isinstance(result, fmpq) else node
 
     constant = build.rewrite(number, at_point)

@@ -107,7 +107,7 @@ class _Known:
 
     def implies(self, demand: Obligation, effort: Effort) -> bool:
         """Returns whether an operation of the graph is shown to be defined."""
-        # An operation of the source counts where its conditions are among those of the graph.
+        # An operation of the source counts where all of its conditions are also in the graph.
         applicable = [
             obligation for obligation in self.given if set(obligation.path) <= set(demand.path)
         ]

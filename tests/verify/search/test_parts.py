@@ -1,5 +1,7 @@
 """Goals that are proved by what is shown of their parts first, and false ones beside them."""
 
+from flint import fmpq
+
 from closedform.effort import Effort
 from closedform.verify.checker.replay import Replay, check
 from closedform.verify.search.guesses import Points
@@ -84,7 +86,7 @@ def test_guesses_are_false_at_no_point() -> None:
     facts = terms.less(zero, first), terms.less(first, second)
     stairs = terms.make("floor", (terms.make("/", (first, second)),))
     points = Points(replay, Solver(), facts, [stairs], Effort.of(WORK))
-    assert points.range_of(stairs) == (0, 0)
+    assert points.range_of(stairs) == (fmpq(0), fmpq(0))
     assert points.may_hold(terms.less_equal(first, second))
     assert not points.may_hold(terms.less_equal(second, first))
     assert points.range_of(terms.make("log", (terms.make("*", (zero, first)),))) is None

@@ -37,7 +37,7 @@ CAPS = {
     "torch": 6918,
     "training": 12943,
     "transforms": 1098,
-    "verify": 18361,
+    "verify": 17898,
     "web": 612,
 }
 """The most code lines of each package; "modules" are the files in no package."""

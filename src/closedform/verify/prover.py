@@ -16,12 +16,12 @@ import sympy as sp
 
 from closedform.effort import Effort, Watch
 from closedform.errors import VerificationError
-from closedform.verify.identity.canonical import is_zero
 from closedform.verify.samples import Counterexample, Sampler, Tally, simplify_point
 from closedform.verify.search.refutation import find_proof
 from closedform.verify.search.statements import statement_of
 from closedform.verify.search.steps import NoProofError
 from closedform.verify.terms.build import subtract
+from closedform.verify.terms.canonical import is_zero
 from closedform.verify.terms.facts import sign_claims
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import TRUTHS, Op, Sign, Term, show, walk

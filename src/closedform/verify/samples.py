@@ -17,9 +17,9 @@ from typing import Literal
 from flint import fmpq
 
 from closedform.effort import Effort
-from closedform.verify.identity.canonical import is_zero
 from closedform.verify.terms import build
 from closedform.verify.terms.build import ONE, ZERO, add, both, multiply, substitute, subtract
+from closedform.verify.terms.canonical import is_zero
 from closedform.verify.terms.evaluate import Evaluator, Undefined, holds, value
 from closedform.verify.terms.facts import sign_claims
 from closedform.verify.terms.interval import Interval

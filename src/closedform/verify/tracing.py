@@ -21,27 +21,14 @@ from closedform.language import Schedule
 from closedform.language.balls import ball_precision
 from closedform.language.exact import nearest_float
 from closedform.language.literals import multiple_of_pi
-from closedform.verify.terms.build import (
-    FALSE,
-    TRUE,
-    both,
-    either,
-    equal,
-    is_rational,
-    less,
-    less_equal,
-    negate,
-    rational,
-    subtract,
-)
+from closedform.verify.terms import build
+from closedform.verify.terms.build import FALSE, TRUE, less, less_equal, negate, rational
 from closedform.verify.terms.evaluate import UndecidedError, compile_steps, holds, value
-from closedform.verify.terms.facts import Direction
 from closedform.verify.terms.fractions import bits, simplest_between
 from closedform.verify.terms.limits import FOREVER, LIMITS
-from closedform.verify.terms.partition import Segment, partition
+from closedform.verify.terms.partition import Segment, Segments, partition
 from closedform.verify.terms.sympy_io import CLOCK, term
 from closedform.verify.terms.tree import RELATIONS, Op, Term, symbols, walk
-from closedform.verify.terms.trend import trend
 
 _ULPS = 2
 """A float that was computed is at most so many units in the last place from the exact number."""
@@ -52,7 +39,6 @@ _MOST_PARTS = 8
 _LEVELS = 16
 _LISTED_STEPS = 4096
 """Steps that are evaluated one by one: 20 to 40 us each, and a search for a proof takes 1 s."""
-_FARTHEST = 1 << 62
 _BITS = 128
 _FEWEST_BITS = 64
 """Of a ball whose middle is taken for its value."""
@@ -101,11 +87,9 @@ class TracingProver:
             first: The first step.
             end: The step after the last one; None if there is no last one.
         """
-        statement = term(condition)
         last = FOREVER if end is None else end
-        parts = partition(statement, CLOCK, first, last, levels=_LEVELS)
         truths: list[Truths] = []
-        for part in parts:
+        for part in _partition(term(condition), first, last, _LEVELS):
             truths += self._decide_segment(part)
         joined_truths = _merge_truths(truths)
         if len(joined_truths) > _MOST_PARTS:
@@ -115,11 +99,10 @@ class TracingProver:
         ]
 
     def _decide_segment(self, part: Segment[int]) -> list[Truths]:
-        """The truths on a segment on which no linear comparison changes."""
+        """The truths on a segment on which no comparison changes that moves in one direction."""
         statement = part.term(CLOCK)
-        truths = _by_trends(statement, part.first, part.end)
-        if truths is not None:
-            return truths
+        if statement in (TRUE, FALSE):
+            return [(part.first, part.end, statement == TRUE)]
         if part.end - part.first <= _LISTED_STEPS:
             test = _Steps.of(statement)
             joined_truths: list[Truths] = []
@@ -152,7 +135,7 @@ class TracingProver:
             return None
 
     def _is_proved(self, goal: Term, facts: tuple[Term, ...]) -> bool:
-        if _is_proved_by_trends(either(*map(negate, facts), goal)):
+        if _is_proved_by_parts(build.either(*map(negate, facts), goal)):
             return True
         # Most functions ask nothing that needs a search: the prover takes 0.3 s to import.
         from closedform.verify.prover import prove
@@ -306,27 +289,28 @@ class _Witnesses:
 def _least_step(fact: Term) -> int:
     """The least step at which a fact that bounds the clock from below holds; else 0."""
     is_bound = fact.op is Op.LESS_EQUAL and fact.args[1] == CLOCK
-    return int(fact.args[0].value.ceil()) if is_bound and is_rational(fact.args[0]) else 0
+    return int(fact.args[0].value.ceil()) if is_bound and build.is_rational(fact.args[0]) else 0
 
 
-def _is_proved_by_trends(statement: Term) -> bool:
-    """Whether a statement about the clock holds at all steps, by monotone differences.
+def _partition(
+    statement: Term, first: int, end: int, levels: int = LIMITS.floor_levels
+) -> Segments[int]:
+    """The segments of a statement, with the operands of minima and maxima compared one by one."""
+    return partition(build.rewrite(statement, _without_extremum), CLOCK, first, end, levels=levels)
 
-    The steps that these leave open, where remainders decide, are evaluated if they are few.
+
+def _is_proved_by_parts(statement: Term) -> bool:
+    """Whether a statement about the clock is decided at all steps, and is true.
+
+    The steps that the segments leave open, where remainders decide, are evaluated if they are few.
     """
-    if not _is_of_clock(statement) or not any(node.op in _CURVES for node in walk(statement)):
+    if not _is_of_clock(statement):
         return False
-    truths = _by_trends(statement, 0, FOREVER, is_partial=True) or [(0, FOREVER, None)]
-    if any(truth is False for _, _, truth in truths):
-        return False
-    open_ranges = [range(first, end) for first, end, truth in truths if truth is None]
-    if sum(r.stop - r.start for r in open_ranges) > _LISTED_STEPS:
+    parts = [part for part in _partition(statement, 0, FOREVER) if part.value != TRUE]
+    if sum(part.end - part.first for part in parts) > _LISTED_STEPS:
         return False
     test = _Steps.of(statement)
-    return all(test.truth(step) is True for steps in open_ranges for step in steps)
-
-
-_CURVES = {Op.POWER, Op.EXP, Op.LOG, Op.DIVIDE}
+    return all(test.truth(step) is True for part in parts for step in range(part.first, part.end))
 
 
 def _is_of_clock(statement: Term) -> bool:
@@ -371,139 +355,27 @@ def _merge_truths(
     return joined_truths
 
 
-def _by_trends(
-    statement: Term, first: int, end: int, *, is_partial: bool = False
-) -> list[Truths] | None:
-    """The parts of a statement whose comparisons are of monotone differences.
-
-    None where some are not; with ``is_partial`` the truth of these is open.
-    """
-    if statement in (TRUE, FALSE):
-        return [(first, end, statement == TRUE)]
-    if statement.op in (Op.AND, Op.OR):
-        truths: list[Truths] = [(first, end, statement.op is Op.AND)]
-        for arg in statement.args:
-            parts = _by_trends(arg, first, end, is_partial=is_partial)
-            if parts is None and is_partial:
-                parts = [(first, end, None)]
-            if parts is None:
-                return None
-            truths = _combine_truths(truths, parts, statement.op)
-        return truths
-    apart = _without_extremum(statement)
-    if apart is not None:
-        return _by_trends(apart, first, end, is_partial=is_partial)
-    return _by_trend(statement, first, end)
-
-
-def _without_extremum(statement: Term) -> Term | None:
-    """A comparison of a minimum or maximum as comparisons of its operands; None for others."""
-    if statement.op is Op.NOT:
-        inner = _without_extremum(statement.args[0])
-        return None if inner is None else negate(inner)
+def _without_extremum(statement: Term) -> Term:
+    """A comparison of a minimum or maximum as comparisons of its operands."""
     for place in (0, 1) if statement.op in RELATIONS else ():
         side, opposite = statement.args[place], statement.args[1 - place]
         if side.op not in (Op.MINIMUM, Op.MAXIMUM):
             continue
+        is_least = side.op is Op.MINIMUM
         if statement.op is Op.EQUAL:
-            bound = less_equal if side.op is Op.MAXIMUM else _at_least
-            reached_bound = either(*(equal(arg, opposite) for arg in side.args))
-            return both(reached_bound, *(bound(arg, opposite) for arg in side.args))
-        relation = less if statement.op is Op.LESS else less_equal
-        relations = [
-            relation(arg, opposite) if place == 0 else relation(opposite, arg) for arg in side.args
-        ]
+            bounds = [(opposite, arg) if is_least else (arg, opposite) for arg in side.args]
+            is_one = build.either(*(build.equal(arg, opposite) for arg in side.args))
+            parts = [is_one, *(less_equal(*pair) for pair in bounds)]
+        else:
+            pairs = [(arg, opposite) if place == 0 else (opposite, arg) for arg in side.args]
+            parts = [build.rebuild(statement, pair) for pair in pairs]
         # min(a, b) < c where a < c or b < c; c < min(a, b) where c < a and c < b.
-        is_any = (side.op is Op.MINIMUM) == (place == 0)
-        return (either if is_any else both)(*relations)
-    return None
-
-
-def _at_least(left: Term, right: Term) -> Term:
-    return less_equal(right, left)
-
-
-def _combine_truths(
-    left_truths: Sequence[Truths], right_truths: Sequence[Truths], op: Op
-) -> list[Truths]:
-    """The truths of two statements as the truths of their conjunction or disjunction."""
-    truths: list[Truths] = []
-    decisive = op is Op.OR
-    for first, end, left in left_truths:
-        for start, stop, right in right_truths:
-            low, high = max(first, start), min(end, stop)
-            if low >= high:
-                continue
-            both_known = left is not None and right is not None
-            truth = decisive if decisive in (left, right) else not decisive if both_known else None
-            truths.append((low, high, truth))
-    return _merge_truths(truths)
+        is_any = statement.op is not Op.EQUAL and is_least == (place == 0)
+        simpler_parts = (build.rewrite(part, _without_extremum) for part in parts)
+        return (build.either if is_any else build.both)(*simpler_parts)
+    return statement
 
 
 def _at(statement: Term, step: int) -> bool | None:
     truth = holds(statement, {"t": fmpq(step)})
     return truth if isinstance(truth, bool) else None
-
-
-def _by_trend(statement: Term, first: int, end: int) -> list[Truths] | None:
-    """The parts of a comparison whose difference is monotone: it changes at most twice."""
-    relation = statement.args[0] if statement.op is Op.NOT else statement
-    if relation.op not in RELATIONS:
-        return None
-    difference = subtract(relation.args[1], relation.args[0])
-    last = FOREVER if end >= FOREVER else end - 1
-    monotonicity = trend(difference, CLOCK, first, last)
-    if monotonicity is None or monotonicity.direction is Direction.UNKNOWN:
-        return None
-    is_rising = monotonicity.direction is not Direction.DECREASING
-    # From the first of these on the difference has reached 0, from the second on it has passed it.
-    zero = term(sp.Integer(0))
-    rising_difference = difference if is_rising else subtract(zero, difference)
-    reaching = _first_true(less_equal(zero, rising_difference), first, end)
-    passing = _first_true(less(zero, rising_difference), first, end)
-    if reaching is None or passing is None:
-        return None
-    truths: list[Truths] = []
-    for start, stop, sign in (
-        (first, reaching, -1),
-        (reaching, passing, 0),
-        (passing, end, 1),
-    ):
-        if start < stop:
-            truths.append((start, stop, _truth(statement, sign if is_rising else -sign)))
-    return _merge_truths(truths)
-
-
-def _truth(statement: Term, sign: int) -> bool:
-    """Whether a comparison holds where its right side less its left side has a sign."""
-    if statement.op is Op.NOT:
-        return not _truth(statement.args[0], sign)
-    return {Op.LESS: sign > 0, Op.LESS_EQUAL: sign >= 0, Op.EQUAL: sign == 0}[statement.op]
-
-
-def _first_true(statement: Term, first: int, end: int) -> int | None:
-    """The first step of ``[first, end)`` at which a statement that stays true is true.
-
-    ``end`` if there is none; None if it is not known.
-    """
-    low, width = first, 1
-    while True:  # at each step before low it is false
-        step = min(first + width, end) - 1
-        if step >= _FARTHEST:
-            return None
-        truth = _at(statement, step)
-        if truth is None:
-            return None
-        if truth:
-            break
-        if step == end - 1:
-            return end
-        low, width = step + 1, width * 2
-    high = step
-    while low < high:
-        middle = (low + high) // 2
-        truth = _at(statement, middle)
-        if truth is None:
-            return None
-        low, high = (low, middle) if truth else (middle + 1, high)
-    return low

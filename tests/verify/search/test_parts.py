@@ -1,6 +1,6 @@
 """Goals that are proved by what is shown of their parts first, and false ones beside them."""
 
-import pytest
+from flint import fmpq
 
 from closedform.effort import Effort
 from closedform.verify.checker.replay import Replay, check
@@ -70,15 +70,6 @@ def test_a_floor_with_one_value_is_that_value() -> None:
     assert not is_proved(goal, less_equal(T, N), less(ZERO, X), work=400_000)
 
 
-def test_a_quotient_of_roots_is_a_part() -> None:
-    share = subtract(ONE, power(X, T))
-    roots = (power(number, HALF) for number in (multiply(Y, Y, share), share))
-    goal = equal(divide(N, add(N, divide(*roots))), divide(N, add(N, Y)))
-    unit = less(ZERO, X), less(X, ONE), less(ZERO, T)
-    assert is_proved(goal, less_equal(ZERO, Y), *unit)
-    assert not is_proved(goal, *unit, work=400_000)
-
-
 def test_a_product_with_a_choice_of_at_most_one() -> None:
     rest = multiply(rational(2), subtract(T, multiply(N, floor(divide(T, N)))))
     share = ite(less_equal(rest, N), divide(rest, N), ONE)
@@ -95,19 +86,20 @@ def test_guesses_are_false_at_no_point() -> None:
     facts = terms.less(zero, first), terms.less(first, second)
     stairs = terms.make("floor", (terms.make("/", (first, second)),))
     points = Points(replay, Solver(), facts, [stairs], Effort.of(WORK))
-    assert points.range_of(stairs) == (0, 0)
+    assert points.range_of(stairs) == (fmpq(0), fmpq(0))
     assert points.may_hold(terms.less_equal(first, second))
     assert not points.may_hold(terms.less_equal(second, first))
     assert points.range_of(terms.make("log", (terms.make("*", (zero, first)),))) is None
 
 
-@pytest.mark.parametrize("digits", [300, 400])
-def test_a_point_beyond_floats_has_no_value(digits: int) -> None:
+def test_a_point_may_be_beyond_floats() -> None:
     replay = Replay()
     terms = replay.terms
     number = terms.declare("m", integer=True)
-    large = terms.rational(10**digits)
+    large = terms.rational(10**400)
     points = Points(replay, Solver(), [terms.equal(number, large)], [large], Effort.of(WORK))
-    assert points.may_hold(terms.less(large, number))
-    ranges = [points.range_of(term) for term in (large, number)]
-    assert ranges == ([(1e300, 1e300)] * 2 if digits == 300 else [None] * 2)
+    ends = points.range_of(number)
+    # The ends of intervals have 96 bits where a number has more than 400.
+    assert ends is not None
+    assert ends[0] < 10**400 < ends[1]
+    assert not points.may_hold(terms.less(terms.add(large, large), number))

@@ -98,12 +98,12 @@ def step_of(rule: UpdateRule, open: Iterable[str]) -> Step:
         for name, value in rule.hyperparameters.items()
         if value is not None and name not in left_open
     }
-    # A definition may use those before it. Numbers come first: minima of symbols take SymPy longer.
-    meanings: dict[sp.Symbol, sp.Expr] = {}
+    # A definition may use those before it.
+    meanings: dict[sp.Basic, sp.Basic] = {}
 
     def with_known(expr: Any) -> Any:
         names = {s: values[s.name] for s in expr.free_symbols if s.name in values}
-        return expr.xreplace({**names, **meanings})
+        return _replace(expr, {**names, **meanings})
 
     for name, definition in rule.definitions.items():
         meanings[local(name)] = with_known(definition)
@@ -125,6 +125,19 @@ def step_of(rule: UpdateRule, open: Iterable[str]) -> Step:
         advances,
         evaluation,
     )
+
+
+def _replace(expr: sp.Basic, results: dict[sp.Basic, sp.Basic]) -> sp.Basic:
+    """An expression with parts replaced; the operands of minima and maxima are not compared.
+
+    SymPy factors the difference of each two of them, in 1.4 of the 2.6 s of the library's rules.
+    """
+    if expr not in results:
+        args = [_replace(arg, results) for arg in expr.args]
+        is_same = all(new is old for new, old in zip(args, expr.args, strict=True))
+        options = {"evaluate": False} if isinstance(expr, sp.Min | sp.Max) else {}
+        results[expr] = expr if is_same else expr.func(*args, **options)
+    return results[expr]
 
 
 def _check_size(rule: UpdateRule) -> None:

@@ -28,7 +28,7 @@ from closedform.verify.terms import build
 from closedform.verify.terms.facts import is_integer
 from closedform.verify.terms.real_line import TIME, RealCell, as_choices, real_cells
 from closedform.verify.terms.sympy_io import CLOCK
-from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, fold, symbols, walk
+from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, symbols, walk
 
 
 def bounded(
@@ -118,13 +118,15 @@ def by_parity(root: Term) -> Term:
     What the prover knows of powers it knows of positive bases.
     """
 
-    def make(node: Term, args: list[Term]) -> Term:
-        if node.op is not Op.POWER or not build.is_rational(args[0]) or not is_integer(args[1]):
-            return build.rebuild(node, tuple(args))
-        base, exponent = args
+    def change(node: Term) -> Term:
+        if node.op is not Op.POWER:
+            return node
+        base, exponent = node.args
         # Fixed exponents have a parity, and bases >= 0 need none.
-        if build.is_rational(exponent) or base.value >= 0:
-            return build.rebuild(node, (base, exponent))
+        if not build.is_rational(base) or base.value >= 0 or build.is_rational(exponent):
+            return node
+        if not is_integer(exponent):
+            return node
         size = build.power(build.negative(base), exponent)
         return build.ite(
             build.equal(build.floor_modulo(exponent, build.TWO), build.ZERO),
@@ -132,7 +134,7 @@ def by_parity(root: Term) -> Term:
             build.negative(size),
         )
 
-    return fold(root, make)
+    return build.rewrite(root, change)
 
 
 _DIRECTIONS: dict[str, Callable[[Term, Term], Term]] = {

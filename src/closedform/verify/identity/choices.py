@@ -16,7 +16,7 @@ from flint import fmpq
 from closedform.verify.identity.normal import float_at
 from closedform.verify.terms import build, tree
 from closedform.verify.terms.facts import NON_NEGATIVE, NON_POSITIVE
-from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, fold, walk
+from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, walk
 from closedform.verify.terms.trend import trend
 
 _BY_RANGE = frozenset({Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE, Op.LESS, Op.LESS_EQUAL})
@@ -42,8 +42,7 @@ def settle_choices(root: Term, clock: Term, first: int, last: int) -> Term:
         movement = trend(number, clock, first, last)
         return Sign.ANY if movement is None else movement.sign
 
-    def make(node: Term, args: list[Term]) -> Term:
-        rebuilt = build.rebuild(node, tuple(args)) if args else node
+    def change(rebuilt: Term) -> Term:
         if rebuilt.op in (Op.MINIMUM, Op.MAXIMUM):
             sign = sign_of(build.subtract(*rebuilt.args))
             if sign is not Sign.ANY:
@@ -60,7 +59,7 @@ def settle_choices(root: Term, clock: Term, first: int, last: int) -> Term:
                 return build.TRUE if sign in NON_NEGATIVE else build.FALSE
         return rebuilt
 
-    return fold(root, make)
+    return build.rewrite(root, change)
 
 
 def has_choices(root: Term) -> bool:
@@ -91,7 +90,7 @@ def with_shared_choices(
         is_defined: Whether a number is defined at every step.
     """
     table = _Table(are_same, is_defined, _generic_points(left, right))
-    return fold(left, table.entry), fold(right, table.entry)
+    return build.rewrite(left, table.entry), build.rewrite(right, table.entry)
 
 
 _Values = tuple[float, ...]
@@ -106,11 +105,9 @@ class _Table:
     points: tuple[Mapping[str, fmpq], ...]
     entries: dict[Op, list[tuple[Term, _Values]]] = field(default_factory=dict)
 
-    def entry(self, node: Term, args: list[Term]) -> Term:
+    def entry(self, node: Term) -> Term:
         """Returns the first node that says what a node says."""
-        rebuilt = build.rebuild(node, tuple(args)) if args else node
-        if rebuilt.op is Op.ITE:
-            rebuilt = self._as_extremum(rebuilt)
+        rebuilt = self._as_extremum(node) if node.op is Op.ITE else node
         if rebuilt.op not in _SHARED:
             return rebuilt
         values = self._values(_measure(rebuilt))

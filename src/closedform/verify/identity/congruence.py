@@ -27,13 +27,13 @@ from dataclasses import dataclass, field
 from flint import fmpq
 
 from closedform.verify.identity import forms
-from closedform.verify.identity.canonical import is_zero
 from closedform.verify.identity.forms import ONE, ZERO, Form, Known, Monomial, NoForm, Truth
 from closedform.verify.terms import build
+from closedform.verify.terms.canonical import is_zero
 from closedform.verify.terms.facts import sign_of
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.quotients import prime_powers
-from closedform.verify.terms.tree import Op, Sign, Term, symbols, walk
+from closedform.verify.terms.tree import Op, Sign, Term, symbols
 
 _NOTHING: Known = frozenset()
 _UNDEFINED = "undefined"
@@ -81,20 +81,13 @@ def with_split_roots(root: Term, clock: Term, sign_of: Callable[[Term], Sign]) -
         clock: The symbol of the step.
         sign_of: The sign of a term of the clock at the steps that are considered.
     """
-    rebuilt_terms: dict[Term, Term] = {}
-    for node in walk(root):
-        args = tuple(rebuilt_terms[arg] for arg in node.args)
-        rebuilt = build.rebuild(node, args) if args else node
-        if rebuilt.op is Op.POWER and build.is_rational(rebuilt.args[1]):
-            rebuilt = _split_root(rebuilt, clock, sign_of)
-        rebuilt_terms[node] = rebuilt
-    return rebuilt_terms[root]
+    return build.rewrite(root, lambda node: _split_root(node, clock, sign_of))
 
 
 def _split_root(node: Term, clock: Term, sign_of: Callable[[Term], Sign]) -> Term:
-    base, exponent = node.args
-    if exponent.value.q == 1:
+    if node.op is not Op.POWER or not build.is_rational(node.args[1]) or node.args[1].value.q == 1:
         return node
+    base, exponent = node.args
     positive, others = [], []
     for factor, times in _factors(base, 1):
         is_of_clock = symbols(factor).keys() == {clock.value.name}

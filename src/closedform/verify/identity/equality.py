@@ -21,7 +21,6 @@ from functools import cache, partial
 
 from flint import fmpq
 
-from closedform.verify.identity.canonical import is_zero
 from closedform.verify.identity.choices import has_choices, settle_choices, with_shared_choices
 from closedform.verify.identity.normal import (
     by_angles,
@@ -34,6 +33,7 @@ from closedform.verify.terms.build import (
     is_rational,
     rebuild,
 )
+from closedform.verify.terms.canonical import is_zero
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, line, linear_forms
 from closedform.verify.terms.partition import (
@@ -262,8 +262,7 @@ def _are_equal_in_cycles(
 def _without_turns(side: Term) -> Term:
     """A term whose angles hold no whole turns: ``cos(pi (2 n + u))`` is ``cos(pi u)``."""
 
-    def visit(node: Term, args: list[Term]) -> Term:
-        rebuilt = rebuild(node, tuple(args)) if args else node
+    def change(rebuilt: Term) -> Term:
         if rebuilt.op not in (Op.COSPI, Op.SINPI):
             return rebuilt
         (angle,) = rebuilt.args
@@ -282,7 +281,7 @@ def _without_turns(side: Term) -> Term:
             return rebuilt
         return rebuild(rebuilt, ((form - LinearForm(fmpq(0), turns)).as_term(),))
 
-    return fold(side, visit)
+    return build.rewrite(side, change)
 
 
 def _cycles(steps: StepRange, *sides: Term) -> Iterator[tuple[Term, int]]:

@@ -34,20 +34,18 @@ def normal(root: Term, clock: Term, first: int, last: int) -> Term:
     """Returns an equal term in the normal form of the steps from ``first`` to ``last``."""
     names = tree.symbols(root)
 
-    def make(node: Term, args: list[Term]) -> Term:
+    def change(node: Term) -> Term:
         if node.op in (Op.COSPI, Op.SINPI):
-            return _cosine(node, args[0])
+            return _cosine(node, node.args[0])
         if node.op in (Op.MINIMUM, Op.MAXIMUM):
             # min and max commute: one order makes equal terms equal.
-            args.sort(key=_size)
+            return build.rebuild(node, tuple(sorted(node.args, key=_size)))
         if node.op is Op.FLOOR:
-            return floor_of(args[0])
-        if node.op is Op.POWER and all(build.is_rational(arg) for arg in args):
-            return _root(args[0].value, args[1].value)
-        if node.op is Op.DIVIDE:
-            above = _inverse(args[1])
-            return build.divide(*args) if above is None else build.multiply(args[0], above)
-        return build.rebuild(node, tuple(args)) if args else node
+            return floor_of(node.args[0])
+        if node.op is Op.POWER and all(map(build.is_rational, node.args)):
+            return _root(*(arg.value for arg in node.args))
+        above = _inverse(node.args[1]) if node.op is Op.DIVIDE else None
+        return node if above is None else build.multiply(node.args[0], above)
 
     def _cosine(node: Term, angle: Term) -> Term:
         form = form_on(angle, clock, first, last)
@@ -62,7 +60,7 @@ def normal(root: Term, clock: Term, first: int, last: int) -> Term:
         values = {name: fmpq(2 * place + 3, 7) for place, name in enumerate(names)}
         return float_at(node, {**values, clock.value.name: fmpq(first)}, 0.0)
 
-    return fold(root, make)
+    return build.rewrite(root, change)
 
 
 def floor_of(number: Term) -> Term:
@@ -90,16 +88,15 @@ def floor_of(number: Term) -> Term:
 def without_special_angles(root: Term) -> Term:
     """Returns the term with the rational values of cos and sin of quarter turns worked out."""
 
-    def make(node: Term, args: list[Term]) -> Term:
-        is_circular = node.op in (Op.COSPI, Op.SINPI)
-        if is_circular and build.is_rational(args[0]) and args[0].value.q in (1, 2):
-            shift = fmpq(0) if node.op is Op.COSPI else _HALF
-            # Quarter turns: cos is 1, 0, -1, 0.
-            halves = int((2 * (args[0].value - shift)).p) % 4
-            return build.rational((1, 0, -1, 0)[halves])
-        return build.rebuild(node, tuple(args)) if args else node
+    def change(node: Term) -> Term:
+        if node.op not in (Op.COSPI, Op.SINPI) or not build.is_rational(node.args[0]):
+            return node
+        shift = fmpq(0) if node.op is Op.COSPI else _HALF
+        quarters = 2 * (node.args[0].value - shift)
+        # Quarter turns: cos is 1, 0, -1, 0.
+        return build.rational((1, 0, -1, 0)[int(quarters.p) % 4]) if quarters.q == 1 else node
 
-    return fold(root, make) if has_trigonometry(root) else root
+    return build.rewrite(root, change) if has_trigonometry(root) else root
 
 
 def has_trigonometry(*roots: Term) -> bool:
@@ -197,13 +194,9 @@ def _is_root(node: Term) -> bool:
 
 def opaque_cosines(root: Term) -> Term:
     """Returns the term with each cosine as a function of which only equality is known."""
-
-    def make(node: Term, args: list[Term]) -> Term:
-        if node.op is Op.COSPI:
-            return build.opaque("cospi", *args)
-        return build.rebuild(node, tuple(args)) if args else node
-
-    return fold(root, make)
+    return build.rewrite(
+        root, lambda node: build.opaque("cospi", *node.args) if node.op is Op.COSPI else node
+    )
 
 
 def by_angles(root: Term, clock: Term, first: int, last: int) -> Term:

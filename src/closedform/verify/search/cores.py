@@ -1,6 +1,6 @@
 """The facts and lemmas that contradict each other, over polynomials.
 
-z3 decides conjunctions and disjunctions of relations in which each monomial is a number of its own.
+z3 decides conjunctions and disjunctions of relations in which each monomial is one number.
 Where its model is none of polynomials, products of relations that exclude it are added: of
 ``x > 1`` and ``y > 1`` the relation ``x y - x - y + 1 > 0``. So z3 is asked linear questions only,
 whose work it counts.

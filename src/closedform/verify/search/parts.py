@@ -1,7 +1,7 @@
 """A refutation by what is shown of the parts of a goal first: ranges of floors, signs, orders.
 
 The search looks for a contradiction of all facts at once. Where it finds none, its facts are shown
-to have smaller ones in between, each by a search of its own with the facts about the same symbols:
+to have smaller ones in between, each by another search with the facts about the same symbols:
 
 1. **floors** that have one or two values: each becomes its value;
 2. **signs** of divisors, of bases of powers and of factors, and factors that are at most 1;
@@ -17,6 +17,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from flint import fmpq
+
 from closedform.effort import OutOfEffort
 from closedform.verify.checker.polynomials import Polynomial, constant, constant_of, plus
 from closedform.verify.checker.replay import Facts
@@ -29,8 +31,7 @@ from closedform.verify.search.steps import NoProofError, Place, Step
 # Limits of the search; beyond them a goal has no proof by parts.
 _QUICK_WORK = 6_000  # of the search for one fact in between without lemmas
 _PART_WORK = 40_000  # with lemmas
-_SQUARES_WORK = 120_000  # of the order of a quotient and a part, by their squares
-_CHOICE_WORK = 300_000  # of one with choices
+_CHOICE_WORK = 350_000  # of one with choices
 _MOST_FACTORS = 3
 _MOST_PRODUCTS = 12
 
@@ -148,13 +149,6 @@ class Parts:
                     state = self.knowing(state, *(truth for truth, _ in conclusions))
                 if values:
                     return behind(lemmas, self._by_values(state, points, number, values, attempts))
-            if self.terms.nodes[number][0] == "/" and not truths and number not in attempts:
-                attempts |= {number}
-                part = self._equal_part(state, points, number, lemmas)
-                state = self.knowing(state, *(truth for truth, _ in lemmas))
-                if part is not None:
-                    rest = self._by_values(state, points, number, [part], attempts)
-                    return behind(lemmas, rest)
             for truth in truths:
                 if self.replay.entails(state.facts, truth):
                     break
@@ -230,7 +224,7 @@ class Parts:
             ends = points.range_of(difference)
             if ends is None or ends[1] - ends[0] > 1:
                 continue
-            numbers = [round(end) for end in dict.fromkeys(ends)]
+            numbers = dict.fromkeys(fmpq(end.floor()) for end in ends)
             bounds = [terms.rational(number) for number in numbers]
             if base != zero:
                 bounds = [terms.add(base, number) for number in bounds]
@@ -254,35 +248,6 @@ class Parts:
             ):
                 return bounds
         return []
-
-    def _equal_part(
-        self, state: State, points: Points, quotient: int, lemmas: list[tuple[int, Step]]
-    ) -> int | None:
-        """A part that a quotient of numbers of at least 0 is equal to, or None."""
-        terms = self.terms
-        zero = terms.rational(0)
-        size = len(self._below((quotient,)))
-        for part in self._below(state.goal):
-            if (
-                terms.is_truth(part)
-                or constant_of(self.forms.of(part)) is not None
-                or len(self._below((part,))) >= size
-                or not points.are_equal(quotient, part)
-                or self.forms.of(part) == self.forms.of(quotient)
-            ):
-                continue
-            signs = [terms.less_equal(zero, number) for number in (part, quotient)]
-            orders = terms.less_equal(quotient, part), terms.less_equal(part, quotient)
-            for truth in (*signs, *orders):
-                if self.replay.entails(state.facts, truth):
-                    continue
-                step = self.proof(state, truth, _PART_WORK if truth in signs else _SQUARES_WORK)
-                if step is None:
-                    return None
-                lemmas.append((truth, step))
-                state = self.knowing(state, truth)
-            return part
-        return None
 
     def _by_values(
         self,
@@ -328,7 +293,6 @@ class Parts:
             if op == "/":
                 for divisor in self._divisors(args[1]):
                     yield term, [terms.less(zero, divisor), terms.less(divisor, zero)]
-                yield term, []
                 if all(terms.nodes[arg][0] == "log" for arg in args):
                     numbers = [terms.nodes[arg][1][0] for arg in args]
                     for left, right in (numbers, args):

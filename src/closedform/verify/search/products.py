@@ -1,4 +1,4 @@
-"""Products of relations that exclude a model in which each monomial is a number of its own.
+"""Products of relations that exclude a model in which each monomial is one number.
 
 Of ``x > 1`` and ``y > 1`` the relation ``x y - x - y + 1 > 0``, of ``x = y`` the relation
 ``x z = y z``, of any number its square. A product is a candidate where all of its monomials are

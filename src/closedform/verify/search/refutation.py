@@ -170,11 +170,14 @@ class Refutation(Search):
                 rest = self.replay._replace_terms(facts, {choice: value}, condition)
                 return ["choose", Place(choice), number, self.refute(rest, depth + 1)]
         # A condition that is known to be false would be split on for ever.
-        condition = next(
+        open_conditions = [
             condition
             for condition, _ in alternatives
             if not self.replay.entails(facts, self.terms.negate(condition))
-        )
+        ]
+        if not open_conditions:
+            raise NoProofError("the alternatives of a choice are all excluded")
+        condition = open_conditions[0]
         truths = [condition, self.terms.negate(condition)]
         steps = []
         for truth in truths:

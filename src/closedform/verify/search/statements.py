@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from closedform.language.symbols import InternalName
-from closedform.verify.identity.canonical import is_zero
-from closedform.verify.terms.build import own_symbol, rebuild, subtract
+from closedform.verify.terms.build import own_symbol, rewrite, subtract
+from closedform.verify.terms.canonical import is_zero
 from closedform.verify.terms.facts import is_non_negative
 from closedform.verify.terms.tensor_functions import FUNCTIONS, REDUCE_MAX, REDUCE_SUM, kind_of
 from closedform.verify.terms.tree import Op, Sign, Term, walk
@@ -52,18 +52,13 @@ def without_tensor_functions(
     statements = (goal, *assumptions)
     if not any(_is_tensor_function(node) for node in walk(*statements)):
         return goal, statements[1:]
-    rewritten: dict[Term, Term] = {}
     names_of_functions: list[tuple[Term, Term]] = []
-    for node in walk(*statements):
-        rebuilt_node = (
-            rebuild(node, tuple(rewritten[arg] for arg in node.args)) if node.args else node
-        )
-        rewritten[node] = (
-            _symbol_of(rebuilt_node, names_of_functions)
-            if _is_tensor_function(rebuilt_node)
-            else rebuilt_node
-        )
-    return rewritten[goal], tuple(rewritten[assumption] for assumption in statements[1:])
+
+    def change(node: Term) -> Term:
+        return _symbol_of(node, names_of_functions) if _is_tensor_function(node) else node
+
+    goal, *facts = (rewrite(statement, change) for statement in statements)
+    return goal, tuple(facts)
 
 
 def _is_tensor_function(node: Term) -> bool:

@@ -13,7 +13,7 @@ from flint import fmpq
 
 from closedform.errors import VerificationError
 from closedform.language.symbols import InternalName
-from closedform.verify.terms.tree import Declared, Op, Sign, Term, show, walk
+from closedform.verify.terms.tree import Declared, Op, Sign, Term, fold, show, walk
 
 
 def exact(value: Any, denominator: int = 1) -> fmpq:
@@ -329,6 +329,17 @@ def substitute(root: Term, replacements: Mapping[Term, Term]) -> Term:
         is_unchanged = all(new is old for new, old in zip(args, node.args, strict=True))
         results[node] = node if is_unchanged else rebuild(node, args)
     return results[root]
+
+
+def rewrite(root: Term, change: Callable[[Term], Term]) -> Term:
+    """Returns the term with each node changed, over arguments that are changed before it.
+
+    Example:
+        >>> x = symbol("x")
+        >>> rewrite(add(x, floor(x)), lambda node: ONE if node == x else node)
+        2
+    """
+    return fold(root, lambda node, args: change(rebuild(node, tuple(args)) if args else node))
 
 
 def rebuild(node: Term, args: tuple[Term, ...]) -> Term:

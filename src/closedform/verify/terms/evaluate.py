@@ -448,7 +448,7 @@ def _floor(node: Term, args: Sequence[Any], point: Mapping[str, fmpq]) -> Result
 def _is_zero_by_theorem(number: Term, ball: arb, point: Mapping[str, fmpq]) -> bool:
     """Whether a number is exactly 0; asked where a narrow ball around it holds 0."""
     is_narrow = ball.contains(0) and ball.abs_upper() < arb(2) ** -(ctx.prec // 3)
-    return is_narrow and exact_zero.is_zero(number, point, value) is True
+    return is_narrow and exact_zero.is_zero(number, point, value)
 
 
 def _extreme(node: Term, args: Sequence[Any], _: Any) -> Result:

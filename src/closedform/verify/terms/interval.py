@@ -14,6 +14,7 @@ from typing import Any
 
 from flint import arb, fmpq
 
+from closedform.language.balls import whole_number
 from closedform.verify.terms.facts import (
     NON_NEGATIVE,
     NON_POSITIVE,
@@ -50,6 +51,13 @@ def greater(left: Number, right: Number) -> Number:
     if isinstance(left, fmpq) and isinstance(right, fmpq):
         return max(left, right)
     return arb(left).max(arb(right))
+
+
+def floor_of(number: Number | None) -> int | None:
+    """Returns the greatest integer that is not above a number; None where a ball holds several."""
+    if number is None or isinstance(number, fmpq):
+        return None if number is None else int(number.floor())
+    return whole_number(number.floor())
 
 
 def _of_both(choose: Choice, left: Number | None, right: Number | None) -> Number | None:

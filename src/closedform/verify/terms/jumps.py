@@ -14,14 +14,14 @@ are exact: nothing is sampled.
 
 from __future__ import annotations
 
-from flint import arb, fmpq
+from flint import fmpq
 
 from closedform.effort import METER, spend
-from closedform.language.balls import whole_number
 from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import holds, value
 from closedform.verify.terms.facts import STRICT, Direction, is_integer
-from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.interval import floor_of
+from closedform.verify.terms.limits import FOREVER, LIMITS
 from closedform.verify.terms.linear import line, linear_forms
 from closedform.verify.terms.tree import RELATIONS, Op, Term, walk
 from closedform.verify.terms.trend import Trend, trend
@@ -34,6 +34,7 @@ JUMPING = RELATIONS | {Op.FLOOR, Op.SIGN, Op.MINIMUM, Op.MAXIMUM}
 # Measured: 0.3 ms for the value at a step, 1.5 ms for the trend on an interval.
 _STEP_WORK = 300
 _RUN_WORK = 1500
+_FARTHEST = 1 << 62
 
 
 def jumps_of(node: Term, clock: Term, first: int, last: int, most: int) -> Runs | None:
@@ -43,7 +44,7 @@ def jumps_of(node: Term, clock: Term, first: int, last: int, most: int) -> Runs 
         node: The floor, sign or comparison.
         clock: The clock, an integer.
         first: The first step.
-        last: The last step.
+        last: The last step; FOREVER for a sign or comparison of a number that is monotone.
         most: The number of runs from which on the result is None.
 
     Returns:
@@ -62,16 +63,20 @@ def jumps_of(node: Term, clock: Term, first: int, last: int, most: int) -> Runs 
     if linear_forms(number)[number].is_constant:
         # Such as the sign of x - x, whose trend is open on every interval.
         last = first
-    if _turns(node, clock, last - first) > most:
+    is_endless = last == FOREVER
+    if is_endless and node.op not in (*RELATIONS, Op.SIGN):
+        return None
+    if not is_endless and _turns(node, clock, last - first) > most:
         return None
     search = _Search(node, clock, most)
-    # The branches of a turning number, such as the length of RAdam's average, keep its condition,
-    # which their proofs need.
-    if node.op in RELATIONS and not _TURNS & {part.op for part in walk(node)}:
-        shape = trend(search.number, clock, first, last)
-        if shape is None or shape.direction is Direction.UNKNOWN:
-            return None
     try:
+        # The branches of a turning number, such as the length of RAdam's average, keep its
+        # condition, which their proofs need.
+        if is_endless or (node.op in RELATIONS and not _TURNS & {part.op for part in walk(node)}):
+            shape = trend(search.number, clock, first, last)
+            if shape is None or shape.direction is Direction.UNKNOWN:
+                return None
+            last = search.end_of_changes(first, shape) if is_endless else last
         return search.runs(first, last)
     except _UnknownError:
         return None
@@ -140,6 +145,19 @@ class _Search:
             pending += [(middle + 1, end, is_monotone), (start, middle, is_monotone)]
         return runs
 
+    def end_of_changes(self, first: int, shape: Trend) -> int:
+        """A step from which on a number that moves in one direction is beyond 0."""
+        is_still = shape.direction is Direction.CONSTANT or self._is_one_value(shape)
+        sign = 1 if shape.direction is Direction.INCREASING else -1
+        is_sign = self.node.op is Op.SIGN
+        final = fmpq(sign) if is_sign else build.is_satisfied(self.node.op, -sign)
+        step, width = first, 1
+        while not is_still and self._at(step) != final:
+            step, width = step + width, 2 * width
+            if step > _FARTHEST:
+                raise _UnknownError
+        return step
+
     def _levels_between(self, start: int, end: int) -> int:
         low, high = self._at(start), self._at(end)
         return 1 if isinstance(low, bool) or isinstance(high, bool) else abs(int(high - low))
@@ -157,7 +175,7 @@ class _Search:
             return shape.range.low is not None and shape.range.low == shape.range.high
         if self.node.op is not Op.FLOOR:
             return shape.sign in STRICT
-        levels = [_floor_of(bound) for bound in (shape.range.low, shape.range.high)]
+        levels = [floor_of(bound) for bound in (shape.range.low, shape.range.high)]
         return levels[0] is not None and levels[0] == levels[1]
 
     def _at(self, step: int) -> Value:
@@ -174,12 +192,3 @@ class _Search:
             raise _UnknownError
         self._values[step] = result
         return result
-
-
-def _floor_of(bound: fmpq | arb | None) -> int | None:
-    if bound is None:
-        return None
-    if isinstance(bound, fmpq):
-        return int(bound.floor())
-    whole = whole_number(bound.floor())
-    return None if whole is None else int(whole)

@@ -388,9 +388,10 @@ class _Steps(_Partition[int]):
 
     def decide_curve(self, node: Term, first: int, end: int) -> Iterable[_Part[int]]:
         """The runs of one floor, sign or truth of a number that only the clock moves."""
-        if not self._levels or end == FOREVER:
+        if not self._levels:
             return [(first, end, None)]
-        runs = jumps_of(node, self.clock, first, end - 1, self._curved_levels)
+        last = FOREVER if end == FOREVER else end - 1
+        runs = jumps_of(node, self.clock, first, last, self._curved_levels)
         if runs is None:
             return [(first, end, None)]
         ends = [*(start for start, _ in runs[1:]), end]

@@ -171,18 +171,17 @@ def factors(quotient: Quotient) -> tuple[fmpq, list[tuple[Quotient, int]]]:
 
 
 def prime_powers(number: fmpq) -> list[tuple[fmpq, int]]:
-    """Returns a number above 0 as powers of primes; itself where it is too long to factor."""
-    if max(number.p, number.q) > _LARGEST_FACTORED:
-        return [(number, 1)]
+    """Returns a number above 0 as powers of primes; of a long one, and of a last cofactor."""
     return [
         (fmpq(prime), direction * int(times))
         for part, direction in ((number.p, 1), (number.q, -1))
-        if part != 1
-        for prime, times in fmpz(int(part)).factor()
+        for prime, times in fmpz(int(part)).factor(
+            trial_limit=None if part <= _LARGEST_FACTORED else _LARGEST_DIVISOR
+        )
     ]
 
 
-_LARGEST_FACTORED = 2**48
+_LARGEST_FACTORED, _LARGEST_DIVISOR = 2**48, 1000
 
 
 def summands(quotient: Quotient) -> list[tuple[fmpq, Quotient]]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from flint import fmpq
 
 from closedform.language import Schedule
-from closedform.verify.terms.build import as_choice, rebuild, substitute, symbol
+from closedform.verify.terms.build import as_choice, rewrite, substitute, symbol
 from closedform.verify.terms.limits import FOREVER
 from closedform.verify.terms.partition import partition_line
 from closedform.verify.terms.sympy_io import CLOCK, value_term
-from closedform.verify.terms.tree import Op, Sign, Term, fold, walk
+from closedform.verify.terms.tree import Op, Sign, Term, walk
 
 TIME = symbol("t", sign=Sign.NONNEGATIVE)
 """The clock as a real number."""
@@ -109,10 +109,5 @@ def moving(root: Term, *ops: Op) -> list[Term]:
 
 def as_choices(root: Term) -> Term:
     """Returns the term with each minimum, maximum and absolute value as the choice that it is."""
-
-    def make(node: Term, args: list[Term]) -> Term:
-        rebuilt_node = rebuild(node, tuple(args))
-        is_choice = rebuilt_node.op in (Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE)
-        return as_choice(rebuilt_node) if is_choice else rebuilt_node
-
-    return fold(root, make)
+    ops = Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE
+    return rewrite(root, lambda node: as_choice(node) if node.op in ops else node)

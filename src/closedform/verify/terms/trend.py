@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from flint import arb, fmpq
 
-from closedform.language.balls import whole_number
 from closedform.verify.terms.evaluate import value
 from closedform.verify.terms.facts import (
     NON_NEGATIVE,
@@ -24,7 +23,7 @@ from closedform.verify.terms.facts import (
     direction_from,
     direction_of_product,
 )
-from closedform.verify.terms.interval import Interval, Number, plus
+from closedform.verify.terms.interval import Interval, Number, floor_of, plus
 from closedform.verify.terms.limits import FOREVER
 from closedform.verify.terms.linear import LinearForm, linear_forms
 from closedform.verify.terms.tree import TRUTHS, Op, Sign, Term, walk
@@ -241,7 +240,7 @@ def _cosine(offset: fmpq) -> TrendRule:
         low, high = turns.range.low, turns.range.high
         if low is None or high is None or turns.direction is Direction.UNKNOWN:
             return Trend(Direction.UNKNOWN, _UNIT)
-        half_turn = _floor_of(plus(low, -offset))
+        half_turn = floor_of(plus(low, -offset))
         # Monotone only within one half turn.
         if half_turn is None or not plus(high, -offset) <= half_turn + 1:
             return Trend(Direction.UNKNOWN, _UNIT)
@@ -249,12 +248,6 @@ def _cosine(offset: fmpq) -> TrendRule:
         return Trend(turns.direction.opposite if falls else turns.direction, _UNIT)
 
     return rule
-
-
-def _floor_of(number: Number) -> int | None:
-    if isinstance(number, fmpq):
-        return int(number.floor())
-    return whole_number(number.floor())
 
 
 def _exponential(node: Term, args: list[Trend]) -> Trend:

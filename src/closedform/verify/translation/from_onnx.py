@@ -22,7 +22,7 @@ from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.partition import partition
 from closedform.verify.terms.sympy_io import term as term_of
 from closedform.verify.terms.sympy_io import to_sympy
-from closedform.verify.terms.tree import Op, Term, nesting, symbols, walk
+from closedform.verify.terms.tree import Op, Term, fold, nesting, symbols
 from closedform.verify.translation.constants import Constants, with_split_constants
 
 CLOCK = term_of(t)
@@ -116,16 +116,15 @@ def without_undefined(root: Term) -> Term:
 
     SymPy refuses a Piecewise without a last branch within most functions.
     """
-    rebuilt_terms: dict[Term, Term] = {}
-    for node in walk(root):
-        args = tuple(rebuilt_terms[arg] for arg in node.args)
+
+    def make(node: Term, args: list[Term]) -> Term:
         if node.op is Op.ITE and build.UNDEFINED in args[1:]:
-            rebuilt_terms[node] = args[2] if args[1] == build.UNDEFINED else args[1]
-        elif build.UNDEFINED in args:
-            rebuilt_terms[node] = build.UNDEFINED
-        else:
-            rebuilt_terms[node] = build.rebuild(node, args) if args else node
-    return rebuilt_terms[root]
+            return args[2] if args[1] == build.UNDEFINED else args[1]
+        if build.UNDEFINED in args:
+            return build.UNDEFINED
+        return build.rebuild(node, tuple(args)) if args else node
+
+    return fold(root, make)
 
 
 def _sympy_expression(root: Term) -> sp.Basic:

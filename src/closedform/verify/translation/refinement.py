@@ -64,15 +64,14 @@ def settle(root: Term, steps: StepRange) -> Term:
     """
     clock = steps.clock
     at_step = {clock: build.rational(steps.first)} if steps.first == steps.last else {}
-    settled: dict[Term, Term] = {}
-    for node in walk(root):
-        args = tuple(settled[arg] for arg in node.args)
-        if node.op is Op.ITE:
-            truth = _truth(build.substitute(node.args[0], at_step), steps)
-            settled[node] = build.ite(args[0] if truth is None else truth, *args[1:])
-        else:
-            settled[node] = build.rebuild(node, args) if args else node
-    return settled[root]
+
+    def change(node: Term) -> Term:
+        if node.op is not Op.ITE:
+            return node
+        truth = _truth(build.substitute(node.args[0], at_step), steps)
+        return node if truth is None else build.ite(truth, *node.args[1:])
+
+    return build.rewrite(root, change)
 
 
 def _truth(condition: Term, steps: StepRange) -> Term | None:
@@ -108,7 +107,7 @@ class _Known:
 
     def implies(self, demand: Obligation, effort: Effort) -> bool:
         """Returns whether an operation of the graph is shown to be defined."""
-        # An operation of the source counts where its conditions are among those of the graph.
+        # An operation of the source counts where all of its conditions are also in the graph.
         applicable = [
             obligation for obligation in self.given if set(obligation.path) <= set(demand.path)
         ]

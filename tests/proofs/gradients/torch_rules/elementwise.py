@@ -8,7 +8,6 @@ from onnx import ModelProto
 
 from closedform.effort import Effort
 from closedform.ir import naming
-from closedform.verify.identity.canonical import SignOf, is_zero
 from closedform.verify.prover import prove
 from closedform.verify.terms.build import (
     FALSE,
@@ -24,6 +23,7 @@ from closedform.verify.terms.build import (
     subtract,
     symbol,
 )
+from closedform.verify.terms.canonical import SignOf, is_zero
 from closedform.verify.terms.facts import sign_claims
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Op, Sign, Term, walk

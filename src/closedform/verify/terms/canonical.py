@@ -504,28 +504,6 @@ class Canonical:
         return result.above
 
 
-def _form(term: Term) -> tuple[Canonical, Quotient] | None:
-    """The canonical form and the engine that made it; None where there is none."""
-    engine = Canonical(lambda _: Sign.ANY)
-    try:
-        return engine, engine.of(term)
-    except (TooLarge, ZeroDivisionError, NotCanonical):
-        return None
-
-
-def numerator(term: Term) -> Term | None:
-    """Returns a polynomial that is 0 wherever a term is defined and 0; None where none is found."""
-    engine_and_form = _form(term)
-    return None if engine_and_form is None else _term(engine_and_form[0], engine_and_form[1].above)
-
-
-def _term(engine: Canonical, polynomial: object) -> Term | None:
-    try:
-        return engine.term_of(Quotient(polynomial, number(fmpq(1)).below))
-    except TooLarge:
-        return None
-
-
 def _chebyshev(cosine: Quotient, sine: Quotient, times: int) -> tuple[Quotient, Quotient]:
     """Cosine and sine of a whole multiple of an angle."""
     if abs(times) > LIMITS.angle_multiples:

@@ -5,7 +5,6 @@ import random
 import pytest
 from flint import fmpq
 
-from closedform.verify.identity.canonical import is_zero, numerator
 from closedform.verify.terms import build
 from closedform.verify.terms.build import (
     HALF,
@@ -28,10 +27,10 @@ from closedform.verify.terms.build import (
     rational,
     sinpi,
     square_root,
-    substitute,
     subtract,
     symbol,
 )
+from closedform.verify.terms.canonical import is_zero
 from closedform.verify.terms.evaluate import holds
 from closedform.verify.terms.tree import Op, Sign, Term, show
 
@@ -173,14 +172,6 @@ def test_a_random_rewriting_is_an_identity_and_a_slip_is_none() -> None:
         right = add(multiply(a, b), multiply(a, c), power(b, TWO), multiply(b, c))
         assert is_zero(subtract(left, right), signs)
         assert not is_zero(subtract(left, add(right, rational(1, rng.randint(1, 9)))), signs)
-
-
-def test_a_numerator_vanishes_with_the_term() -> None:
-    term = subtract(divide(X, Y), add(ONE, TWO))
-    found = numerator(term)
-    assert found is not None
-    assert is_zero(substitute(found, {X: multiply(rational(3), Y)}))
-    assert numerator(subtract(cospi(X), ONE)) is None
 
 
 N = build.symbol("n", integer=True, sign=Sign.NONNEGATIVE)

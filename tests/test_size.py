@@ -21,7 +21,7 @@ CAPS = {
     "cli": 2957,
     "exporters": 3756,
     "frameworks": 20292,
-    "importers": 14908,
+    "importers": 15102,
     "ir": 3997,
     "language": 3982,
     "laws": 1436,

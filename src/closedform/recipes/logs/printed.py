@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,6 +45,9 @@ _VALUES_PER_LEVEL = 4
 
 _SHORT_DIGITS = 6
 """Digits of such a column of floats in full: shorter numbers are those floats."""
+
+
+_TRAILING_ZERO = re.compile(r"\.\d+0(?:[eE]|$)|\.0[eE]")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,13 +120,32 @@ def logged_values(
     # 0.1 is half of it.
     levels = len(np.unique(nonzero))
     is_in_steps = levels * _VALUES_PER_LEVEL <= max(len(nonzero), _VALUES_PER_LEVEL)
-    if are_floats and (is_in_steps or most == 1):
+    is_short = are_floats or _has_jumps(nonzero, exponents[is_nonzero], cells)
+    if (are_floats and most == 1) or (is_in_steps and is_short):
         most = max(most, _SHORT_DIGITS)
         least -= most
     # The unit of the last digit in a format with ``most`` digits, none below that of ``least``.
     in_all = np.where(is_zero, least, exponents + digits - most)
     units = np.minimum(exponents, np.maximum(least, in_all))
     return Series(numbers, _half_units(units))
+
+
+def _has_jumps(numbers: FloatArray, exponents: StepArray, cells: Sequence[str | None]) -> bool:
+    """Whether levels that are printed with as few digits as they have are apart, as 0.1 and 0.01.
+
+    A rounded curve goes from one unit of its last digit to the next, and a format with a number of
+    places has zeros at the end or one unit.
+    """
+    changes = np.flatnonzero(np.diff(numbers))
+    units = 10.0 ** np.minimum(exponents[changes], exponents[changes + 1])
+    are_apart = np.abs(np.diff(numbers)[changes]) > 1.5 * units
+    has_one_unit = len(np.unique(exponents)) == 1
+    return bool(
+        changes.size
+        and not has_one_unit
+        and are_apart.all()
+        and not any(_TRAILING_ZERO.search(text) for text in {*cells} if text)
+    )
 
 
 def number_of(text: str | None) -> float:

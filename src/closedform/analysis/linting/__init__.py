@@ -11,14 +11,14 @@ from typing import Any
 
 from closedform.analysis.linting.findings import RULES, Finding, Severity
 from closedform.analysis.linting.rules import CHECKS, Subject
-from closedform.errors import ConfigError, UnknownNameError, nearest
+from closedform.errors import ConfigError, ConflictError, UnknownNameError, nearest
 from closedform.language import Schedule
 from closedform.magnitude import check_steps
 from closedform.recipes import Recipe, load_recipe
 from closedform.recipes.clock import ALIASES, Facts
 from closedform.recipes.recipe import recipe_of
 
-__all__ = ["RULES", "Finding", "Severity", "lint"]
+__all__ = ["RULES", "Finding", "Severity", "finding_of", "lint"]
 
 _COMMENT = re.compile(r"closedform:\s*ignore\s+([a-z, -]+)")
 _TOTALS = {name for name, fact in ALIASES.items() if fact == "total_updates"} | {"total_updates"}
@@ -69,7 +69,10 @@ def lint(
     elif isinstance(source, Recipe):
         recipe = source
     else:
-        recipe = _read(source, framework, facts)
+        try:
+            recipe = _read(source, framework, facts)
+        except ConflictError as error:
+            return [finding_of(error)]
     ignored_rules = {*ignore}
     for rule in sorted(ignored_rules):
         if rule not in RULES:
@@ -89,6 +92,12 @@ def lint(
     for finding in findings:
         distinct.setdefault((finding.rule, finding.message), finding)
     return sorted(distinct.values(), key=lambda finding: (-finding.severity.rank, finding.rule))
+
+
+def finding_of(error: ConflictError) -> Finding:
+    """Returns the finding of a config that its framework refuses: the keys and the file."""
+    rule = "refused-by-framework"
+    return Finding(rule, RULES[rule][0], str(error), quantity="")
 
 
 def _read(

@@ -444,6 +444,7 @@ def test_the_extra_for_event_files_is_named(
     [
         (["0.1"] * 5 + ["0.01"] * 5 + ["0.001"] * 5, True),
         (["0.001"] * 5 + ["1e-05"] * 5, True),
+        (["0.2"] * 5 + ["0.1"] * 5 + ["0.05"] * 5 + ["0.025"] * 5, True),
         # values in a format with four places, such as 0.00096
         (["0.0010"] * 5 + ["0.0001"] * 5, False),
         (["1.0e-03"] * 5 + ["1.0e-04"] * 5, False),

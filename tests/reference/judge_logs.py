@@ -76,13 +76,14 @@ def logs(folder: Path) -> Iterator[tuple[str, GenuineLog, Path]]:
 
 def verdicts(log: GenuineLog, path: Path) -> tuple[bool, bool, bool]:
     """Whether the own config agrees, no changed one does, and the schedule is recovered."""
-    read = read_log(path)
+    # A format that does not say which step is update 0 is read as its user does, by --log-offset.
+    read = read_log(path, read_log(log.write(path.parent)).offset)
     own = log.recipe()
     is_own = cf.diff(own, read).first_step is None
     is_changed = all(
         cf.diff(other, read).first_step is not None for other in log.changed().values()
     )
-    recovered = recover(path)
+    recovered = recover(read)
     schedule = own if isinstance(own, cf.Schedule) else own.schedule()
     is_recovered = recovered.schedule is not None and (
         cf.diff(recovered.schedule, schedule, until=recovered.last + 1).first_step is None

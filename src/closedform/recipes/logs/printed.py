@@ -47,6 +47,7 @@ _SHORT_DIGITS = 6
 """Digits of such a column of floats in full: shorter numbers are those floats."""
 
 
+# A format with a number of digits has zeros at the end, as in 0.0010; Python's floats have none.
 _TRAILING_ZERO = re.compile(r"\.\d+0(?:[eE]|$)|\.0[eE]")
 
 
@@ -120,8 +121,14 @@ def logged_values(
     # 0.1 is half of it.
     levels = len(np.unique(nonzero))
     is_in_steps = levels * _VALUES_PER_LEVEL <= max(len(nonzero), _VALUES_PER_LEVEL)
-    is_short = are_floats or _has_jumps(nonzero, exponents[is_nonzero], cells)
-    if (are_floats and most == 1) or (is_in_steps and is_short):
+    has_one_unit = len(np.unique(exponents[is_nonzero])) == 1
+    places_of_format = (exponents + digits - most)[is_nonzero]
+    is_in_full = are_floats or (
+        not has_one_unit
+        and _are_apart(nonzero, places_of_format)
+        and not any(_TRAILING_ZERO.search(text) for text in {*cells} if text)
+    )
+    if (are_floats and most == 1) or (is_in_steps and is_in_full):
         most = max(most, _SHORT_DIGITS)
         least -= most
     # The unit of the last digit in a format with ``most`` digits, none below that of ``least``.
@@ -130,22 +137,14 @@ def logged_values(
     return Series(numbers, _half_units(units))
 
 
-def _has_jumps(numbers: FloatArray, exponents: StepArray, cells: Sequence[str | None]) -> bool:
-    """Whether levels that are printed with as few digits as they have are apart, as 0.1 and 0.01.
+def _are_apart(numbers: FloatArray, places: StepArray) -> bool:
+    """Whether neighbours that differ, differ by more than the last place of their format.
 
-    A rounded curve goes from one unit of its last digit to the next, and a format with a number of
-    places has zeros at the end or one unit.
+    A curve that was rounded goes from one unit to the next.
     """
     changes = np.flatnonzero(np.diff(numbers))
-    units = 10.0 ** np.minimum(exponents[changes], exponents[changes + 1])
-    are_apart = np.abs(np.diff(numbers)[changes]) > 1.5 * units
-    has_one_unit = len(np.unique(exponents)) == 1
-    return bool(
-        changes.size
-        and not has_one_unit
-        and are_apart.all()
-        and not any(_TRAILING_ZERO.search(text) for text in {*cells} if text)
-    )
+    units = 10.0 ** np.minimum(places[changes], places[changes + 1])
+    return bool(np.all(np.abs(np.diff(numbers)[changes]) > 1.5 * units))
 
 
 def number_of(text: str | None) -> float:

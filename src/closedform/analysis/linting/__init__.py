@@ -96,8 +96,7 @@ def lint(
 
 def finding_of(error: ConflictError) -> Finding:
     """Returns the finding of a config that its framework refuses: the keys and the file."""
-    rule = "refused-by-framework"
-    return Finding(rule, RULES[rule][0], str(error), quantity="")
+    return Finding("refused-by-framework", Severity.ERROR, str(error), quantity="")
 
 
 def _read(
@@ -112,11 +111,10 @@ def _read(
     except ConfigError:
         if numbers.total_updates is None:
             raise
-        facts_by_name = {} if isinstance(facts, Facts) else dict(facts or {})
         other_facts: Mapping[str, Any] | Facts = (
             replace(facts, total_updates=None)
             if isinstance(facts, Facts)
-            else {name: fact for name, fact in facts_by_name.items() if name not in _TOTALS}
+            else {name: fact for name, fact in (facts or {}).items() if name not in _TOTALS}
         )
         recipe = load_recipe(source, framework, facts=other_facts)
         return replace(recipe, horizon=int(numbers.total_updates))
@@ -127,14 +125,12 @@ def _suppressed_rules(recipe: Recipe) -> set[str]:
     path = Path(recipe.source)
     if recipe.document is None or not path.is_file():
         return set()
-    rules: set[str] = set()
-    for names in _COMMENT.findall(path.read_text(encoding="utf-8", errors="replace")):
-        for name in (part.strip() for part in names.split(",")):
-            if name not in RULES:
-                raise UnknownNameError(
-                    f"a comment ignores the rule {name!r}, which does not exist",
-                    where=recipe.source,
-                    hint=nearest(name, RULES),
-                )
-            rules.add(name)
+    comments = _COMMENT.findall(path.read_text(encoding="utf-8", errors="replace"))
+    rules = {name.strip() for names in comments for name in names.split(",")}
+    for name in sorted(rules - RULES.keys()):
+        raise UnknownNameError(
+            f"a comment ignores the rule {name!r}, which does not exist",
+            where=recipe.source,
+            hint=nearest(name, RULES),
+        )
     return rules

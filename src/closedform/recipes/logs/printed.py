@@ -121,11 +121,9 @@ def logged_values(
     # 0.1 is half of it.
     levels = len(np.unique(nonzero))
     is_in_steps = levels * _VALUES_PER_LEVEL <= max(len(nonzero), _VALUES_PER_LEVEL)
-    has_one_unit = len(np.unique(exponents[is_nonzero])) == 1
-    places_of_format = (exponents + digits - most)[is_nonzero]
     is_in_full = are_floats or (
-        not has_one_unit
-        and _are_apart(nonzero, places_of_format)
+        np.ptp(exponents[is_nonzero]) > 0
+        and _are_apart(nonzero, (exponents + digits - most)[is_nonzero])
         and not any(_TRAILING_ZERO.search(text) for text in {*cells} if text)
     )
     if (are_floats and most == 1) or (is_in_steps and is_in_full):

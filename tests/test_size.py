@@ -16,9 +16,9 @@ from tools.__main__ import MODULES
 
 SOURCE = ROOT / "src" / "closedform"
 CAPS = {
-    "analysis": 6923,
+    "analysis": 6925,
     "api": 756,
-    "cli": 2957,
+    "cli": 2958,
     "exporters": 3756,
     "frameworks": 20292,
     "importers": 15102,
@@ -26,10 +26,10 @@ CAPS = {
     "language": 3982,
     "laws": 1436,
     "lowering": 4329,
-    "modules": 1244,
+    "modules": 1245,
     "optimizers": 3602,
     "plotting": 730,
-    "recipes": 7114,
+    "recipes": 7125,
     "referee": 2681,
     "runtime": 2426,
     "scaling": 624,

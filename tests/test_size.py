@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "closedform"
 CAPS = {
     "analysis": 6925,
     "api": 756,
-    "cli": 2958,
+    "cli": 2961,
     "exporters": 3756,
     "frameworks": 20292,
     "importers": 15102,

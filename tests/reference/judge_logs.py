@@ -40,7 +40,9 @@ def console(rows: Rows) -> str:
 
 def keras(rows: Rows) -> str:
     """A CSVLogger's file with a column of the rate."""
-    return "epoch,learning_rate,loss\n" + "".join(f"{step},{lr!r},0.5\n" for step, lr in rows)
+    return "epoch,learning_rate,loss\n" + "".join(
+        f"{step},{lr!r},{1 / (step + 1)}\n" for step, lr in rows
+    )
 
 
 def short(rows: Rows) -> str:

@@ -30,6 +30,17 @@ PLOTS = DOCS / "gallery"
 METRIC = sp.exp(-t / 20) + sp.cos(t / 3) / 40
 """The loss for which a metric-driven rule is drawn."""
 
+_TITLES = {
+    "compose": "Compositions",
+    "given": "Given by a function or a table",
+    "refined": "Computed from gradient norms",
+    "plateau": "By a metric",
+    "schedules": "Compositions",
+    "sweeps": "Range tests",
+    "wsd": "Warmup, stable, decay",
+}
+"""The names of families whose modules have other names."""
+
 _INTRODUCTION = """\
 # Gallery
 
@@ -83,6 +94,23 @@ def card(name: str) -> str:
     )
 
 
+def grid() -> str:
+    """Returns the families, each with small pictures of its schedules that lead to their cards.
+
+    A family is a module of the library; the pictures are the plots of the cards.
+    """
+    families: dict[str, list[str]] = {}
+    for name in EXAMPLES:
+        module = getattr(schedules, name).__module__.rpartition(".")[2]
+        title = _TITLES.get(module, module.replace("_", " ").capitalize())
+        families.setdefault(title, []).append(
+            f'[![{name}](gallery/{name}.svg){{ width="150" }}](#{name} "{name}")'
+        )
+    return "\n\n".join(
+        f"**{title}**\n\n" + "\n".join(pictures) for title, pictures in families.items()
+    )
+
+
 def page() -> str:
     """Returns the whole page."""
     missing = set(schedules.__all__) ^ set(EXAMPLES)
@@ -90,7 +118,7 @@ def page() -> str:
         raise SystemExit(
             f"closedform.schedules.examples: give each schedule one example: {sorted(missing)}"
         )
-    return "\n".join([_INTRODUCTION, *(card(name) for name in EXAMPLES)])
+    return "\n".join([_INTRODUCTION, grid(), "", *(card(name) for name in EXAMPLES)])
 
 
 def draw(name: str, folder: Path) -> Path:

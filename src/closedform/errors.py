@@ -106,6 +106,10 @@ class ConfigError(ClosedFormError, ValueError):
     """A config file or mapping cannot be read as a recipe."""
 
 
+class ConflictError(ConfigError):
+    """Two files of a run have different values, and the framework refuses to begin."""
+
+
 class ArgumentError(ClosedFormError, TypeError):
     """An argument of a class or function is unknown, missing or out of range."""
 

@@ -72,7 +72,7 @@ def test_solve_for_a_value() -> None:
         (("solve", *COSINE, "--for", "end", "--area", "x"), "expected a number, got 'x'"),
         (("solve", *COSINE, "--for", "end", "--area", 1, "--range", "7"), "such as 10,1000"),
         (("solve", *COSINE, "--for", "stepz", "--area", 1), "has no hyperparameter 'stepz'"),
-        (("resume", *COSINE, "--at", 10), "exactly one of new, total and batch_sizes"),
+        (("resume", *COSINE, "--at", 10), "exactly one of --new, --total and --batch-sizes"),
         (("resume", *COSINE, "--at", 10, "--batch-sizes", "8"), "two numbers such as 256,512"),
         (("resume", *COSINE, "--at", 10, "--total", 20, "-o", "a.txt"), "must be an .onnx file"),
         (("show", *COSINE[:-1], "2e9tokens"), "need the facts global_batch_size, sequence_length"),

@@ -66,10 +66,65 @@ class TestWithJax:
                 # float32 in JAX: a few roundings of 6e-8
                 assert abs(float(schedule.exact(step)) - value) <= 5e-7 * abs(value), place
 
-    def test_a_table_by_an_infinity_is_refused_with_its_reason(self) -> None:
+    def test_operands_of_lax_in_float32(self) -> None:
+        lax, jnp = self.jax.lax, self.jnp
+        ends = jnp.array([100, 200], jnp.int32)
+        functions: tuple[Callable[[Any], Any], ...] = (
+            lambda s: lax.min(1.0, lax.div(s.astype(jnp.float32), 100.0)),
+            lambda s: jnp.where(lax.lt(s, ends)[0], 0.5, 1.0) * lax.max(s, 1),
+            lambda s: lax.mul(s.astype(jnp.float32), 1 / 3),
+        )
+        for function, values in zip(functions, ((1, 1), (0.5, 100), (1 / 3, 33)), strict=True):
+            schedule = cf.from_optax(function)
+            assert float(schedule.exact(1)) == min(values[0], float(schedule.exact(1)))
+            for step in (0, 1, 99, 100, 101, 5000):
+                value = float(function(jnp.int32(step)))
+                assert abs(float(schedule.exact(step)) - value) <= 5e-7 * abs(value)
+
+    @pytest.mark.parametrize("seed", range(4))
+    @pytest.mark.parametrize("kind", ["interp", "searchsorted", "digitize", "select", "piecewise"])
+    def test_tables_have_the_values_of_jax(self, kind: str, seed: int) -> None:
+        random, jnp = np.random.default_rng(seed), self.jnp
+        ends = np.sort(random.choice(900, size=2 + 3 * seed, replace=False) + 1)
+        rates = np.round(random.random(len(ends) + 1), 3)
+        side, scale = ("left", "right")[seed % 2], (1, 8)[seed // 2]
+        knots = jnp.array(ends / scale if scale > 1 else ends)
+
+        def conditions(s: Any) -> list[Any]:
+            return [s < end for end in ends.tolist()]
+
+        functions: dict[str, Callable[[Any], Any]] = {
+            "interp": lambda s: jnp.interp(s / scale, knots, jnp.array(rates[1:])),
+            "searchsorted": lambda s: jnp.array(rates)[
+                jnp.searchsorted(knots, s / scale, side=side)
+            ],
+            "digitize": lambda s: 0.9 ** jnp.digitize(s / scale, knots, right=side == "left"),
+            "select": lambda s: jnp.select(conditions(s), rates[1:].tolist(), s * rates[0]),
+            "piecewise": lambda s: jnp.piecewise(
+                s * 1.0, conditions(s)[::-1], [*rates[1:].tolist(), lambda x: x / 100]
+            ),
+        }
+        function = functions[kind]
+        schedule = cf.from_optax(function)
+        steps = sorted({0, 5000, *(end + k for end in ends.tolist() for k in (-1, 0, 1))})
+        for step in steps:
+            value = float(function(jnp.int32(step)))
+            # float32 in JAX: a few roundings of 6e-8 of numbers up to 1, and of the step
+            bound = 2e-6 * max(1, abs(value))
+            assert abs(float(schedule.exact(step)) - value) <= bound, (seed, step)
+
+    def test_a_table_is_one_choice_of_lines(self) -> None:
         table = self.jnp.array([0, 100, 500]), self.jnp.array([0.0, 1.0, 0.1])
-        with pytest.raises(TraceError, match="compares a value that is not a number"):
-            cf.from_optax(lambda step: self.jnp.interp(step, *table))
+        schedule = cf.from_optax(lambda step: self.jnp.interp(step, *table))
+        tail = sp.Rational(49, 40) - 9 * t / 4000
+        assert schedule.expr == sp.Piecewise(
+            (t / 100, t < 100), (tail, t < 501), (sp.Rational(1, 10), True)
+        )
+
+    def test_an_order_that_depends_on_the_step_is_refused(self) -> None:
+        jnp = self.jnp
+        with pytest.raises(TraceError, match=r"the order of the elements depends on data"):
+            cf.from_optax(lambda step: jnp.sort(jnp.array([1.0, 3.0]) * step)[0])
 
     def test_literals_are_the_numbers_that_they_were_written_as(self) -> None:
         """10,000 float32 literals: 500 in equations, the others in tables of 100."""

@@ -30,6 +30,25 @@ def transformation(dtype: Any, update_count: Callable[[Any], Any], *, of_element
     return optax.chain(optax.GradientTransformation(init, update), optax.sgd(0.125))
 
 
+COUNTS: dict[str, Callable[[Any], Any]] = {
+    "one change": lambda count: jnp.where(count < 3, 2, 4),
+    "two changes": lambda count: jnp.where(count < 2, 1, jnp.where(count < 5, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_multi_steps_with_a_schedule(name: str) -> None:
+    accumulated = optax.MultiSteps(optax.sgd(0.125), every_k_schedule=COUNTS[name])
+    # optax has the mean in float32, 6e-8 of a gradient; another length differs by 0.01 or more
+    assert largest_difference(accumulated.gradient_transformation()) < 1e-6
+
+
+def test_multi_steps_with_a_growing_count_are_refused() -> None:
+    accumulated = optax.MultiSteps(optax.sgd(0.125), every_k_schedule=lambda count: 1 + count // 2)
+    with pytest.raises(TraceError, match="divided by one that is not a constant above 0"):
+        cf.from_optax(accumulated.gradient_transformation())
+
+
 def largest_difference(optimizer: Any) -> float:
     """Of a rule and its transformation, relative to the largest element, in float64."""
     random = np.random.default_rng(7)
@@ -41,9 +60,10 @@ def largest_difference(optimizer: Any) -> float:
     with double_precision():
         params = {"w": jnp.asarray(first)}
         state = optimizer.init(params)
+        update = jax.jit(optimizer.update)
         for _ in range(60):
             gradient = random.standard_normal(SHAPE)
-            updates, state = optimizer.update({"w": jnp.asarray(gradient)}, state, params)
+            updates, state = update({"w": jnp.asarray(gradient)}, state, params)
             params = optax.apply_updates(params, updates)
             session.step({"w": gradient})
             value = np.asarray(params["w"])

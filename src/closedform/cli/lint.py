@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from closedform.cli.arguments import SourceOptions, json_flag, source_bundle
 from closedform.cli.output import error_line, heading, print_json, table
 from closedform.cli.parser import UsageError, argument, command, flag, option, positive
-from closedform.errors import ClosedFormError
+from closedform.errors import ClosedFormError, ConflictError
 
 if TYPE_CHECKING:
     from closedform.analysis.linting import Finding
@@ -51,7 +51,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Prints the findings."""
-    from closedform.analysis.linting import RULES, Severity, lint
+    from closedform.analysis.linting import RULES, Severity, finding_of, lint
     from closedform.cli.application import code_of
     from closedform.cli.sources import load_curves
 
@@ -66,13 +66,15 @@ def run(options: Options) -> int:
         try:
             curves = load_curves(recipe, options.source_options)
             findings[recipe] = lint(curves, updates=options.updates, ignore=options.ignore or ())
+        except ConflictError as error:
+            findings[recipe] = [finding_of(error)]
         except (ClosedFormError, OSError) as error:
             # One file that cannot be read does not hide the findings of the others.
             if len(options.recipes) == 1:
                 raise
             errors[recipe] = error
+    rows_of_all = [(recipe, row) for recipe, rows in findings.items() for row in rows]
     if options.as_json:
-        rows_of_all = [(recipe, row) for recipe, rows in findings.items() for row in rows]
         data = {"findings": [{"recipe": recipe, **row.data()} for recipe, row in rows_of_all]}
         unread = [{"recipe": recipe, "error": str(error)} for recipe, error in errors.items()]
         print_json(data | ({"errors": unread} if unread else {}))
@@ -84,11 +86,10 @@ def run(options: Options) -> int:
     for reason in errors.values():
         error_line(reason)
     if len(options.recipes) > 1 and not options.as_json:
-        rows = [row for several in findings.values() for row in several]
-        counts = [f"{sum(row.severity is s for row in rows)} {s}s" for s in reversed(Severity)]
+        severities = [row.severity for _, row in rows_of_all]
+        counts = [f"{severities.count(kind)} {kind}s" for kind in reversed(Severity)]
         print(f"\nof {len(options.recipes)} recipes: {', '.join(counts)}; {len(errors)} not read")
     if errors:
         return max(map(code_of, errors.values()))
     least = Severity(options.fail_on).rank
-    is_faulty = any(row.severity.rank >= least for rows in findings.values() for row in rows)
-    return FAULTY if is_faulty else 0
+    return FAULTY if any(row.severity.rank >= least for _, row in rows_of_all) else 0

@@ -70,9 +70,7 @@ def run(options: Options) -> None:
     resumption = resume(
         _schedule(options.name, options.words, options.source_options),
         options.at,
-        None
-        if options.new is None
-        else _schedule(*split_name(options.new), options.source_options),
+        _schedule(*split_name(options.new), options.source_options) if options.new else None,
         total=options.total,
         batch_sizes=_pair(options.batch_sizes),
         scaling=options.scaling,

@@ -7,7 +7,10 @@ import re
 _VALUE = r"""('[^']*'|"[^"]*"|\{[^{}]*\}|[\w.…]+)"""
 _CALL = re.compile(rf"load_recipe\((?:…, )?(\w+={_VALUE})\)")
 _ARGUMENT = re.compile(rf"\b(framework|version|facts|files|base|paths|total)={_VALUE}")
-_NUMBER = ("give an int, a float, a Fraction or a SymPy number", "give one, such as 100 or 3e-4")
+_PHRASES = {
+    "give an int, a float, a Fraction or a SymPy number": "give one, such as 100 or 3e-4",
+    "one of new, total and batch_sizes must": "one of --new, --total and --batch-sizes must",
+}
 _MISSING = re.compile(r"missing facts: (\w+(?:, \w+)*)")
 _ENTRY = re.compile(r"""['"]?([\w.\-]+)['"]?\s*:\s*['"]?([^'",{}]+)""")
 _OPTIONS = {
@@ -32,7 +35,9 @@ def in_terminal(text: str) -> str:
         'give --facts total_updates=9'
     """
     # Between backticks stands source code, or a command already.
-    parts = text.replace(*_NUMBER).split("`")
+    for phrase, wording in _PHRASES.items():
+        text = text.replace(phrase, wording)
+    parts = text.split("`")
     parts[::2] = [_ARGUMENT.sub(_option, _CALL.sub(r"\1", part)) for part in parts[::2]]
     wording = "`".join(parts)
     missing = _MISSING.search(wording)

@@ -136,7 +136,7 @@ def load_recipe(
             "framework='generic' reads the keys by their names"
         )
         hint = explanation if error.hint is None else f"{error.hint}; {explanation}"
-        raise ConfigError(error.what, where=error.where, hint=hint) from error
+        raise type(error)(error.what, where=error.where, hint=hint) from error
     # A formula divides by a number of the config, or converts it: the framework fails there, too.
     except ArithmeticError as error:
         raise ConfigError(

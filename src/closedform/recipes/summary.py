@@ -169,8 +169,8 @@ def _row(group: ParamGroup, first: ParamGroup, horizon: int | None) -> GroupRow:
 
 
 def _clock(clock: Clock) -> str:
-    unit = clock.unit.replace("_", " ")
-    return f"{unit}s, {clock.offset:+} at each update" if clock.offset else f"{unit}s"
+    unit = {"micro_batch": "micro-batches"}.get(clock.unit, f"{clock.unit}s".replace("_", " "))
+    return f"{unit}, {clock.offset:+} at each update" if clock.offset else unit
 
 
 def _quantity(number: int, singular: str, plural: str) -> str:

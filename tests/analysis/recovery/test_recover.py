@@ -96,6 +96,23 @@ def test_numbers_of_one_digit_are_not_values_rounded_to_one(
     assert all(math.isclose(schedule(step), value) for step, value in short.items())
 
 
+@pytest.mark.parametrize("count", [300, 30_000])
+@pytest.mark.parametrize(("first", "second"), [(0.3, 0.6), (0.45, 0.7)])
+@pytest.mark.parametrize("peak", [0.02, 1e-3])
+def test_levels_of_one_digit_in_a_csv_file(
+    peak: float, first: float, second: float, count: int, tmp_path: Path
+) -> None:
+    milestones = [int(first * count), int(second * count)]
+    lr = schedules.multi_step(peak, 0.1, milestones)
+    path = tmp_path / "log.csv"
+    values = lr(np.arange(count))
+    path.write_text("step,lr\n" + "".join(f"{u},{v:.6g}\n" for u, v in enumerate(values)))
+    recovered = recover(path)
+    assert recovered.schedule is not None
+    assert cf.diff(recovered.schedule, lr, until=count).first_step is None
+    assert recovered.call.startswith(("multi_step(", "step_decay("))
+
+
 def test_a_log_that_no_schedule_reproduces(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     values = {step: float(f"{value:.6g}") for step, value in enumerate(random.random(9))}

@@ -96,6 +96,24 @@ def test_lint_has_the_first_update_that_another_file_decides(tmp_path: Path) -> 
     assert "schedule-replaced" not in {one.rule for one in lint(equal)}
 
 
+def test_a_pair_that_the_trainer_refuses_is_a_finding(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(json.dumps({"gradient_clipping": 3.5}), encoding="utf-8")
+    config = tmp_path / "run.json"
+    config.write_text(json.dumps({**COSINE, "deepspeed": "ds.json"}), encoding="utf-8")
+    (finding,) = lint(config, framework="transformers")
+    message = str(finding)
+    assert message == (
+        "error refused-by-framework: the Trainer refuses values that are not its own: "
+        "gradient_clipping is 3.5, the Trainer has 1 (ds.json): write 'auto' into the DeepSpeed "
+        "config"
+    )
+    result = CliRunner().invoke(["lint", str(config), "--framework", "transformers"])
+    assert (result.exit_code, result.output.strip()) == (1, message)
+    # A guessed framework is named behind it.
+    result = CliRunner().invoke(["lint", str(config)])
+    assert (result.exit_code, result.output.startswith(message)) == (1, True)
+
+
 def test_show_diff_and_lint_say_which_file_wins(tmp_path: Path) -> None:
     recipe = read(tmp_path, COSINE, {"scheduler": WARMUP, "gradient_clipping": 1.0})
     difference = cf.diff(recipe, load_recipe(COSINE, framework="transformers"))

@@ -11,14 +11,14 @@ from typing import Any
 
 from closedform.analysis.linting.findings import RULES, Finding, Severity
 from closedform.analysis.linting.rules import CHECKS, Subject
-from closedform.errors import ConfigError, UnknownNameError, nearest
+from closedform.errors import ConfigError, ConflictError, UnknownNameError, nearest
 from closedform.language import Schedule
 from closedform.magnitude import check_steps
 from closedform.recipes import Recipe, load_recipe
 from closedform.recipes.clock import ALIASES, Facts
 from closedform.recipes.recipe import recipe_of
 
-__all__ = ["RULES", "Finding", "Severity", "lint"]
+__all__ = ["RULES", "Finding", "Severity", "finding_of", "lint"]
 
 _COMMENT = re.compile(r"closedform:\s*ignore\s+([a-z, -]+)")
 _TOTALS = {name for name, fact in ALIASES.items() if fact == "total_updates"} | {"total_updates"}
@@ -69,7 +69,10 @@ def lint(
     elif isinstance(source, Recipe):
         recipe = source
     else:
-        recipe = _read(source, framework, facts)
+        try:
+            recipe = _read(source, framework, facts)
+        except ConflictError as error:
+            return [finding_of(error)]
     ignored_rules = {*ignore}
     for rule in sorted(ignored_rules):
         if rule not in RULES:
@@ -91,6 +94,11 @@ def lint(
     return sorted(distinct.values(), key=lambda finding: (-finding.severity.rank, finding.rule))
 
 
+def finding_of(error: ConflictError) -> Finding:
+    """Returns the finding of a config that its framework refuses: the keys and the file."""
+    return Finding("refused-by-framework", Severity.ERROR, str(error), quantity="")
+
+
 def _read(
     source: str | PathLike[str] | Mapping[str, Any],
     framework: str | None,
@@ -103,11 +111,10 @@ def _read(
     except ConfigError:
         if numbers.total_updates is None:
             raise
-        facts_by_name = {} if isinstance(facts, Facts) else dict(facts or {})
         other_facts: Mapping[str, Any] | Facts = (
             replace(facts, total_updates=None)
             if isinstance(facts, Facts)
-            else {name: fact for name, fact in facts_by_name.items() if name not in _TOTALS}
+            else {name: fact for name, fact in (facts or {}).items() if name not in _TOTALS}
         )
         recipe = load_recipe(source, framework, facts=other_facts)
         return replace(recipe, horizon=int(numbers.total_updates))
@@ -118,14 +125,12 @@ def _suppressed_rules(recipe: Recipe) -> set[str]:
     path = Path(recipe.source)
     if recipe.document is None or not path.is_file():
         return set()
-    rules: set[str] = set()
-    for names in _COMMENT.findall(path.read_text(encoding="utf-8", errors="replace")):
-        for name in (part.strip() for part in names.split(",")):
-            if name not in RULES:
-                raise UnknownNameError(
-                    f"a comment ignores the rule {name!r}, which does not exist",
-                    where=recipe.source,
-                    hint=nearest(name, RULES),
-                )
-            rules.add(name)
+    comments = _COMMENT.findall(path.read_text(encoding="utf-8", errors="replace"))
+    rules = {name.strip() for names in comments for name in names.split(",")}
+    for name in sorted(rules - RULES.keys()):
+        raise UnknownNameError(
+            f"a comment ignores the rule {name!r}, which does not exist",
+            where=recipe.source,
+            hint=nearest(name, RULES),
+        )
     return rules

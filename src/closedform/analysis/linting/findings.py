@@ -39,6 +39,7 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     "unit-mismatch": (Severity.ERROR, "the length of the schedule is counted in another unit"),
     "schedule-replaced": (Severity.WARNING, "another file's schedule takes the config's place"),
     "warmup-fraction": (Severity.WARNING, "a fraction of the warmup is not one of the run"),
+    "refused-by-framework": (Severity.ERROR, "two files of the run contradict each other"),
     "weight-decay-not-applied": (Severity.WARNING, "a weight decay of the config has no effect"),
     "defect": (Severity.WARNING, "the framework departs from its documentation"),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -96,10 +96,6 @@ def positive_ratio(value: Number, name: str) -> sp.Rational:
     if not (number.is_Rational and number > 0):
         raise DefinitionError(f"{name} must be a rational number above 0, got {value!r}")
     return number
-
-
-Moment = Callable[[sp.Expr, sp.Rational], sp.Expr]
-"""From the decay rate of a moment and the ratio of batch sizes to the new decay rate."""
 
 
 def half_life_moment(beta: sp.Expr, ratio: sp.Rational) -> sp.Expr:

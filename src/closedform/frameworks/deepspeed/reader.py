@@ -12,7 +12,7 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import ConfigError
+from closedform.errors import ConflictError
 from closedform.frameworks.deepspeed.schedules import (
     MUON_GROUPS,
     Optimizer,
@@ -186,7 +186,7 @@ def _insert(
         if name in content:
             content[name] = value(top, name)
     if mismatches:
-        raise ConfigError(
+        raise ConflictError(
             f"the Trainer refuses values that are not its own: {'; '.join(mismatches)}",
             where=document.source,
             hint=f"write {AUTO!r} into the DeepSpeed config",

@@ -8,7 +8,12 @@ import numpy as np
 import sympy as sp
 
 from closedform.errors import TraceError
-from closedform.importers.optax.interpreter import Interpreter, Known, PrimitiveRule
+from closedform.importers.optax.interpreter import (
+    Interpreter,
+    Known,
+    PrimitiveRule,
+    places_of,
+)
 from closedform.importers.optax.jaxprs import Equation
 from closedform.importers.tensors.algebra import Rule, as_number, truth
 from closedform.importers.tensors.comparisons import atan2, is_finite, is_infinite, is_nan
@@ -56,7 +61,28 @@ def _comparison(kind: Callable[..., sp.Basic]) -> PrimitiveRule:
             return kind(sp.Integer(0), sp.Integer(1))
         return kind(a, b)
 
-    return _elementwise(holds, is_boolean=True)
+    def rule(run: Interpreter, equation: Equation, a: Known, b: Known) -> Known:
+        def compare(x: sp.Basic, y: sp.Basic) -> sp.Basic:
+            for choice, is_first in ((run.choice_of(x), True), (run.choice_of(y), False)):
+                if choice is not None:
+                    sides = [(value, y) if is_first else (x, value) for value, _ in choice]
+                    return _in_each_branch(choice, [compare(*pair) for pair in sides])
+            return holds(x, y)
+
+        return run.map(compare, a, b, name=equation.primitive.name, is_boolean=True)
+
+    return rule
+
+
+def _in_each_branch(
+    choice: Sequence[tuple[sp.Basic, sp.Basic]], truths: Sequence[sp.Basic]
+) -> sp.Basic:
+    """The condition that holds where that of the branch that is taken does."""
+    result, before = sp.false, sp.true
+    for truth_there, (_, condition) in zip(truths, choice, strict=True):
+        result = sp.Or(result, sp.And(before, condition, truth_there))
+        before = sp.And(before, sp.Not(condition))
+    return result
 
 
 def _compared_truths(kind: Callable[..., sp.Basic], a: sp.Basic, b: sp.Basic) -> sp.Basic:
@@ -139,12 +165,21 @@ def _truncated_quotient(a: sp.Expr, b: sp.Expr) -> sp.Expr:
 
 
 def _div(run: Interpreter, equation: Equation, a: Known, b: Known) -> Known:
-    def quotient(x: sp.Expr, y: sp.Expr) -> sp.Expr:
-        return with_pole(run, x / y, y, x)
+    if _is_integer(equation):  # lax.div of integers rounds toward 0, Python's // down
+        return _by_divisor(run, _truncated_quotient, a, b)
+    return run.map(lambda x, y: with_pole(run, x / y, y, x), a, b, name="quotient")
 
-    # lax.div of integers rounds toward 0, Python's // down.
-    rule: Rule = _truncated_quotient if _is_integer(equation) else quotient
-    return run.map(rule, a, b, name="quotient")
+
+def _by_divisor(run: Interpreter, rule: Rule, a: Known, b: Known) -> Known:
+    """A quotient or remainder; by a choice of constants, in each of its branches."""
+
+    def divide(x: sp.Expr, y: sp.Expr) -> sp.Expr:
+        choice = run.choice_of(y)
+        if choice is None:
+            return rule(x, y)
+        return sp.Piecewise(*((rule(x, value), holds) for value, holds in choice))
+
+    return run.map(divide, a, b, name="quotient")
 
 
 def with_pole(
@@ -221,6 +256,12 @@ def select_value(run: Interpreter, index: sp.Basic, values: Sequence[sp.Basic]) 
         return sp.Piecewise((holds, condition), (within(as_number(no), sp.Not(condition)), True))
     if not isinstance(index, sp.Expr):
         raise TraceError("a truth value selects among more than two values")
+    places = places_of(index)
+    if places is not None:
+        end = len(values) - 1
+        return sp.Piecewise(
+            *((as_number(values[min(max(place, 0), end)]), holds) for place, holds in places)
+        )
     *rest, last = map(as_number, values)
     # `<=`, not `==`: an index below 0 is clamped to the first case.
     below = [Value(sp.Le(index, place, evaluate=False)) for place in range(len(rest))]
@@ -310,7 +351,7 @@ ELEMENTWISE: Mapping[str, PrimitiveRule] = {
     "sub": _elementwise(lambda x, y: x - y),
     "mul": _elementwise(lambda x, y: x * y),
     "div": _div,
-    "rem": _elementwise(_remainder),
+    "rem": lambda run, _, a, b: _by_divisor(run, _remainder, a, b),
     "pow": lambda run, _, x, y: _power(run, x, y, "pow"),
     "integer_pow": lambda run, equation, x: _power(
         run, x, Value(sp.Integer(equation.params["y"])), "power"

@@ -24,8 +24,9 @@ from closedform.importers.optax.jaxprs import (
     source_of,
 )
 from closedform.importers.optax.refusals import refusal
+from closedform.importers.optax.tables import between, on_tables
 from closedform.importers.python.exact import is_decimal
-from closedform.importers.python.prover import ConditionRange, Prover
+from closedform.importers.python.prover import Prover
 from closedform.importers.tensors.algebra import Algebra, Rule, constant
 from closedform.importers.tensors.integers import Width
 from closedform.importers.tensors.values import Axes, Definitions, Sizes, Value, without_ite
@@ -158,7 +159,10 @@ class Interpreter:
     def _literal(self, literal: Any) -> Known:
         expr = self.sizes.get(id(literal))
         if expr is None:
-            return self.of_array(np.asarray(literal.val, dtype=literal.aval.dtype))
+            # Next to a float32, a float of Python is the number that was written.
+            is_written = isinstance(literal.val, float) and literal.aval.dtype == np.float32
+            dtype = np.float64 if is_written else literal.aval.dtype
+            return self.of_array(np.asarray(literal.val, dtype=dtype))
         self.algebra.is_structural |= any("[" in symbol.name for symbol in expr.free_symbols)
         return Value(expr)
 
@@ -198,7 +202,12 @@ class Interpreter:
     def map(self, rule: Rule, *operands: Known, name: str, is_boolean: bool = False) -> Known:
         """Returns an elementwise function of tensors, or of small arrays and scalars."""
         if not any(isinstance(operand, np.ndarray) for operand in operands):
-            result = self.algebra.map(rule, *operands, name=name, is_boolean=is_boolean)
+            result = self.algebra.map(
+                lambda *exprs: self.on_elements(rule, exprs),
+                *operands,
+                name=name,
+                is_boolean=is_boolean,
+            )
             if not result.is_bool:
                 return result
             result = Value(without_ite(result.expr), result.shape)
@@ -208,6 +217,24 @@ class Interpreter:
         rows = zip(*(np.broadcast_to(array, shape).reshape(-1) for array in arrays), strict=True)
         elements = [self.scalar(rule, *row, name=name, is_boolean=is_boolean).expr for row in rows]
         return as_array(elements, shape)
+
+    def on_elements(self, rule: Rule, operands: Sequence[sp.Basic]) -> sp.Basic:
+        """Returns a function of scalars, of tables by their elements."""
+        table = on_tables(rule, operands, lambda holds: self.on_intervals(Value(holds)).expr)
+        return rule(*operands) if table is None else table
+
+    def choice_of(self, expr: sp.Basic) -> list[tuple[sp.Basic, sp.Basic]] | None:
+        """Returns the branches of a choice among constants, or of what a name stands for."""
+        choice = self.algebra.definitions.expressions.get(expr, expr)
+        if not isinstance(choice, sp.Piecewise):
+            return None
+        branches = []
+        for value, condition in choice.args:
+            inner = [(value, sp.true)] if value.is_number else self.choice_of(value)
+            if inner is None:
+                return None
+            branches += [(constant, sp.And(condition, holds)) for constant, holds in inner]
+        return branches
 
     def scalar(self, rule: Rule, *operands: sp.Basic, name: str, is_boolean: bool = False) -> Value:
         """Returns a function of scalars."""
@@ -236,12 +263,14 @@ class Interpreter:
             return condition
         if len(parts) > _MOST_INTERVALS or any(part.truth is None for part in parts):
             return condition
-        return sp.Or(*(_interval(part) for part in parts if part.truth))
+        return sp.Or(*(between(part.first, part.end) for part in parts if part.truth))
 
 
-def _interval(part: ConditionRange) -> sp.Basic:
-    after = sp.Ge(t, part.first) if part.first else sp.true
-    return after if part.end is None else sp.And(after, sp.Lt(t, part.end))
+def places_of(index: sp.Basic) -> list[tuple[int, sp.Basic]] | None:
+    """Returns the integers that an index is, each with its condition; None for another index."""
+    pairs = index.args if isinstance(index, sp.Piecewise) else [(index, sp.true)]
+    is_table = all(place.is_Integer for place, _ in pairs)
+    return [(int(place), condition) for place, condition in pairs] if is_table else None
 
 
 def as_array(elements: Sequence[sp.Basic], shape: Sizes) -> Known:

@@ -16,6 +16,7 @@ from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.optax.control import RULES
 from closedform.importers.optax.interpreter import Interpreter
 from closedform.importers.optax.jaxprs import double_precision, in_double, jaxpr_of, place_of
+from closedform.importers.optax.tables import in_branches
 from closedform.importers.python.compare import compare_graph
 from closedform.importers.python.prover import Prover
 from closedform.importers.tensors.steps import STEPS, values_at
@@ -39,26 +40,43 @@ def trace_schedule(function: Callable[[Any], Any], prover: Prover, name: str | N
     """
     label = name or str(getattr(function, "__name__", type(function).__name__))
     where = f"schedule {label!r}"
+    jaxpr, is_wide, count = _jaxpr(function, where)
     with double_precision():
-        count = jax.ShapeDtypeStruct((), jnp.int32)
-        try:
-            jaxpr = jaxpr_of(function, count, where=where)
-        except TraceError as error:
-            # Python's integers are int64 here, and lax compares equal dtypes only: lax.le(9, count)
-            # has two int32 in a run. A count below 2**31 has the same values in both.
-            if "same dtypes" not in str(error):
-                raise
-            count = jax.ShapeDtypeStruct((), jnp.int64)
-            jaxpr = jaxpr_of(function, count, where=where)
         if len(jaxpr.out_avals) != 1 or jaxpr.out_avals[0].shape != ():
             raise TraceError("a schedule returns one number", where=where)
         expr = _trace(jaxpr, prover, where, has_infinities=True)
         if expr.has(*_INFINITIES):  # the expression has no value there
             expr = _trace(jaxpr, prover, where, has_infinities=False)
-        _check(function, count, expr, prover, where)
+        with jax.enable_x64(is_wide):
+            evaluate = in_double(function, count, is_exact=True)
+        _check(evaluate, count.dtype, expr, prover, where)
     schedule = Schedule(expr, name=label if label.isidentifier() else "schedule")
     compare_graph(schedule, steps_of(expr), lambda step: prover.value(expr, step), where)
     return schedule
+
+
+_PRECISIONS = (True, jnp.int32), (True, jnp.int64), (False, jnp.int32)
+"""Whether floats of Python are float64, and the dtype of the count, as they are tried.
+
+lax takes operands of equal dtypes only: ``lax.le(9, count)`` has two int32 in a run, and Python's
+integers are int64 here; ``lax.div(x, 3.0)`` has two float32.
+"""
+
+
+def _jaxpr(
+    function: Callable[[Any], Any], where: str
+) -> tuple[ClosedJaxpr, bool, jax.ShapeDtypeStruct]:
+    """The jaxpr of a function of the count, and the precision in which it has one."""
+    for is_wide, dtype in _PRECISIONS:
+        count = jax.ShapeDtypeStruct((), dtype)
+        with jax.enable_x64(is_wide):
+            try:
+                return jaxpr_of(function, count, where=where), is_wide, count
+            except TraceError as error:
+                if "same dtypes" not in str(error):
+                    raise
+                refusal = error
+    raise refusal
 
 
 def _trace(jaxpr: ClosedJaxpr, prover: Prover, where: str, *, has_infinities: bool) -> sp.Expr:
@@ -75,7 +93,14 @@ def _trace(jaxpr: ClosedJaxpr, prover: Prover, where: str, *, has_infinities: bo
         ) from error
     if not isinstance(result, Value):
         raise TraceError("a schedule returns one number", where=where)
-    return run.algebra.real(result).expr
+    expr = in_branches(run.algebra.real(result).expr)
+    if not expr.free_symbols <= {t}:
+        raise TraceError(
+            "the choices of the schedule are too many for one expression",
+            where=where,
+            hint="select with jnp.where on the count, or on count % period",
+        )
+    return expr
 
 
 def _poles(expr: sp.Basic, prover: Prover) -> list[int]:
@@ -139,8 +164,8 @@ def _pad(steps: list[int], poles: Sequence[int]) -> np.ndarray[Any, Any]:
 
 
 def _check(
-    function: Callable[[Any], Any],
-    count: jax.ShapeDtypeStruct,
+    evaluate: Callable[[Any], Any],
+    dtype: Any,
     expr: sp.Expr,
     prover: Prover,
     where: str,
@@ -148,9 +173,7 @@ def _check(
     poles = _poles(expr, prover)
     steps = _pad(sorted({*steps_of(expr), *poles}), poles)
     try:
-        schedule_values = jax.vmap(in_double(function, count, is_exact=True))(
-            jnp.asarray(steps, dtype=count.dtype)
-        )
+        schedule_values = jax.vmap(evaluate)(jnp.asarray(steps, dtype=dtype))
     except Exception as error:
         raise TraceError(
             f"{type(error).__name__}: {error}", where=place_of(error, where)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
+from sympy.logic.boolalg import Boolean
 
 from closedform.errors import TraceError
 from closedform.importers.optax.elementwise import select_value
@@ -22,7 +23,7 @@ from closedform.importers.optax.interpreter import (
     small_array,
 )
 from closedform.importers.optax.jaxprs import Equation
-from closedform.importers.optax.refusals import concatenation_refusal
+from closedform.importers.optax.refusals import concatenation_refusal, refusal
 from closedform.importers.tensors.algebra import Algebra, as_number, truth
 from closedform.importers.tensors.values import Sizes, Value
 
@@ -58,7 +59,7 @@ def _reduction(kind: str) -> PrimitiveRule:
     def rule(run: Interpreter, equation: Equation, x: Known) -> Known:
         axes = equation.params["axes"]
         if isinstance(x, np.ndarray):
-            return _reduced_array(kind, x, axes)
+            return _reduced_array(run, _OF_ARRAYS[kind], x, axes)
         shape = sizes(equation)
         if not axes:
             return x
@@ -71,12 +72,14 @@ def _reduction(kind: str) -> PrimitiveRule:
     return rule
 
 
-def _reduced_array(kind: str, x: Array, axes: Sequence[int]) -> Known:
+def _reduced_array(
+    run: Interpreter, reduce: Callable[..., sp.Basic], x: Array, axes: Sequence[int]
+) -> Known:
     remaining = [axis for axis in range(x.ndim) if axis not in axes]
     transposed_array = x.transpose([*remaining, *axes])
     shape = tuple(x.shape[axis] for axis in remaining)
     rows = transposed_array.reshape(math.prod(shape), -1)
-    return as_array([_OF_ARRAYS[kind](*row) for row in rows], shape)
+    return as_array([run.on_elements(reduce, list(row)) for row in rows], shape)
 
 
 def _cumulative(kind: str) -> PrimitiveRule:
@@ -86,8 +89,31 @@ def _cumulative(kind: str) -> PrimitiveRule:
         if not isinstance(x, np.ndarray) or x.ndim != 1:
             raise TraceError("a cumulative operation on a tensor has no expression")
         row = list(x)[::-1] if equation.params["reverse"] else list(x)
-        parts = [_OF_ARRAYS[kind](*row[: place + 1]) for place in range(len(row))]
+        parts = [run.on_elements(_OF_ARRAYS[kind], row[:end]) for end in range(1, len(row) + 1)]
         return as_array(parts[::-1] if equation.params["reverse"] else parts, x.shape)
+
+    return rule
+
+
+def _place_of(kind: Callable[..., sp.Basic]) -> PrimitiveRule:
+    """The place of the first greatest, or least, element along an axis of a small array."""
+
+    def place(*row: sp.Basic) -> sp.Basic:
+        if all(isinstance(element, Boolean) for element in row):
+            hits = [element if kind is sp.Ge else sp.Not(element) for element in row]
+        else:
+            numbers = [*map(as_number, row)]
+            # Of the elements before it one is less, or it would have been taken.
+            hits = [
+                sp.And(*(kind(number, other) for other in numbers[n + 1 :]))
+                for n, number in enumerate(numbers)
+            ]
+        return sp.Piecewise(*((sp.Integer(n), hit) for n, hit in enumerate(hits)), (0, True))
+
+    def rule(run: Interpreter, equation: Equation, x: Known) -> Known:
+        if not isinstance(x, np.ndarray):
+            raise refusal(equation.primitive.name)
+        return _reduced_array(run, place, x, equation.params["axes"])
 
     return rule
 
@@ -329,6 +355,8 @@ STRUCTURE: Mapping[str, PrimitiveRule] = {
     "reduce_prod": _reduction("prod"),
     "reduce_and": _reduction("and"),
     "reduce_or": _reduction("or"),
+    "argmax": _place_of(sp.Ge),
+    "argmin": _place_of(sp.Le),
     "cumsum": _cumulative("sum"),
     "cumprod": _cumulative("prod"),
     "cummax": _cumulative("max"),

@@ -98,7 +98,7 @@ def cells_of(outcomes: Sequence[Outcome]) -> list[ValueRange]:
         ]
         if here:
             cells.append(ValueRange(first, end, _decide(here)))
-    return _simplify_cells(cells)
+    return simplify_cells(cells)
 
 
 def split_floors(cells: Sequence[ValueRange], prover: Prover) -> list[ValueRange]:
@@ -107,7 +107,7 @@ def split_floors(cells: Sequence[ValueRange], prover: Prover) -> list[ValueRange
     ``floor(log(t))`` on a bounded interval becomes one interval for each of its values.
     """
     refinement = [part for cell in cells for part in _without_floors(cell, prover)]
-    return refinement if len(refinement) == len(cells) else _simplify_cells(refinement)
+    return refinement if len(refinement) == len(cells) else simplify_cells(refinement)
 
 
 def _without_floors(cell: ValueRange, prover: Prover) -> list[ValueRange]:
@@ -185,7 +185,8 @@ def _decide(leaves: list[tuple[tuple[Decision, ...], sp.Expr | Raised]]) -> sp.E
     return choice([(yes, condition), *remainder])
 
 
-def _simplify_cells(cells: list[ValueRange]) -> list[ValueRange]:
+def simplify_cells(cells: list[ValueRange]) -> list[ValueRange]:
+    """Returns cells in which neighbours of one value, also at a single step, are one cell."""
     return _merge_equal(_without_single_steps(_merge_equal(cells)))
 
 

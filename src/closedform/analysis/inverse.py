@@ -111,8 +111,8 @@ def solve(
         >>> lr = schedules.linear(1, 0, 100)
         >>> solve(lr.area() == 101, "start").value
         2
-        >>> found = solve(lr.area() == 333.2, "steps")
-        >>> found.low, found.high, found.at_low, found.at_high
+        >>> solution = solve(lr.area() == 333.2, "steps")
+        >>> solution.low, solution.high, solution.at_low, solution.at_high
         (665, 666, 333.0, 333.5)
     """
     if not isinstance(equation, Equation):

@@ -281,7 +281,8 @@ def _cast(site: Site) -> str:
     if limits.low <= bounds.low and bounds.high < limits.high and not bounds.maybe_nan:
         return plain
     low, high = (literal(bound, site.dtype) for bound in (limits.low, -limits.low))
-    # Truncation is towards 0: what is above the least integer less 1 fits, where a float is that.
+    # Truncation is towards 0: all numbers above the least integer less 1 fit. float32
+    # does not hold that bound, nor float64 that of 64 bits: the least integer replaces it.
     above = (
         f"{operand} >= {low}"
         if site.dtype is DType.F32 or target is DType.I64

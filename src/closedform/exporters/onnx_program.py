@@ -104,7 +104,7 @@ class _ProgramWriter:
         if stage.scalars.outputs:
             self.write_scalars(stage.scalars, prefix)
         self._parts = {}
-        for call in stage.calls:
+        for call in stage.calls:  # Each adds its parts of the sums.
             self.write_call(stage.bodies[call.body], call, prefix)
         for name, parts in self._parts.items():
             total = parts[0]

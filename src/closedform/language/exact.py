@@ -186,7 +186,7 @@ def to_odd_float(value: sp.Expr) -> float:
     return math.nextafter(near, side * math.inf)
 
 
-def _resolving(values: dict[sp.Symbol, sp.Expr]) -> Resolve:
+def _resolver(values: dict[sp.Symbol, sp.Expr]) -> Resolve:
     """The function that returns a symbol, branch or floor at these values."""
 
     def resolve(part: sp.Basic) -> sp.Expr:
@@ -199,7 +199,7 @@ def _sign(difference: sp.Expr, number: sp.Expr, values: dict[sp.Symbol, sp.Expr]
     """The sign of a difference, of which a number is the value."""
     if number.is_Rational:
         return int(sp.sign(number))
-    sign = sign_of(difference, _resolving(values), lambda: number)
+    sign = sign_of(difference, _resolver(values), lambda: number)
     if sign is None:
         raise DomainError(f"cannot compare {number} with 0", where=_place(values))
     return sign
@@ -209,7 +209,7 @@ def _floor(expr: sp.Expr, number: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> 
     """The floor of an expression, of which a number is the value."""
     if number.is_Rational:
         return sp.Integer(int(number.p) // int(number.q))
-    floor = floor_of(expr, _resolving(values), lambda: number)
+    floor = floor_of(expr, _resolver(values), lambda: number)
     if floor is None:
         raise DomainError(f"{number} has no floor", where=_place(values))
     return sp.Integer(floor)

@@ -233,7 +233,7 @@ class _BlockVersion:
     """The expressions of a rule for one block, its tensors and definitions as definitions."""
 
     def __init__(
-        self, rule: UpdateRule, blocks: Partition, place: int, shape: Mapping[sp.Symbol, sp.Expr]
+        self, rule: UpdateRule, blocks: Partition, place: int, sizes: Mapping[sp.Symbol, sp.Expr]
     ) -> None:
         self.place, self.layout = place, blocks.layout
         tensors = {
@@ -241,6 +241,7 @@ class _BlockVersion:
             for symbol in (PARAM, GRAD, *map(tensor_input, rule.inputs))
         }
         for name, spec in rule.states.items():
+            # A state of another shape than the parameter's is kept by block.
             block = Block(state(name), place, self.layout)
             tensors[state(name)] = (
                 block if spec.shape == "param" else state(_state_of_block(place, name))
@@ -248,7 +249,7 @@ class _BlockVersion:
         self.symbols: dict[sp.Basic, sp.Basic] = {
             **{symbol: local(f"block_{place}.{symbol.name}") for symbol in tensors},
             **{local(name): local(f"block_{place}_{name}") for name in rule.definitions},
-            **shape,
+            **sizes,
         }
         self.definitions = {f"block_{place}.{symbol.name}": x for symbol, x in tensors.items()}
         for name, expr in rule.definitions.items():

@@ -374,23 +374,23 @@ class _Simplifier(Rewriter):
         return form
 
     def _piecewise(self, expr: sp.Piecewise, domain: Domain) -> sp.Expr:
+        """The branches that some step reaches, each simplified where it holds."""
         simplified_branches: list[tuple[sp.Expr, sp.Basic]] = []
-        rest: Domain | None = domain
+        remaining: Domain | None = domain
         for value, condition in expr.args:
-            if rest is None:
+            if remaining is None:
                 break
-            simple = self.visit(condition, rest)
-            inside, outside = split(simple, rest)
+            simple = self.visit(condition, remaining)
+            inside, outside = split(simple, remaining)
             if inside is not None:
                 simplified_branches.append(
                     (self.visit(value, inside), sp.true if outside is None else simple)
                 )
-            rest = outside
-        if rest is not None:
-            raise self._uncovered_error(rest)
-        is_unchanged = tuple(simplified_branches) == tuple(
-            (value, cond) for value, cond in expr.args
-        )
+            remaining = outside
+        if remaining is not None:
+            raise self._uncovered_error(remaining)
+        is_unchanged = simplified_branches == [(value, cond) for value, cond in expr.args]
+        # A Piecewise in last place is merged, also where no branch has changed.
         is_flat = not isinstance(simplified_branches[-1][0], sp.Piecewise)
         return expr if is_unchanged and is_flat else _join(simplified_branches)
 

@@ -148,6 +148,7 @@ def _like_block(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
 
 
 def _join_blocks(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    """The parameter whose blocks are given: each group has a part of every block."""
     layout, parts = _layout(low, expr), []
     for place, size in enumerate(layout.sizes):
         value, shape = low.tensor_value(expr.args[place], domain), layout.block(place)

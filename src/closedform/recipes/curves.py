@@ -78,11 +78,13 @@ def curve(
     values: list[sp.Expr] = []
     marks: list[sp.Expr] = []
     for _ in range(_MOST_PARTS):
+        # The comparisons in the function set the end of the part.
         try:
             values.append(_expr(copy(_Number(count, part), **arguments)))
         except ClosedFormError:
             raise  # of a config, not of a run
         except _ENDS as error:
+            # The last value holds from here on, so that no mark follows it.
             if values:
                 values[-1] = hold_last(values[-1], part.first - 1)
             return ended(name, values, marks[:-1], part.first, str(error))
@@ -128,9 +130,10 @@ class _Part:
         return not is_positive and self.holds(sp.Eq, expr)
 
     def power(self, base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
-        """Returns a power, as Python has it."""
+        """Returns a power; raises as Python does, for a power that has no real value."""
         is_plain = (base.is_number and base > 0) or (exponent.is_Integer and exponent >= 0)
         if not is_plain and not exponent.is_positive and self.is_zero(base):
+            # 0 to a negative power: the divisor is 0, which it refuses.
             return base if self.holds(sp.Gt, exponent) else sp.S.One / self.divisor(base**-exponent)
         is_real = is_plain or exponent.is_integer or base.is_nonnegative
         if not is_real and self.holds(sp.Lt, base):

@@ -375,30 +375,29 @@ class Sampler:
             draws = [
                 self._draw_number(name, interval, point, is_small=draw) for draw in (True, False)
             ]
-            return [*draws, *self._near_roots(point, interval, fmpq(0))]
-        steps = set(self._near_roots(point, interval, fmpq(1)))
+            return [*draws, *self._near_roots(point, interval, is_integer=False)]
+        steps = set(self._near_roots(point, interval, is_integer=True))
         steps.update(end for end in interval.ends(is_integer=True))
         steps.add(self._integer(interval, is_small=True))
         steps.add(self._integer(interval, is_small=False))
         sorted_steps = sorted(steps)
         return self._random.sample(sorted_steps, min(LIMITS.draw_steps, len(sorted_steps)))
 
-    def _near_roots(self, point: Point, interval: Interval, step: fmpq) -> Iterator[fmpq]:
+    def _near_roots(self, point: Point, interval: Interval, *, is_integer: bool) -> Iterator[fmpq]:
+        """Numbers at which a term of the claim is 0 or a floor jumps, or integers around them."""
         count = min(LIMITS.draw_roots, len(self._roots))
         for at_zero, at_one, is_floor in self._random.sample(self._roots, count):
             start, end = at_zero.value(point), at_one.value(point)
             if not isinstance(start, fmpq) or not isinstance(end, fmpq) or start == end:
                 continue
+            # A floor jumps at every integer: one of the first is drawn.
             level = fmpq(self._random.randint(0, 3)) if is_floor else fmpq(0)
             # Exact where the term is a line in the symbol, a guess elsewhere.
             root = (level - start) / (end - start)
             if abs(root) > LIMITS.draw_size:
                 continue
-            if step == 0:
-                candidates = [root]
-            else:
-                floor = fmpq(root.floor())
-                candidates = [floor - 1, floor, floor + 1, floor + 2]
+            floor = fmpq(root.floor())
+            candidates = [floor - 1, floor, floor + 1, floor + 2] if is_integer else [root]
             yield from (number for number in candidates if interval.holds(number))
 
     def _root_terms(self) -> list[tuple[Evaluator, Evaluator, bool]]:

@@ -82,6 +82,8 @@ class TracingProver:
     def split(self, condition: sp.Basic, first: int, end: int | None) -> list[ConditionRange]:
         """Returns the parts of ``[first, end)`` on which a condition in t has one truth.
 
+        The truth is None where it is not decided, and everywhere if it changes too often.
+
         Args:
             condition: A comparison or a junction of comparisons, in only t.
             first: The first step.
@@ -174,7 +176,7 @@ class TracingProver:
         """Steps at which facts hold: of those at which all but the last do, and later ones."""
         if facts not in self._witnesses:
             self._witnesses[facts] = (
-                self._witnesses_of(facts[:-1]).at_which(facts) if facts else _Witnesses.all()
+                self._witnesses_of(facts[:-1]).restrict_to(facts) if facts else _Witnesses.all()
             )
         return self._witnesses[facts]
 
@@ -271,12 +273,13 @@ class _Witnesses:
         """The steps of no facts."""
         return cls(range(LIMITS.witnesses), LIMITS.witnesses, LIMITS.witness_steps)
 
-    def at_which(self, facts: Sequence[Term]) -> _Witnesses:
-        """Returns the steps at which the last of some facts holds, and later ones for all facts."""
+    def restrict_to(self, facts: Sequence[Term]) -> _Witnesses:
+        """Returns steps for all facts: of these, which are for all but the last, and later ones."""
         tests = [_Steps.of(fact) for fact in facts]
         steps = [step for step in self.steps if tests[-1].truth(step)]
         if len(steps) >= LIMITS.few_witnesses:
             return _Witnesses(steps, self.following, self.remaining)
+        # Few are left: later steps are tested, from the first that the bounds in the facts allow.
         step = max([self.following, *map(_least_step, facts)])
         end = step + self.remaining
         while step < end and len(steps) < LIMITS.witnesses:

@@ -259,15 +259,15 @@ class Search:
             if form.size > most or 1 + 2 * form.size >= limit:
                 return
             candidate = structure(form) if form.size >= least else None
-            if candidate is not None and self._may_be(candidate):
+            if candidate is not None and self._fits_jumps(candidate):
                 yield form.size, candidate
 
     def _screen(self, candidate: Structure, theta: FloatArray) -> Fits:
         """The fits of starts to a few points."""
         return Problem(candidate, self.few, self.effort).project(theta)
 
-    def _may_be(self, candidate: Structure) -> bool:
-        """Whether a structure can have the jumps of the curve."""
+    def _fits_jumps(self, candidate: Structure) -> bool:
+        """Whether a structure can have the jumps of the curve: one that must jump needs some."""
         restarts = candidate.fixed_arguments.get("restarts")
         if candidate.is_stepwise or restarts is not None or candidate.name == "warm_restarts":
             return bool(self.curve.jumps) and restarts in (None, len(self.curve.jumps))

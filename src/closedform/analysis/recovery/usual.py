@@ -296,7 +296,7 @@ def _from_begin(points: Points, *, is_logged: bool) -> Iterator[_Rise]:
     # The line through the first values: its end is the peak, at the last of them or after it.
     # The peak itself is on the line of the warmup or, if the decay has begun, above its last point.
     counts = [count for count in (top + 1, top) if count >= 2 and _is_line(points, count)]
-    by_count = [list(_ends(points, count, top, end_of_rise)) for count in counts]
+    by_count = [list(_rises_on_line(points, count, top, end_of_rise)) for count in counts]
     # A log that begins later than it goes on has lost more than the warmup.
     gaps = np.diff(points.steps)
     is_hidden = top == 1 and float(points.values[0]) == 0 and gaps[0] <= 2 * np.median(gaps)
@@ -348,8 +348,8 @@ _NEAR_PEAK = 1.2
 MOST_HIDDEN = 150
 
 
-def _ends(points: Points, count: int, top: int, end_of_rise: int) -> Iterator[_Rise]:
-    """Warmups whose line passes through so many first values."""
+def _rises_on_line(points: Points, count: int, top: int, end_of_rise: int) -> Iterator[_Rise]:
+    """Warmups whose line passes through so many first values, up to two peaks for each length."""
     t, v, e = points.steps, points.values, points.errors
     slope = float(v[count - 1] - v[0]) / float(t[count - 1] - t[0])
     begin = float(v[0]) - slope * float(t[0])
@@ -364,6 +364,7 @@ def _ends(points: Points, count: int, top: int, end_of_rise: int) -> Iterator[_R
         spread = float(e[count - 1])
     first = int(t[count - 1])
     final = int(t[count]) if count < len(t) else first
+    # Between two logged updates the length is taken to be a round number.
     is_dense = final - first <= 1
     ends = [first, final] if is_dense else round_integers(first, final)
     for warmup in ends:
@@ -375,6 +376,7 @@ def _ends(points: Points, count: int, top: int, end_of_rise: int) -> Iterator[_R
             reach = spread * warmup / max(float(t[count - 1]), 1.0)
             peaks = _numbers(begin + slope * warmup, reach)
         for peak in itertools.islice(peaks, 2):
+            # No value of the rise is above its peak.
             if float(peak) >= float(np.max((v - e)[: end_of_rise + 1])):
                 yield _Rise(warmup, peak, begin / float(peak))
 

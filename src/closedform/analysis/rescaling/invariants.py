@@ -89,6 +89,7 @@ def _shape(change: Change) -> Iterator[Named]:
                 continue  # The invariants of the timescale and of the moments are about them.
             scale = factor if key == "lr" else sp.S.One
             formula = between_updates(schedule)
+            # Written for a clock between updates, it must still be the old curve at the updates.
             if formula != schedule.bound:
                 yield _label(key, new.name), equal_to(schedule, formula)
             expected = substitute_clock(formula, clock.after_warmup)

@@ -93,10 +93,10 @@ def read(reading: kit.Reading) -> kit.Recipe:
         ArgumentError: A fact is missing.
     """
     top = kit.document_section(kit.interpolate(reading.document))
-    trainer, outer = Trainer.read(top.section("trainer")), top
-    is_within = "optimizer" not in top
-    if is_within:
-        outer = _inner(top)
+    trainer = Trainer.read(top.section("trainer"))
+    # Next to the model a scheduler is stepped after every epoch, within it as its module decides.
+    by_epoch = "optimizer" in top
+    outer = top if by_epoch else _inner(top)
     if "optimizer" not in outer:
         raise top.error(
             "there is no optimizer", hint="LightningCLI has it in optimizer or model.init_args"
@@ -109,8 +109,7 @@ def read(reading: kit.Reading) -> kit.Recipe:
     if "lr_scheduler" in outer:
         block = outer.section("lr_scheduler")
         block.check(_BLOCK)
-        by_epoch = not is_within
-        if is_within and not _steps_each_update(top, block):
+        if not by_epoch and not _steps_each_update(top, block):
             raise block.error(
                 "the module decides when its scheduler is stepped, and this one is not known",
                 hint="put optimizer and lr_scheduler next to the model, or write it in updates",

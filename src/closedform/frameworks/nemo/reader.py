@@ -144,12 +144,12 @@ _LIGHTNING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 
 def _matches(document: kit.Document) -> bool:
+    """Whether a config has NeMo's ``optim``, with a schedule in it or next to a trainer."""
+    schedulers = {"sched", "lr_scheduler"}
     content = document.content
     for place in (content.get("model"), content):
         optim = place.get("optim") if isinstance(place, dict) else None
-        if isinstance(optim, dict) and ("sched" in optim or "lr_scheduler" in optim):
-            return True
-        if isinstance(optim, dict) and "trainer" in content:
+        if isinstance(optim, dict) and ("trainer" in content or schedulers & {*optim}):
             return True
     return False
 

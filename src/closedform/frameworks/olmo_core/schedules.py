@@ -284,6 +284,7 @@ def _override_decay(curve: Curve, scheduler: _Override, scope: Scope) -> Curve:
 
 
 def _sequence(scheduler: SequentialScheduler, scope: Scope) -> Curve:
+    """The curves of the schedulers one after the other, each from the last rate of the previous."""
     specs, lengths = scheduler.origin.sections("schedulers"), scheduler.schedulers_max
     # One length for each scheduler is accepted, of which the last is ignored: the last scheduler
     # takes the rest of the run.
@@ -294,23 +295,23 @@ def _sequence(scheduler: SequentialScheduler, scope: Scope) -> Curve:
         scope.where,
     )
     parts: list[tuple[Curve, sp.Expr, sp.Expr]] = []
-    rate, rest, begin = scope.rate, scope.total, sp.S.Zero
+    rate, remaining, begin = scope.rate, scope.total, sp.S.Zero
     for spec, length in zip(specs, (*lengths, None), strict=True):
         # An inner scheduler sees its own share as the horizon, which is shorter where the run ends
         # early.
-        total = rest if length is None else min(rest, length)
+        total = remaining if length is None else min(remaining, length)
         end = scope.total if length is None else begin + length
         parts.append((_curve(spec, Scope(rate, total, scope.where)), begin, end))
         if length is not None:
             # The rate that it hands on is that of its whole share, also where the run ends before.
-            whole = _curve(spec, Scope(rate, length, scope.where))
-            rate = kit.curve(scheduler.class_, whole, length).bound
-            rest, begin = rest - length, end
+            full_curve = _curve(spec, Scope(rate, length, scope.where))
+            rate = kit.curve(scheduler.class_, full_curve, length).bound
+            remaining, begin = remaining - length, end
 
     def value(n: float) -> Any:
         return next(curve(n - begin) for curve, begin, end in parts if n <= end)
 
-    return _in_run(_override_decay(_in_run(value, scope), scheduler, scope), scope)
+    return _in_run(_override_decay(value, scheduler, scope), scope)
 
 
 def _in_run(curve: Curve, scope: Scope) -> Curve:

@@ -366,7 +366,7 @@ def _configs(form: kit.WarmupDecayForm, made: kit.Optimizer) -> Iterator[kit.Con
     training |= made.clip("max_norm")
     shared = {"optimizer": optimizer, "training": training}
     if made.version in VERSIONS[1:]:
-        yield from _formerly(form, shared, section, made.version)
+        yield from _earlier_configs(form, shared, section, made.version)
     else:
         yield {**shared, "lr_scheduler": section}
 
@@ -416,7 +416,7 @@ def _with_groups(
     }
 
 
-def _formerly(
+def _earlier_configs(
     form: kit.WarmupDecayForm, shared: Mapping[str, Any], section: Mapping[str, Any], version: str
 ) -> Iterator[kit.Config]:
     """The configs of a version before June 2025, whose divisors differ by one update."""
@@ -425,6 +425,7 @@ def _formerly(
     if form.rise is not None and not form.has_plateau and form.rise.start > 0:
         # The peak is not reached.
         optimizer["lr"] = kit.native(form.rise.start * (form.rise.end + 1))
+    # Candidates, which are read back: the start of the rise, and the shift of the divisor.
     for warmup, shift in itertools.product((0, 1), (0, -1, 1)):
         length = form.rise.end - warmup if form.rise is not None else 0
         end = (

@@ -119,6 +119,12 @@ class _Source:
 
 
 def _for_all_shapes(source: _Source) -> UpdateRule:
+    """The rule of parameters that are not given, traced for matrices and vectors.
+
+    Raises:
+        TraceError: The update depends on more than the number of axes: on the dtype, the sizes, or
+            the number of parameters; or the rule differs from it.
+    """
     name = source.name
     parts = []
     for shapes in (_MATRICES, _VECTORS):

@@ -157,15 +157,15 @@ def _sides(equation: Equation, contracting: Any, batches: Any) -> tuple[list[int
     return sides[0], sides[1]
 
 
-def _inner_product(run: Interpreter, a: Value, b: Value, own_shape: Sizes) -> Value:
+def _inner_product(run: Interpreter, a: Value, b: Value, operand_shape: Sizes) -> Value:
     """The inner product of two vectors, or of two parameters that were flattened."""
     algebra = run.algebra
     shape = next(
         # Sizes are distinct primes: a product of them belongs to one parameter.
-        (s for s in (algebra.axes.shape, algebra.axes.twin) if math.prod(s) == own_shape[0]),
-        own_shape,
+        (s for s in (algebra.axes.shape, algebra.axes.twin) if math.prod(s) == operand_shape[0]),
+        operand_shape,
     )
-    first, second = (algebra.reshape(x, own_shape, shape) for x in (a, b))
+    first, second = (algebra.reshape(x, operand_shape, shape) for x in (a, b))
     product = algebra.map(lambda x, y: x * y, first, second, name="product")
     return algebra.reduce("sum", product, shape, None)
 
@@ -177,11 +177,11 @@ def _order(contracting: Any) -> list[int]:
 
 
 def _arrange(
-    run: Interpreter, operand: Value, own_shape: Sizes, order: Sequence[int], target: Sizes
+    run: Interpreter, operand: Value, operand_shape: Sizes, order: Sequence[int], target: Sizes
 ) -> Value:
-    whole = run.algebra.whole(operand, own_shape)
-    permuted_value = run.algebra.permute(whole, own_shape, order)
-    return run.algebra.reshape(permuted_value, tuple(own_shape[axis] for axis in order), target)
+    whole = run.algebra.whole(operand, operand_shape)
+    permuted_value = run.algebra.permute(whole, operand_shape, order)
+    return run.algebra.reshape(permuted_value, tuple(operand_shape[axis] for axis in order), target)
 
 
 def _dot_of_arrays(a: Array, b: Array) -> Known:
@@ -209,33 +209,33 @@ def padded_shape(value: Value, rank: int) -> Sizes:
 
 def _broadcast(run: Interpreter, equation: Equation, x: Known, *_: Known) -> Known:
     shape, places = equation.params["shape"], equation.params["broadcast_dimensions"]
-    own_shape = sizes(equation)
+    operand_shape = sizes(equation)
     if isinstance(x, np.ndarray):
         target = [1] * len(shape)
         for axis, place in enumerate(places):
-            target[place] = own_shape[axis]
+            target[place] = operand_shape[axis]
         return small_array(np.broadcast_to(x.reshape(target), shape))
     if x.shape == ():
         return x
     spread = [1] * len(shape)
-    for size, place in zip(padded_shape(x, len(own_shape)), places, strict=True):
+    for size, place in zip(padded_shape(x, len(operand_shape)), places, strict=True):
         spread[place] = size
     return run.algebra.reshape(x, x.shape, tuple(spread))
 
 
 def _reshape(run: Interpreter, equation: Equation, x: Known, *_: Known) -> Known:
-    own_shape, target = sizes(equation), result_sizes(equation)
+    operand_shape, target = sizes(equation), result_sizes(equation)
     if isinstance(x, np.ndarray):
         return small_array(x.reshape(target))
-    if x.shape in ((), own_shape):
-        return run.algebra.reshape(x, own_shape, target)
+    if x.shape in ((), operand_shape):
+        return run.algebra.reshape(x, operand_shape, target)
     # Only axes of size 1 more or less: a broadcast value stays one.
-    if [size for size in own_shape if size != 1] == [size for size in target if size != 1]:
-        pairs = zip(padded_shape(x, len(own_shape)), own_shape, strict=True)
+    if [size for size in operand_shape if size != 1] == [size for size in target if size != 1]:
+        pairs = zip(padded_shape(x, len(operand_shape)), operand_shape, strict=True)
         axes_of_value = (n for n, size in pairs if size != 1)
         spread = tuple(1 if size == 1 else next(axes_of_value) for size in target)
         return run.algebra.reshape(x, x.shape, spread)
-    return run.algebra.reshape(x, own_shape, target)
+    return run.algebra.reshape(x, operand_shape, target)
 
 
 def _transpose(run: Interpreter, equation: Equation, x: Known) -> Known:
@@ -278,25 +278,26 @@ def _split(run: Interpreter, equation: Equation, x: Known) -> list[Known]:
 
 
 def _slice(run: Interpreter, equation: Equation, x: Known) -> Known:
-    own_shape = sizes(equation)
+    """A slice of a small array; of a tensor only one that takes all of it."""
+    operand_shape = sizes(equation)
     starts, limits = equation.params["start_indices"], equation.params["limit_indices"]
-    strides = equation.params["strides"] or (1,) * len(own_shape)
+    strides = equation.params["strides"] or (1,) * len(operand_shape)
     if isinstance(x, np.ndarray):
         return small_array(x[tuple(map(slice, starts, limits, strides))])
-    if x.shape == () or result_sizes(equation) == own_shape:
+    if x.shape == () or result_sizes(equation) == operand_shape:
         return x
     raise TraceError("a slice of a tensor has no expression")
 
 
 def _dynamic_slice(run: Interpreter, equation: Equation, x: Known, *starts: Known) -> Known:
-    own_shape, target = sizes(equation), equation.params["slice_sizes"]
+    operand_shape, target = sizes(equation), equation.params["slice_sizes"]
     if isinstance(x, Value):
-        if x.shape == () or target == own_shape:
+        if x.shape == () or target == operand_shape:
             return x
         raise TraceError("a slice of a tensor has no expression")
     places = [
         (axis, start)
-        for axis, (start, size, full) in enumerate(zip(starts, target, own_shape, strict=True))
+        for axis, (start, size, full) in enumerate(zip(starts, target, operand_shape, strict=True))
         if size != full
     ]
     if not places:

@@ -18,7 +18,7 @@ import sympy as sp
 from closedform.importers.python.decider import Decider
 from closedform.importers.python.exact import ExactInt
 from closedform.importers.python.place import UserValue
-from closedform.importers.python.tape import Variable, plain, unit_of
+from closedform.importers.python.tape import Variable, plain_value, unit_of
 from closedform.language import exact_number, floor_div, floor_mod
 from closedform.language.exact import COMPARISONS, FINEST
 from closedform.language.integers import integer_floor
@@ -504,7 +504,7 @@ def tape_argument(value: Any) -> Any:
         return np.array(value) if value.flags.writeable else np.asarray(value)
     if isinstance(value, tuple | list):
         return (tuple if isinstance(value, tuple) else list)(map(tape_argument, value))
-    return plain(native_of(value))
+    return plain_value(native_of(value))
 
 
 def native_of(value: UserValue) -> Any:
@@ -545,7 +545,7 @@ def _sample(value: Any) -> Any:
         return np.asarray(value)
     if isinstance(value, tuple | list):
         return (tuple if isinstance(value, tuple) else list)(map(_sample, value))
-    return plain(native_of(value))
+    return plain_value(native_of(value))
 
 
 def _convert(run: Decider, value: Any, unit: Any) -> Any:
@@ -606,7 +606,7 @@ def _adopt(run: Decider, value: Any, ref: Any) -> Any:
         )
         return type(value)(items)
     if isinstance(value, bool | int | float | np.generic):
-        run.tape.check(ref, plain(value))
+        run.tape.check(ref, plain_value(value))
     return value
 
 

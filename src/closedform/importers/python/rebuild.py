@@ -42,7 +42,7 @@ from closedform.importers.python.purity import (
 )
 from closedform.importers.python.run import Run
 from closedform.importers.python.sandbox import CACHED, HEAP_TYPE, MISSING, Module, Sandbox, is_same
-from closedform.importers.python.tape import plain
+from closedform.importers.python.tape import plain_value
 from closedform.importers.python.text import Silent
 from closedform.language import Schedule, t
 
@@ -432,7 +432,7 @@ def torch_tensor_types() -> tuple[type, ...]:
 
 def is_same_constant(value: UserValue, before: UserValue) -> bool:
     """Returns whether a value that is assigned is the constant that is there already."""
-    return is_same(plain(value), plain(before))
+    return is_same(plain_value(value), plain_value(before))
 
 
 def _dict_of(owner: Any) -> Mapping[str, Any]:

@@ -47,7 +47,7 @@ from closedform.importers.python.functions import (
 from closedform.importers.python.identity import imported_answer, is_same_object, with_identity
 from closedform.importers.python.number import Number, Truth, native_of, power_with_modulus
 from closedform.importers.python.place import Place, UserValue
-from closedform.importers.python.tape import plain
+from closedform.importers.python.tape import plain_value
 from closedform.importers.python.text import Silent
 
 HEAP_TYPE = 1 << 9
@@ -257,7 +257,7 @@ class Sandbox(ABC):
             return base**exp
         if has_traced((base, exp, mod)):
             return power_with_modulus(self.run, base, exp, mod)
-        return pow(plain(base), plain(exp), plain(mod))
+        return pow(plain_value(base), plain_value(exp), plain_value(mod))
 
     def native_class(self, kind: UserValue) -> Any:
         """Returns the class, or the tuple of classes, that a stand-in takes the place of."""

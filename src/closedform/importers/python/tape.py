@@ -265,16 +265,12 @@ def _items(values: Iterable[Any]) -> Iterator[Any]:
             yield value
 
 
-def plain(value: UserValue) -> Any:
-    """Returns a constant as the function's own code has it."""
-    if isinstance(value, bool) or value is None:
-        return value
-    if isinstance(value, np.float64):
-        return np.float64(value)
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, int):
-        return int(value)
+def plain_value(value: UserValue) -> Any:
+    """Returns a constant as the code itself has it, without the exact number that a trace keeps."""
+    # A bool is an int, and a float64 of NumPy is a float.
+    for number_type in (bool, np.float64, float, int):
+        if isinstance(value, number_type):
+            return number_type(value)
     return value
 
 

@@ -130,10 +130,11 @@ class Run(Decider):
         return number
 
     def settle(self, number: Number) -> Any:
-        """Returns the result of an operation; a plain number where it is constant."""
+        """Returns the result of arithmetic, of the operation's type; a plain number if constant."""
+        # A place of a parameter plus an integer still is a place: its uses are checked later.
         if not is_position(number.expr):
             check_positions(self, number.expr, "arithmetic")
-        # Its type is that of the operation: max(1, 0.1*t) is an int only at some steps.
+        # Not the type of its value: max(1, 0.1*t) is an int only at some steps.
         return self._numbered(number)
 
     def exact(self, value: float) -> sp.Expr:

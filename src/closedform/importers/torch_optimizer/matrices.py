@@ -36,9 +36,11 @@ def _eye(algebra: TorchAlgebra, rows: int, columns: int | None = None, **_: Any)
 
 
 def _triangle(is_inside: Callable[[sp.Expr, sp.Expr], sp.Basic]) -> Callable[..., Value]:
+    """The rule of a triangle: the elements whose column compares so with the row's diagonal."""
+
     def rule(algebra: TorchAlgebra, a: Any, diagonal: int = 0) -> Value:
         value = algebra.whole(a, tuple(a.shape))
-        algebra.is_structural = True
+        algebra.is_structural = True  # Rows and columns need two axes.
         row, column = positions(value.expr, -2) + diagonal, positions(value.expr, -1)
         triangle = sp.Piecewise((value.expr, is_inside(column, row)), (0, True))
         return algebra.define(triangle, value.shape, "triangle")

@@ -158,11 +158,12 @@ class _Call:
         previous = Number(environment.run, PREVIOUS)
 
         def value_of(name: str, value: Any) -> Any:
+            """An entry as the method finds it: symbols where earlier calls have assigned it."""
             if name not in earlier.names:
                 # A copy: the method may change a list in place.
                 return list(value) if type(value) is list else _constant(environment, value)
             numbers = [Number(environment.run, symbol) for symbol in symbols[name]]
-            if not numbers:
+            if not numbers:  # It holds something else than numbers: any use of it is refused.
                 return environment.refusing_object(_state_reason(name))
             return type(value)(numbers) if isinstance(value, list | tuple) else numbers[0]
 

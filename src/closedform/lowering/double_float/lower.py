@@ -121,7 +121,11 @@ def _line(
 
 
 def _mul(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
-    """A product: the factors, then the number, then one division."""
+    """A product: the factors, then the number, then one division.
+
+    A rational multiple of an integer takes the integer exactly. An irrational number goes under the
+    root that it multiplies, so that ``sqrt(n/240000)`` is 1 at the end.
+    """
     factor, core = expr.as_coeff_Mul()
     if factor.is_Rational and is_integral(core) and low.low.fits_integer(core, domain):
         return low.math.multiply(low.integral(core, domain), low.constant(factor))

@@ -311,7 +311,10 @@ def _merge_refs(refs: Sequence[Ref], tensors: Sequence[Tensor]) -> Sequence[Ref]
 
 
 def _stores(targets: Sequence[Sequence[Ref]], tensors: Sequence[Tensor]) -> list[Store]:
-    """The stores of a result that has one element for each binding, given the targets of each."""
+    """The stores of a result that has one element for each binding, given the targets of each.
+
+    The whole result is stored at once where the targets are one tensor, or a vector in order.
+    """
     if len(targets) > 1 and all(len(refs) == 1 for refs in targets):
         common_refs = _merge_refs([refs[0] for refs in targets], tensors)
         if len(common_refs) == 1:

@@ -346,9 +346,9 @@ class TorchKernel:
         return tensors
 
     def bind(self, hypers: Mapping[str, Tensor], params: Sequence[ParamTensors]) -> BoundProgram:
-        """Returns the program with the tensors of parameters, in its order."""
+        """Returns the program with the tensors of parameters, in the order of the graph."""
         tables = [*params, hypers]
-        if self.sizes is not None:
+        if self.sizes is not None:  # A graph that takes sizes steps one parameter.
             tables[-1] = {**hypers, **self.sizes_of(params[0][PARAM])}
         reads = [tables[index][name] for index, name in self.reads]
         writes = [[tables[index][name] for index, name in group] for group in self.writes]

@@ -327,6 +327,11 @@ class Specializer:
         return frozenset(names)
 
     def _make(self, values: Mapping[str, Any], shape: tuple[int, ...]) -> Specialization:
+        """The rule with an input for each number that can be one; other entries are constants.
+
+        Raises:
+            DefinitionError: A tensor is given for an entry that cannot be an input.
+        """
         numbers = _numbers(values)
         rule = self._rule(numbers)
         entries = dict(entries_of(values))

@@ -45,7 +45,7 @@ class FreeCounts(TorchFunctionMode):
     ) -> Any:
         keywords = kwargs or {}
         form = _FORMS.get(function)
-        is_left = function in _SPACED and not _is_real(args, keywords)
+        is_left = function in _SPACED and not _has_real_result(args, keywords)
         if form is not None and not is_left and _has_symbol(args, keywords):
             return form(*args, **keywords)
         if function is not functional.one_hot:
@@ -65,8 +65,8 @@ def _has_symbol(args: Any, keywords: Any) -> bool:
     return any(isinstance(value, torch.SymInt) for value in (*args, *keywords.values()))
 
 
-def _is_real(args: Any, keywords: Any) -> bool:
-    """Whether spaced numbers are neither complex nor integers."""
+def _has_real_result(args: Any, keywords: Any) -> bool:
+    """Whether linspace or logspace returns neither complex numbers nor integers."""
     bounds = *args[:2], keywords.get("start"), keywords.get("end")
     is_complex = any(
         isinstance(bound, complex) or (isinstance(bound, torch.Tensor) and bound.is_complex())

@@ -48,7 +48,7 @@ def split_scalars(graph: GraphProto) -> tuple[GraphProto, GraphProto]:
     types = element_types(graph)
     names = {name: scalar(place) for place, name in enumerate(sorted(scalar_names))}
     results = [output for output in graph.output if output.name in values]
-    return _rest(graph, tensor_nodes, names, types, values), _host(
+    return _tensor_graph(graph, tensor_nodes, names, types, values), _host(
         graph, nodes, names, types, results
     )
 
@@ -81,27 +81,28 @@ def _scalars(graph: GraphProto) -> set[str]:
         candidates = remaining
 
 
-def _rest(
+def _tensor_graph(
     graph: GraphProto,
     nodes: list[NodeProto],
     names: Mapping[str, str],
     types: Mapping[str, int],
     values: set[str],
 ) -> GraphProto:
-    rest = GraphProto()
-    rest.CopyFrom(graph)
-    del rest.node[:], rest.input[:], rest.output[:]
-    rest.node.extend(nodes)
-    for node in rest.node:
+    """The nodes of a step that have tensors, with the scalars that they read as inputs by name."""
+    step = GraphProto()
+    step.CopyFrom(graph)
+    del step.node[:], step.input[:], step.output[:]
+    step.node.extend(nodes)
+    for node in step.node:
         node.input[:] = [names.get(name, name) for name in node.input]
-    names_used = {name for node in rest.node for name in node.input}
-    rest.input.extend(value for value in graph.input if value.name in names_used)
-    rest.input.extend(
+    names_used = {name for node in step.node for name in node.input}
+    step.input.extend(value for value in graph.input if value.name in names_used)
+    step.input.extend(
         helper.make_tensor_value_info(name, _narrow(types[source]), ())
         for source, name in names.items()
     )
-    rest.output.extend(output for output in graph.output if output.name not in values)
-    return rest
+    step.output.extend(output for output in graph.output if output.name not in values)
+    return step
 
 
 def _host(

@@ -322,10 +322,12 @@ def _has_one_floor(
 
 
 def _floor_div(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
+    """A floor of a quotient, unknown where b may be 0 or an operand is inexact."""
     a, b = operands
     low, high = _corners(np.divide, a, b)
     unknown = np.where(b.least > 0, _doubt(operands), np.inf)
     is_positive = (a.low >= 0) & (b.low > 0)
+    # The corners are rounded, and bounds only one float further out; 0 is exact.
     low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
     low = np.where(is_positive, np.maximum(low, 0), low)
     return Enclosure(np.floor(low) - unknown, np.floor(high) + unknown, unknown, is_whole=True)

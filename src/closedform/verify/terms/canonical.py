@@ -215,8 +215,9 @@ class Canonical:
             return None
         radicand = number(abs(coefficient) ** degree)
         for (root, base), share in zip(roots, shares, strict=True):
-            is_known = root > 1 and coefficient > 0
-            if not is_known and not self._has_sign(base, is_strict=coefficient < 0):
+            # The operand of a root is not below 0 where the root is defined; it may be 0.
+            is_radicand = root > 1 and coefficient > 0
+            if not is_radicand and not self._has_sign(base, is_strict=coefficient < 0):
                 return None
             radicand = radicand * base ** int(share * degree)
         return (1 if coefficient > 0 else -1), radicand, degree

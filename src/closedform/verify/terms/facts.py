@@ -313,14 +313,15 @@ def _quotient_direction(_: Term, directions: Directions, signs: Signs, strictly:
 
 
 def _power_direction(node: Term, directions: Directions, signs: Signs, strictly: bool) -> Direction:
-    """A power to a constant exponent."""
+    """The direction of a power to a constant exponent, by the direction and sign of its base."""
     # x**x has no direction by its parts.
     if directions[1] is not Direction.CONSTANT:
         return Direction.UNKNOWN
     if signs[0] in NON_NEGATIVE:
         return _scale_direction(directions[0], signs[1], strictly)
     exponent = node.args[1]
-    # Below 0 only whole powers are defined; odd ones rise everywhere, even ones fall.
+    # Below 0 only whole powers are defined: odd ones rise everywhere, even ones fall, and those to
+    # an exponent below 0 have a pole at 0.
     if not (build.is_rational(exponent) and exponent.value.q == 1 and exponent.value > 0):
         return Direction.UNKNOWN
     if not _is_even(exponent):

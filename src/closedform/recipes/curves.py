@@ -241,14 +241,15 @@ def _extremum(kind: type[sp.Expr], later: Comparison, other: Comparison) -> Call
     """``max`` or ``min``: of lines by parts of the steps, of other curves as an expression."""
 
     def of_two(left: Any, right: Any) -> Any:
-        number = left if isinstance(left, _Number) else right
+        # Attributes of objects are numbers of SymPy, which do not depend on the step.
+        part = next((value.part for value in (left, right) if isinstance(value, _Number)), _Part())
         first, second = _expr(left), _expr(right)
         line = _line(second - first)
         if line is None:
-            return _Number(kind(first, second, evaluate=False), number.part)
+            return _Number(kind(first, second, evaluate=False), part)
         # Where both are equal, the one that is the result afterwards, too: max(0, t) is t at 0.
         comparison = later if later(line[0], 0) else other
-        return right if number.part.holds(comparison, second - first) else left
+        return right if part.holds(comparison, second - first) else left
 
     return lambda *values: functools.reduce(of_two, values if len(values) > 1 else values[0])
 

@@ -179,6 +179,10 @@ def test_a_rule_takes_the_random_numbers_of_the_step(body: Body, inputs: tuple[s
         np.testing.assert_allclose(carried["param.w"], param_after, 1e-10, 1e-12)
 
 
+def test_random_numbers_of_vectors() -> None:
+    assert rule_of(langevin, (5,), has_mask=False).inputs == ("normal",)
+
+
 def scalar(p: torch.Tensor, g: torch.Tensor, states: States) -> None:
     p.sub_(g * torch.randn(()))
 

@@ -119,6 +119,18 @@ def test_a_curve_is_an_expression_at_every_step(
         assert schedule(step) == pytest.approx(function(place(step), **numbers), rel=1e-14)
 
 
+def test_lines_that_meet_change_where_they_meet() -> None:
+    def rising(count: int) -> float:
+        return min(max(0, count / 10), 1)
+
+    def falling(count: int) -> float:
+        return max(0, min(1, 2 - count / 10))
+
+    rise, fall = kit.curve("rising", rising), kit.curve("falling", falling)
+    assert rise.bound == sp.Piecewise((t / 10, t < 10), (1, True))
+    assert fall.bound == sp.Piecewise((1, t < 10), (2 - t / 10, t < 20), (0, True))
+
+
 def test_a_curve_takes_the_keys_of_sections_by_their_names() -> None:
     class Scheduler(kit.Section):
         rate: kit.Rate
@@ -201,14 +213,16 @@ def test_a_comparison_that_is_not_of_lines_is_a_mistake() -> None:
         kit.curve("square", lambda count: 1 if count**2 < 9 else 0)
 
 
-def test_a_loop_that_the_count_does_not_bound_is_refused() -> None:
+def test_a_loop_that_the_count_does_not_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("closedform.recipes.curves._MOST_PARTS", 32)
+
     def endless(count: int) -> float:
         total = 0
         while total <= count:
             total += 1
         return total
 
-    with pytest.raises(DefinitionError, match="more than 512 parts of the run"):
+    with pytest.raises(DefinitionError, match="more than 32 parts of the run"):
         kit.curve("endless", endless)
 
 

@@ -374,11 +374,12 @@ def planted(rank: int, fault: str) -> None:
     assert difference(params_of(optimizer), params_of(plain)[:4]) > 1e-3
 
 
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", [pytest.param(2, marks=pytest.mark.exhaustive), 4])
 def test_each_matrix_is_computed_once_with_the_bits_of_one_process(world: int) -> None:
     together(run, world, world)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("fault", ["rows in another order", "results of another matrix"])
 def test_planted_faults_are_seen(fault: str) -> None:
     together(planted, 2, fault)

@@ -1,5 +1,6 @@
 """The memory of an export: parameters are not copied, and gradients live one at a time."""
 
+import functools
 import weakref
 from pathlib import Path
 from typing import Any
@@ -120,3 +121,53 @@ def test_weights_that_a_forward_writes_are_compared(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(trace, "write_onnx", _with_wrong_output("written.table.weight"))
     with pytest.raises(ExportError, match=r"differs from torch in 'written.table.weight' by 2 of"):
         trace.trace(_Tokens(0.5), cross_entropy, BATCH)
+
+
+class _Clips(nn.Linear):
+    """Clips its weights from a call on, in a mode."""
+
+    calls = 0
+
+    def __init__(self, first: int, is_trained: bool, by_data: bool) -> None:
+        super().__init__(5, 3)
+        self.first, self.is_trained, self.by_data = first, is_trained, by_data
+        type(self).calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        type(self).calls += 1
+        if self.training is self.is_trained and type(self).calls >= self.first:
+            with torch.no_grad():
+                if self.by_data:
+                    self.weight.data = self.weight.data.clamp(-0.1, 0.1)
+                else:
+                    self.weight.clamp_(-0.1, 0.1)
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("by_data", [False, True])
+@pytest.mark.parametrize("first", range(1, 6))
+def test_weights_that_are_written_late_are_refused_and_stay(
+    first: int, by_data: bool, dtype: torch.dtype
+) -> None:
+    model = _Clips(first, True, by_data).to(dtype)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    batch = torch.ones(4, 5, dtype=dtype), BATCH[1]
+    traced = functools.partial(
+        trace.trace, model, cross_entropy, batch, is_widened=dtype is not torch.float32
+    )
+    if first == 1 and not by_data:
+        assert traced().written_params == ("weight",)
+    else:
+        with pytest.raises(ExportError, match=r"some runs only|assigns to .data|changes .*calls"):
+            traced()
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_that_are_written_in_evaluation_mode(dtype: torch.dtype) -> None:
+    model = _Clips(1, False, False).to(dtype)
+    batch = torch.ones(4, 5, dtype=dtype), BATCH[1]
+    step = trace.trace(model, cross_entropy, batch, is_widened=dtype is not torch.float32)
+    assert not step.written_params
+    assert [node.op_type for node in step.forward.graph.node][-2:] == ["Clip", "Gemm"]

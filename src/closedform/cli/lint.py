@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from closedform.cli.arguments import SourceOptions, json_flag, source_bundle
 from closedform.cli.output import error_line, heading, print_json, table
 from closedform.cli.parser import UsageError, argument, command, flag, option, positive
+from closedform.cli.wording import in_terminal
 from closedform.errors import ClosedFormError, ConflictError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Prints the findings."""
-    from closedform.analysis.linting import RULES, Severity, finding_of, lint
+    from closedform.analysis.linting import CONFLICT, RULES, Severity, finding_of, lint
     from closedform.cli.application import code_of
     from closedform.cli.sources import load_curves
 
@@ -66,9 +67,10 @@ def run(options: Options) -> int:
         try:
             curves = load_curves(recipe, options.source_options)
             findings[recipe] = lint(curves, updates=options.updates, ignore=options.ignore or ())
-        except ConflictError as error:
-            findings[recipe] = [finding_of(error)]
         except (ClosedFormError, OSError) as error:
+            if isinstance(error, ConflictError) and CONFLICT not in (options.ignore or ()):
+                findings[recipe] = [finding_of(error, in_terminal)]
+                continue
             # One file that cannot be read does not hide the findings of the others.
             if len(options.recipes) == 1:
                 raise

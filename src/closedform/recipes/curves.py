@@ -240,15 +240,19 @@ def _integer(value: Any) -> Any:
     return math.floor(value) if value >= 0 else -math.floor(-value)
 
 
-def _extremum(native: Callable[..., Any], kind: type[sp.Expr]) -> Callable[..., Any]:
+def _extremum(kind: type[sp.Expr], later: Comparison, other: Comparison) -> Callable[..., Any]:
     """``max`` or ``min``: of lines by parts of the steps, of other curves as an expression."""
 
     def of_two(left: Any, right: Any) -> Any:
-        number = left if isinstance(left, _Number) else right
+        # Attributes of objects are numbers of SymPy, which do not depend on the step.
+        part = next((value.part for value in (left, right) if isinstance(value, _Number)), _Part())
         first, second = _expr(left), _expr(right)
-        if _line(first - second) is not None:
-            return native(left, right)
-        return _Number(kind(first, second, evaluate=False), number.part)
+        line = _line(second - first)
+        if line is None:
+            return _Number(kind(first, second, evaluate=False), part)
+        # Where both are equal, the one that is the result afterwards, too: max(0, t) is t at 0.
+        comparison = later if later(line[0], 0) else other
+        return right if part.holds(comparison, second - first) else left
 
     return lambda *values: functools.reduce(of_two, values if len(values) > 1 else values[0])
 
@@ -272,6 +276,6 @@ _MATH = {function.math: _elementary(function) for function in ELEMENTARY.values(
 _NAMES: Mapping[str, Any] = {
     "int": _integer,
     "math": SimpleNamespace(**_MATH, pi=sp.pi, floor=math.floor),
-    "max": _extremum(max, sp.Max),
-    "min": _extremum(min, sp.Min),
+    "max": _extremum(sp.Max, sp.Ge, sp.Gt),
+    "min": _extremum(sp.Min, sp.Le, sp.Lt),
 }

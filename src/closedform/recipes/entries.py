@@ -125,10 +125,25 @@ class Context:
     @property
     def groups(self) -> Sequence[Mapping[str, Any]]:
         """The param groups of the fact ``group_lrs`` or ``param_groups``; else one."""
-        rates = self.facts.get("group_lrs")
-        if rates is None:
-            return self.facts.get("param_groups") or _ONE_GROUP
-        return [{} if rate is None else {"lr": rate} for rate in rates]
+        rates, groups = self.facts.get("group_lrs"), self.facts.get("param_groups")
+        if rates is not None:
+            return [{} if rate is None else {"lr": rate} for rate in rates]
+        return _ONE_GROUP if groups is None else groups
+
+    @property
+    def place_of_group(self) -> int:
+        """The fact ``group_index``, 0 by default.
+
+        Raises:
+            DefinitionError: There is no such param group.
+        """
+        index, last = self.facts.get("group_index", 0), len(self.groups) - 1
+        # bool is a subclass of int: True would be group 1.
+        if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index <= last:
+            raise DefinitionError(
+                f"group_index must be in 0..{last}, got {index!r}", where=self.where
+            )
+        return index
 
     def of_group(self, key: str, base: object) -> sp.Expr:
         """Returns a number of the param group of the fact ``group_index``.
@@ -140,15 +155,9 @@ class Context:
         Raises:
             DefinitionError: The index is out of range, or the entry is not a finite number.
         """
-        groups, index = self.groups, self.facts.get("group_index", 0)
-        if groups is _ONE_GROUP:
+        if self.groups is _ONE_GROUP:
             return exact_number(base, key)
-        # bool is a subclass of int: True would be group 1.
-        if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(groups):
-            raise DefinitionError(
-                f"group_index must be in 0..{len(groups) - 1}, got {index!r}", where=self.where
-            )
-        return exact_number(groups[index].get(key, base), key)
+        return exact_number(self.groups[self.place_of_group].get(key, base), key)
 
 
 ScheduleBuilder = Callable[[Mapping[str, Any], Context], Schedule]

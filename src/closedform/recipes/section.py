@@ -324,6 +324,7 @@ class Section:
 
         Raises:
             ConfigError: The list has another length.
+            DefinitionError: There is no such param group.
         """
         value, groups = self.__dict__[name], len(context.groups)
         if not isinstance(value, tuple):
@@ -331,7 +332,7 @@ class Section:
         if len(value) != groups:
             message = f"{name} must hold one value for each of {groups} param groups"
             raise self.error(f"{message}, got {len(value)}", name)
-        return value[context.facts.get("group_index", 0)]
+        return value[context.place_of_group]
 
     def require(self, name: str) -> Any:
         """Returns a value that must be given here.
@@ -477,7 +478,11 @@ def section_entries(
             if style is not None and (own := style(*values)) != name:
                 # The key that selects it, where it has the name as its value.
                 parts = ((part, key) for part in values for key in part.keys)
-                keys = (part.spell(key) for part, key in parts if getattr(part, key, None) == own)
+                keys = (
+                    f"{part.prefix}{part.spell(key)}"
+                    for part, key in parts
+                    if getattr(part, key, None) == own
+                )
                 raise DefinitionError(
                     f"the config must ask for {name!r}, got {own!r}",
                     where=context.where,

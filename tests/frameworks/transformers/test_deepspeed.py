@@ -14,7 +14,7 @@ import pytest
 
 import closedform as cf
 from closedform.analysis.linting import lint
-from closedform.errors import ConfigError
+from closedform.errors import ConfigError, ConflictError, UnknownNameError
 from closedform.recipes import Recipe, load_recipe
 from tests.support.commands import CliRunner
 
@@ -112,6 +112,11 @@ def test_a_pair_that_the_trainer_refuses_is_a_finding(tmp_path: Path) -> None:
     # A guessed framework is named behind it.
     result = CliRunner().invoke(["lint", str(config)])
     assert (result.exit_code, result.output.startswith(message)) == (1, True)
+    assert "--generic reads" in result.output
+    with pytest.raises(ConflictError, match=r"gradient_clipping is 3\.5"):
+        lint(config, framework="transformers", ignore=("refused-by-framework",))
+    with pytest.raises(UnknownNameError, match="there is no rule 'nonsense'"):
+        lint(config, framework="transformers", ignore=("nonsense",))
 
 
 def test_show_diff_and_lint_say_which_file_wins(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -18,7 +18,10 @@ from closedform.recipes import Recipe, load_recipe
 from closedform.recipes.clock import ALIASES, Facts
 from closedform.recipes.recipe import recipe_of
 
-__all__ = ["RULES", "Finding", "Severity", "finding_of", "lint"]
+__all__ = ["CONFLICT", "RULES", "Finding", "Severity", "finding_of", "lint"]
+
+CONFLICT = "refused-by-framework"
+"""The rule of a config that its framework refuses."""
 
 _COMMENT = re.compile(r"closedform:\s*ignore\s+([a-z, -]+)")
 _TOTALS = {name for name, fact in ALIASES.items() if fact == "total_updates"} | {"total_updates"}
@@ -63,6 +66,10 @@ def lint(
         ...     print(finding.severity, finding.rule, finding.update)
         error warmup-not-finished 399
     """
+    ignored_rules = {*ignore}
+    for rule in sorted(ignored_rules):
+        if rule not in RULES:
+            raise UnknownNameError(f"there is no rule {rule!r}", hint=nearest(rule, RULES))
     if isinstance(source, Schedule):
         length = None if source.length is None else int(source.length)
         recipe = recipe_of(source, source.name, updates or length)
@@ -72,11 +79,9 @@ def lint(
         try:
             recipe = _read(source, framework, facts)
         except ConflictError as error:
+            if CONFLICT in ignored_rules:  # nothing of the config can be checked
+                raise
             return [finding_of(error)]
-    ignored_rules = {*ignore}
-    for rule in sorted(ignored_rules):
-        if rule not in RULES:
-            raise UnknownNameError(f"there is no rule {rule!r}", hint=nearest(rule, RULES))
     ignored_rules |= _suppressed_rules(recipe)
     run_length = recipe.horizon or updates or _WITHOUT_HORIZON
     check_steps(run_length, "the updates of the run")
@@ -94,9 +99,9 @@ def lint(
     return sorted(distinct.values(), key=lambda finding: (-finding.severity.rank, finding.rule))
 
 
-def finding_of(error: ConflictError) -> Finding:
+def finding_of(error: ConflictError, reword: Callable[[str], str] = str) -> Finding:
     """Returns the finding of a config that its framework refuses: the keys and the file."""
-    return Finding("refused-by-framework", Severity.ERROR, str(error), quantity="")
+    return Finding(CONFLICT, Severity.ERROR, reword(str(error)), quantity="")
 
 
 def _read(

@@ -35,6 +35,11 @@ FEWEST_POINTS = 3
 MOST_POINTS, SEARCHED_POINTS = 20_000, 2_000
 """A longer log is searched with fewer values; what is found must have all of them."""
 
+DIGITS_OF_LEVELS = 6
+"""Digits with which the values of a log in levels are taken first."""
+
+_VALUES_PER_LEVEL = 4
+"""Values of each level, on average, of a log in levels."""
 
 _FEWEST_OF_A_LAG = 20
 """Values from which skipped updates are recovered: a lag fits a short log by chance."""
@@ -170,6 +175,31 @@ def recover(
             if len(steps) and offset != read.offset and steps[0] + read.offset >= offset
         ]
     readings = [_Reading(part.offset, _points(part, key, digits)) for part in logs]
+    if digits is None and _are_levels(readings[0].points):
+        in_full = [_Reading(part.offset, _points(part, key, DIGITS_OF_LEVELS)) for part in logs]
+        recovery = _recover_few(in_full, read, key)
+        if recovery.call:
+            return recovery
+    return _recover_few(readings, read, key)
+
+
+def _are_levels(points: Points) -> bool:
+    """Whether values of few digits are levels, such as 0.1, 0.01 and 0.001, that are in full.
+
+    Many curves that are rounded to one digit have these values. Such a curve goes from one unit of
+    the last place to the next; levels are farther apart, and each occurs several times.
+    """
+    changes = np.flatnonzero(np.diff(points.values))
+    units = 2 * np.minimum(points.errors[changes], points.errors[changes + 1])
+    return bool(
+        len(np.unique(points.values)) * _VALUES_PER_LEVEL <= len(points.values)
+        and np.any(points.errors > 10.0**-DIGITS_OF_LEVELS * np.abs(points.values))
+        and np.all(np.abs(np.diff(points.values)[changes]) > 1.5 * units)
+    )
+
+
+def _recover_few(readings: Sequence[_Reading], read: Log, key: str) -> Recovered:
+    """The schedule of a log, searched with few of its values where it has many."""
     count = len(readings[0].points.steps)
     if count < FEWEST_POINTS:
         raise ArgumentError(

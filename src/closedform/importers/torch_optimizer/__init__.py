@@ -242,13 +242,14 @@ def _rule(name: str, traces: Sequence[Tracer], *, with_phases: bool) -> UpdateRu
 
 def _other_shapes(tracer: Tracer) -> tuple[Sizes, ...]:
     """Three other shapes than the traced ones, on which the step goes the same way."""
-    shapes = []
+    shapes: list[Sizes] = []
     axes = tracer.axes
-    for shape, more in ((axes.shape, 1), (axes.shape, 3), (axes.twin, 1)):
+    for shape in (axes.shape, axes.shape, axes.twin):
         # Even sizes, where the traced ones are odd primes: a formula with their numbers in it
         # shows. All differ, which shows for which parameter random numbers are.
-        larger = tuple(size if size == 1 else size + more for size in shape)
-        shapes.append(larger if _fits(tracer, larger) else shape)
+        larger = (tuple(n if n == 1 else n + more for n in shape) for more in (1, 3, 5))
+        other = next((sizes for sizes in larger if sizes not in shapes), shape)
+        shapes.append(other if _fits(tracer, other) else shape)
     return tuple(shapes)
 
 

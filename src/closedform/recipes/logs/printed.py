@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,10 +44,6 @@ _VALUES_PER_LEVEL = 4
 
 _SHORT_DIGITS = 6
 """Digits of such a column of floats in full: shorter numbers are those floats."""
-
-
-# A format with a number of digits has zeros at the end, as in 0.0010; Python's floats have none.
-_TRAILING_ZERO = re.compile(r"\.\d+0(?:[eE]|$)|\.0[eE]")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,28 +116,13 @@ def logged_values(
     # 0.1 is half of it.
     levels = len(np.unique(nonzero))
     is_in_steps = levels * _VALUES_PER_LEVEL <= max(len(nonzero), _VALUES_PER_LEVEL)
-    is_in_full = are_floats or (
-        np.ptp(exponents[is_nonzero]) > 0
-        and _are_apart(nonzero, (exponents + digits - most)[is_nonzero])
-        and not any(_TRAILING_ZERO.search(text) for text in {*cells} if text)
-    )
-    if (are_floats and most == 1) or (is_in_steps and is_in_full):
+    if are_floats and (is_in_steps or most == 1):
         most = max(most, _SHORT_DIGITS)
         least -= most
     # The unit of the last digit in a format with ``most`` digits, none below that of ``least``.
     in_all = np.where(is_zero, least, exponents + digits - most)
     units = np.minimum(exponents, np.maximum(least, in_all))
     return Series(numbers, _half_units(units))
-
-
-def _are_apart(numbers: FloatArray, places: StepArray) -> bool:
-    """Whether neighbours that differ, differ by more than the last place of their format.
-
-    A curve that was rounded goes from one unit to the next.
-    """
-    changes = np.flatnonzero(np.diff(numbers))
-    units = 10.0 ** np.minimum(places[changes], places[changes + 1])
-    return bool(np.all(np.abs(np.diff(numbers)[changes]) > 1.5 * units))
 
 
 def number_of(text: str | None) -> float:

@@ -109,8 +109,8 @@ def _add_needed(node: NodeProto, names: set[str]) -> None:
 _DOMAINS = {"Scaler": "ai.onnx.ml"}
 """The domains of operators that are not ONNX's own."""
 
-_QUANTIZED = ("ConvInteger", "MatMulInteger", "Quantize", "QLinear")
-"""Parts of the names of operators on quantized weights."""
+_QUANTIZED = ("convinteger", "matmulinteger", "quantize", "qlinear")
+"""Parts of the names of operators on quantized weights, in small letters."""
 
 
 def check_operator(node: NodeProto) -> None:
@@ -126,7 +126,7 @@ def check_operator(node: NodeProto) -> None:
         return
     domain = f" of the domain {node.domain!r}" if node.domain else ""
     reason, hint = "", "export the model without fused operators"
-    if any(part in node.op_type for part in _QUANTIZED):
+    if any(part in node.op_type.lower() for part in _QUANTIZED):
         reason = ": it is a quantized model: its integer weights have no gradients"
         hint = "take the model in float32"
     elif node.domain == "ai.onnx.ml":

@@ -21,7 +21,7 @@ from closedform.training.to_onnx.isolation import plain_kernels, symbolic_length
 from closedform.training.to_onnx.onnx_program import Tensors
 from closedform.training.to_onnx.onnx_registry import quiet
 from closedform.training.to_onnx.places import Places
-from closedform.training.to_onnx.tensor_accesses import Substitutes, check_shared_memory
+from closedform.training.to_onnx.tensor_accesses import Substitutes, check_shared_memory, storage_of
 
 
 class _Joined(torch.nn.Module):
@@ -225,6 +225,11 @@ class Forward:
             if name in parameters and name not in self.copied_params
         }
 
+    def only_params(self, tensors: Tensors) -> Tensors:
+        """Returns the parameters among tensors, trained or not."""
+        parameters = self._parameters()
+        return {name: value for name, value in tensors.items() if name in parameters}
+
     def _parameters(self) -> frozenset[str]:
         """The names of all parameters, trained or not."""
         joint_module = _Joined(self.model, self.loss)
@@ -257,6 +262,7 @@ class Forward:
                 # The class of parameters asks for it, such as in get_parameter.
                 substitutes[id(original)]._is_param = True
         tensors = {n: substitutes[id(v)] for n, v in originals.items() if id(v) in substitutes}
+        memory = {path: storage_of(value) for path, value in tensors.items()}
         with Substitutes(substitutes) as reads:
             try:
                 return functional_call(joint_module, tensors, (run,), tie_weights=False)
@@ -265,6 +271,14 @@ class Forward:
                     original, name = originals[path], names[id(originals[path])]
                     if name in params:
                         params[name] = substitutes[id(original)]
+                        if storage_of(params[name]) != memory[path]:
+                            raise TrainingExportError(
+                                f"the forward assigns to .data of the parameter {name!r}, which a "
+                                "step cannot follow",
+                                where=self.where,
+                                hint=f"write to it in place, such as with {name}.clamp_(…) under "
+                                "torch.no_grad()",
+                            )
                     if name not in buffers:
                         continue
                     buffers[name] = value

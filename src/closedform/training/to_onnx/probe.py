@@ -17,7 +17,7 @@ from closedform.training.to_onnx.forward import Forward, Outcome, trained_params
 from closedform.training.to_onnx.isolation import no_other_randomness, restore_on_exit
 from closedform.training.to_onnx.onnx_program import Tensors
 from closedform.training.to_onnx.random_operators import Distribution, Drawn, Sizes
-from closedform.training.to_onnx.tensor_accesses import Writes
+from closedform.training.to_onnx.tensor_accesses import Writes, rare_write_error
 
 _SEED = 0x5EED_C105
 """The seed of torch's generator in a run, which a forward has no reason to set."""
@@ -199,8 +199,10 @@ def run_eagerly(
         outcome = of.outcome(leaves, buffers, batch)
     if new_draws:
         check_seed()
-    written_params = writes.names_of_written({**outcome.params, **outcome.buffers})
-    written_params &= of.copied_params
+    written_params = writes.names_of_written(of.only_params({**outcome.params, **outcome.buffers}))
+    # The copy in float32 of a parameter in 16 bits is memory of the forward: it is seen here only.
+    for name in written_params - of.copied_params:
+        raise rare_write_error(name, of.where)
     return Pending(_run(outcome, written_params, new_draws), outcome.loss, leaves, written_params)
 
 
@@ -224,6 +226,7 @@ def own_step(of: Forward, tensors: Tensors, draws: list[torch.Tensor]) -> Iterat
     contents = {
         name: value.clone() for name, value in originals.items() if name not in uncopied_tensors
     }
+    memory = {name: value.detach() for name, value in originals.items()}
     grads = {name: param.grad for name, param in params.items()}
     for param in params.values():
         param.grad = None
@@ -235,12 +238,15 @@ def own_step(of: Forward, tensors: Tensors, draws: list[torch.Tensor]) -> Iterat
     batch = {name: value.detach().clone() for name, value in tensors.items()}
     try:
         with restore_on_exit(*of.modules()):
-            with Drawn(draw, of.places, of.where):
+            writes = Writes(of.places, None, uncopied_tensors, of.where)
+            with writes, Drawn(draw, of.places, of.where):
                 outcome = of.own_outcome(batch)
             yield Pending(_run(outcome, of.copied_params, draws), outcome.loss, params)
     finally:
         with torch.no_grad():
-            for name, value in contents.items():
-                originals[name].copy_(value)
+            for name, value in originals.items():
+                value.data = memory[name]
+                if name in contents:
+                    value.copy_(contents[name])
         for name, param in params.items():
             param.grad = grads[name]

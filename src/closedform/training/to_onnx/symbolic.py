@@ -45,7 +45,7 @@ from closedform.training.to_onnx.places import current_place
 from closedform.training.to_onnx.random_operators import Distribution, Drawn, Sizes
 from closedform.training.to_onnx.same_masks import SameMasks
 from closedform.training.to_onnx.size_formulas import UnwrittenError, relation
-from closedform.training.to_onnx.tensor_accesses import OutsideReads, Writes
+from closedform.training.to_onnx.tensor_accesses import OutsideReads
 
 TrainFunction = Callable[[Tensors, Tensors, Tensors, Tensors], list[torch.Tensor]]
 """Of parameters, buffers, the batch, and states of the model."""
@@ -472,9 +472,10 @@ def _has_draws(function: TrainFunction, kinds: Mapping[str, Tensors], of: Forwar
         has_draws = True
         return torch.full(shape, 0.5, dtype=dtype)
 
-    caller_tensors = of.uncopied_tensors(kinds[naming.PARAM], kinds[naming.BUFFER])
-    with Drawn(draw, of.places, of.where), Writes(of.places, None, caller_tensors, of.where):
-        function(*(dict(tensors) for tensors in kinds.values()))
+    # Copies: a model in evaluation mode may write to other parameters than in a step.
+    copies = [{name: value.clone() for name, value in kind.items()} for kind in kinds.values()]
+    with Drawn(draw, of.places, of.where):
+        function(*copies)
     return has_draws
 
 

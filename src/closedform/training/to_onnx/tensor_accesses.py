@@ -140,8 +140,8 @@ class Writes(TorchDispatchMode):
         # A weak reference frees the memory of an intermediate result, and reserves its address.
         self._known: dict[int, StorageWeakRef] | None = None
         if writable_tensors is not None:
-            self._known = {_storage(t): _reference(t) for t in writable_tensors.values()}
-        self._shared = {_storage(tensor): name for name, tensor in caller_tensors.items()}
+            self._known = {storage_of(t): _reference(t) for t in writable_tensors.values()}
+        self._shared = {storage_of(tensor): name for name, tensor in caller_tensors.items()}
         self._written: set[int] = set()
 
     def __torch_dispatch__(
@@ -159,24 +159,19 @@ class Writes(TorchDispatchMode):
         for tensor in torch.utils._pytree.tree_leaves(result):
             if isinstance(tensor, torch.Tensor):
                 # Memory that the forward itself allocates may be written to.
-                self._known.setdefault(_storage(tensor), _reference(tensor))
+                self._known.setdefault(storage_of(tensor), _reference(tensor))
         return result
 
     def names_of_written(self, tensors: Tensors) -> frozenset[str]:
         """Returns the names of the tensors that the forward has written to."""
-        return frozenset(n for n, value in tensors.items() if _storage(value) in self._written)
+        return frozenset(n for n, value in tensors.items() if storage_of(value) in self._written)
 
     def _check(self, tensor: object, function: Any) -> None:
         if not isinstance(tensor, torch.Tensor):
             return
-        storage = _storage(tensor)
+        storage = storage_of(tensor)
         if storage in self._shared:
-            raise TrainingExportError(
-                f"the forward writes to the parameter {self._shared[storage]!r} in some runs only, "
-                f"in {self._places.here()}, but a graph writes in each step",
-                where=self._where,
-                hint="write to it in each call, or before the export",
-            )
+            raise rare_write_error(self._shared[storage], self._where)
         self._written.add(storage)
         if self._known is not None and storage not in self._known:
             raise TrainingExportError(
@@ -185,6 +180,16 @@ class Writes(TorchDispatchMode):
                 where=self._where,
                 hint="register it with register_buffer, so that a step can carry it",
             )
+
+
+def rare_write_error(name: str, where: str) -> TrainingExportError:
+    """The error of a parameter to which the first run has not written, and a later one has."""
+    return TrainingExportError(
+        f"the forward writes to the parameter {name!r} in some runs only, but a graph writes in "
+        "each step",
+        where=where,
+        hint="write to it in each call, or before the export",
+    )
 
 
 def _names(function: Any) -> list[str]:
@@ -196,7 +201,8 @@ def _aliases(function: Any) -> bool:
     return any(result.alias_info is not None for result in function._schema.returns)
 
 
-def _storage(tensor: torch.Tensor) -> int:
+def storage_of(tensor: torch.Tensor) -> int:
+    """Returns the identity of the memory of a tensor, which its views have, too."""
     return int(tensor.untyped_storage()._cdata)
 
 

@@ -21,7 +21,7 @@ CAPS = {
     "cli": 2961,
     "exporters": 3756,
     "frameworks": 19781,
-    "importers": 14381,
+    "importers": 14369,
     "ir": 3998,
     "language": 3963,
     "laws": 1436,

@@ -121,6 +121,33 @@ class TestWithJax:
             (t / 100, t < 100), (tail, t < 501), (sp.Rational(1, 10), True)
         )
 
+    def test_tables_take_time_in_proportion_to_their_branches(self) -> None:
+        """Calls of functions, by the profiler: 4 times as many for 4 times the branches."""
+        tables = importlib.import_module("closedform.importers.optax.tables")
+
+        def count_calls(branches: int) -> int:
+            ends = [(sp.Integer(end % 7), t < end) for end in range(1, branches)]
+            choice = sp.Piecewise(*ends, (9, True), evaluate=False)
+            calls: list[str] = []
+            sys.setprofile(lambda _frame, event, _argument: calls.append(event))
+            try:
+                tables.on_tables(lambda x, y: x + y, [choice, sp.S.One], lambda holds: holds)
+            finally:
+                sys.setprofile(None)
+            return len(calls)
+
+        count_calls(200)  # SymPy keeps what it has computed
+        assert count_calls(200) < 5 * count_calls(50)
+
+    def test_conditions_of_a_table(self) -> None:
+        tables = importlib.import_module("closedform.importers.optax.tables")
+        inner = sp.Contains(t, sp.FiniteSet(4), evaluate=False)
+        for condition in (sp.Xor(t < 3, t < 7), sp.ITE(t < 3, sp.false, t < 7), (t < 7) & (t >= 3)):
+            table = tables.table_of(sp.Piecewise((1, condition), (2, True)))
+            assert dict(table) == {0: 2, 3: 1, 4: 1, 7: 2, 8: 2}, condition
+        for condition in (inner, sp.Or(t < 3, inner), sp.Lt(t, sp.sqrt(2)), sp.Lt(t**2, 9)):
+            assert tables.table_of(sp.Piecewise((1, condition), (2, True))) is None, condition
+
     def test_an_order_that_depends_on_the_step_is_refused(self) -> None:
         jnp = self.jnp
         with pytest.raises(TraceError, match=r"the order of the elements depends on data"):
@@ -162,6 +189,11 @@ class TestWithJax:
             (lambda jnp, c: jnp.exp(-2 / c), 0),
             (lambda jnp, c: 1 / (1 + 1.0 / c), 0),
             (lambda jnp, c: jnp.where(c < 1, 2.0, 1.0 / c), 2),
+            (lambda jnp, c: jnp.minimum(1.0, 1.0 / jnp.where(c < 3, 0.0, 2.0)), 1),
+            (lambda jnp, c: jnp.maximum(-1.0, -1.0 / jnp.where(c < 3, 0.0, 2.0)), -1),
+            (lambda jnp, c: jnp.minimum(3.0, -jnp.log(jnp.where(c == 0, 0.0, 2.0))), 3),
+            (lambda jnp, c: jnp.minimum(1.0, jnp.where(c < 3, 0.0, 2.0) ** -0.5), 1),
+            (lambda jnp, c: jnp.exp(-1.0 / jnp.where(c < 3, 0.0, 2.0)), 0),
         ],
     )
     def test_values_of_infinities(self, function: Any, first: sp.Expr) -> None:
@@ -177,6 +209,23 @@ class TestWithJax:
         jnp = self.jnp
         with pytest.raises(TraceError, match=r"divides by 0 at step 5 and returns .*0\.5"):
             cf.from_optax(lambda count: jnp.minimum(1.0 / (count - 5), 0.5))
+
+    @pytest.mark.parametrize(
+        ("function", "error"),
+        [
+            (lambda jnp, x: jnp.minimum(1, 1 / jnp.where(x == 1000, -0.0, 0.5)), "step 1000 .*inf"),
+            (lambda jnp, x: jnp.minimum(1, 1 / -jnp.where(x == 1000, 0.0, -1)), "step 1000 .*inf"),
+            (
+                lambda jnp, x: jnp.minimum(1, jnp.where(x == 1000, 1 / (x * -0.0), 2)),
+                "step 1000 .*inf",
+            ),
+            (lambda jnp, x: jnp.minimum(1, 0 / jnp.where(x < 3, 0.0, 2.0)), "not a number.*nan"),
+            (lambda jnp, x: 1 / jnp.where(x < 3, 0.0, 2.0), "must be finite and real"),
+        ],
+    )
+    def test_infinities_of_tables_are_refused(self, function: Any, error: str) -> None:
+        with pytest.raises(ClosedFormError, match=error):
+            cf.from_optax(lambda count: function(self.jnp, count))
 
     def test_an_infinite_value_is_none(self) -> None:
         schedule = cf.from_optax(lambda count: 1.0 / count)

@@ -118,10 +118,11 @@ def _partial(
         numbers = {hyper(key): v for key, v in run.algebra.definitions.hypers.items()}
 
         def total(a: sp.Expr) -> sp.Expr:
+            value = with_pole(run, function(a), a, sp.Integer(pole))
             if t not in a.free_symbols or a.free_symbols - {t, *numbers}:
-                return function(a)
+                return value
             if run.has_infinities and run.on_intervals(Value(sp.Ge(a, 0))).expr == sp.true:
-                return with_pole(run, function(a), a, sp.Integer(pole)) if pole else function(a)
+                return value
             try:
                 is_above = (values_at(a, STEPS, numbers) > float(least)).all()
             except TraceError:
@@ -196,17 +197,17 @@ def with_pole(
         base: What it divides by.
         factor: What it multiplies by.
     """
-    if not run.has_infinities or base.free_symbols != {t} or factor.free_symbols - {t}:
+    if not run.has_infinities or (base.free_symbols | factor.free_symbols) - {t}:
         return value
 
     def decide(condition: sp.Basic) -> sp.Basic:
         return run.on_intervals(Value(condition)).expr
 
-    zeros = decide(sp.Eq(base, 0))
     signs = [(1, sp.Gt(factor, 0)), (-1, sp.Lt(factor, 0))]
     sign = next((number for number, holds in signs if decide(holds) == sp.true), None)
-    if zeros == sp.false or sign is None or decide(sp.Ge(base, 0)) != sp.true:
+    if sign is None or decide(sp.Ge(base, 0)) != sp.true:
         return value
+    zeros = decide(sp.Eq(base, 0))
     return sp.Piecewise((sign * sp.oo, zeros), (value, True))
 
 

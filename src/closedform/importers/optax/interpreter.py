@@ -68,6 +68,8 @@ class Interpreter:
         sizes: Expressions in sizes that constants are, by the identity of the literal.
         has_infinities: Whether a function of the step is infinite where it divides by 0; otherwise
             it has no value there.
+        infinite: The values that are infinite at some steps. A zero is +0 there; in JAX it may be
+            -0, so schedules are compared at the ends of these steps, whatever becomes of them.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Interpreter:
         self.rules = rules
         self.sizes: Mapping[int, sp.Expr] = {}
         self.has_infinities = False
+        self.infinite: list[sp.Basic] = []
         self._callers: list[Equation] = []
         self._decided: dict[sp.Basic, sp.Basic] = {}
 
@@ -221,7 +224,9 @@ class Interpreter:
     def on_elements(self, rule: Rule, operands: Sequence[sp.Basic]) -> sp.Basic:
         """Returns a function of scalars, of tables by their elements."""
         table = on_tables(rule, operands, lambda holds: self.on_intervals(Value(holds)).expr)
-        return rule(*operands) if table is None else table
+        result = rule(*operands) if table is None else table
+        self.infinite += [result] if self.has_infinities and result.has(sp.oo, -sp.oo) else []
+        return result
 
     def choice_of(self, expr: sp.Basic) -> list[tuple[sp.Basic, sp.Basic]] | None:
         """Returns the branches of a choice among constants, or of what a name stands for."""

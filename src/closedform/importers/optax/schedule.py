@@ -16,7 +16,7 @@ from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.optax.control import RULES
 from closedform.importers.optax.interpreter import Interpreter
 from closedform.importers.optax.jaxprs import double_precision, in_double, jaxpr_of, place_of
-from closedform.importers.optax.tables import in_branches
+from closedform.importers.optax.tables import firsts_of, in_branches
 from closedform.importers.python.compare import compare_graph
 from closedform.importers.python.prover import Prover
 from closedform.importers.tensors.steps import STEPS, values_at
@@ -44,13 +44,13 @@ def trace_schedule(function: Callable[[Any], Any], prover: Prover, name: str | N
     with double_precision():
         if len(jaxpr.out_avals) != 1 or jaxpr.out_avals[0].shape != ():
             raise TraceError("a schedule returns one number", where=where)
-        expr = _trace(jaxpr, prover, where, has_infinities=True)
+        expr, infinite = _trace(jaxpr, prover, where, has_infinities=True)
         if expr.has(*_INFINITIES):  # the expression has no value there
-            expr = _trace(jaxpr, prover, where, has_infinities=False)
+            expr, _ = _trace(jaxpr, prover, where, has_infinities=False)
+        schedule = Schedule(expr, name=label if label.isidentifier() else "schedule")
         with jax.enable_x64(is_wide):
             evaluate = in_double(function, count, is_exact=True)
-        _check(evaluate, count.dtype, expr, prover, where)
-    schedule = Schedule(expr, name=label if label.isidentifier() else "schedule")
+        _check(evaluate, count.dtype, expr, [*_poles(expr, prover), *infinite], prover, where)
     compare_graph(schedule, steps_of(expr), lambda step: prover.value(expr, step), where)
     return schedule
 
@@ -79,28 +79,34 @@ def _jaxpr(
     raise refusal
 
 
-def _trace(jaxpr: ClosedJaxpr, prover: Prover, where: str, *, has_infinities: bool) -> sp.Expr:
-    """The expression of a jaxpr of the count."""
+def _trace(
+    jaxpr: ClosedJaxpr, prover: Prover, where: str, *, has_infinities: bool
+) -> tuple[sp.Expr, list[int]]:
+    """The expression of a jaxpr of the count, and steps next to infinite values."""
     run = Interpreter(Axes((), ()), Definitions(), prover, RULES)
     run.has_infinities = has_infinities
     try:
         (result,) = run.run(jaxpr, [Value(t)])
-    except TypeError as error:  # of SymPy, for a comparison of an infinity
+        if not isinstance(result, Value):
+            raise TraceError("a schedule returns one number", where=where)
+        expr = in_branches(run.algebra.real(result).expr)
+    except (TypeError, ValueError) as error:  # of SymPy, for a comparison of an infinity
+        if isinstance(error, ClosedFormError):
+            raise
         raise TraceError(
             f"the schedule compares a value that is not a number: {error}",
             where=where,
             hint="select with jnp.where on the count",
         ) from error
-    if not isinstance(result, Value):
-        raise TraceError("a schedule returns one number", where=where)
-    expr = in_branches(run.algebra.real(result).expr)
     if not expr.free_symbols <= {t}:
         raise TraceError(
             "the choices of the schedule are too many for one expression",
             where=where,
             hint="select with jnp.where on the count, or on count % period",
         )
-    return expr
+    conditions = {condition for value in run.infinite for condition in value.atoms(Relational)}
+    steps = [step for c in conditions for step in firsts_of([c]) or changes(c)]
+    return expr, [step for step in steps if step <= _LARGEST_STEP]
 
 
 def _poles(expr: sp.Basic, prover: Prover) -> list[int]:
@@ -133,7 +139,7 @@ def steps_of(*expressions: sp.Basic) -> list[int]:
         for bound in expr.atoms(sp.Max, sp.Min):
             for a, b in zip(bound.args, bound.args[1:], strict=False):
                 steps |= set(changes(sp.Lt(a, b, evaluate=False)))
-    return sorted(step for step in steps if 0 <= step <= _LARGEST_STEP)
+    return sorted(steps)
 
 
 def changes(condition: sp.Basic) -> list[int]:
@@ -151,7 +157,7 @@ def changes(condition: sp.Basic) -> list[int]:
             middle = (low + high) // 2
             is_same = bool(values_at(condition, np.array([middle]), {})[0]) == bool(truths[place])
             low, high = (middle, high) if is_same else (low, middle)
-        steps += [low - 1, low, high, high + 1]
+        steps += [max(low - 1, 0), low, high, high + 1]
     return steps
 
 
@@ -167,10 +173,10 @@ def _check(
     evaluate: Callable[[Any], Any],
     dtype: Any,
     expr: sp.Expr,
+    poles: Sequence[int],
     prover: Prover,
     where: str,
 ) -> None:
-    poles = _poles(expr, prover)
     steps = _pad(sorted({*steps_of(expr), *poles}), poles)
     try:
         schedule_values = jax.vmap(evaluate)(jnp.asarray(steps, dtype=dtype))

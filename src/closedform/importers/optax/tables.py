@@ -10,9 +10,10 @@ Piecewise((2, t < 3), (3, t < 7), (4, True))
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from fractions import Fraction
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import TypeAlias
 
 import sympy as sp
@@ -21,17 +22,8 @@ from sympy.core.relational import Relational
 from closedform.importers.python.join import ValueRange, join_cells, simplify_cells
 from closedform.language.symbols import t
 
-Table: TypeAlias = Mapping[int, sp.Basic]
-"""The element from each step on at which it changes, in order, the first one from step 0 on."""
-
-_COMPARISONS: Mapping[type[sp.Basic], Callable[[Fraction, Fraction], bool]] = {
-    sp.Lt: operator.lt,
-    sp.Le: operator.le,
-    sp.Gt: operator.gt,
-    sp.Ge: operator.ge,
-    sp.Eq: operator.eq,
-    sp.Ne: operator.ne,
-}
+Table: TypeAlias = Sequence[tuple[int, sp.Basic]]
+"""The steps from which on the element is another, in order, and the elements; the first is 0."""
 
 
 def on_tables(
@@ -57,19 +49,15 @@ def on_tables(
     if len(formulas) == len(pairs) or any(x.free_symbols != {t} for x in formulas):
         return None
     result: dict[int, sp.Basic] = {}
-    for first, end in _intervals(*(table for table in tables if table is not None)):
+    for first, end in _intervals(step for table in tables for step, _ in table or ()):
         value = rule(*(x if table is None else _element(table, first) for x, table in pairs))
         if formulas and isinstance(value, sp.Expr):
             return None
         part = table_of(decide(value) if formulas else value)
         if part is None:
             return None
-        result[first] = _element(part, first)
-        result |= {
-            step: element
-            for step, element in part.items()
-            if step > first and (end is None or step < end)
-        }
+        until = end or math.inf
+        result |= {max(first, step): element for step, element in part if step < until}
     cells = simplify_cells([ValueRange(*ends, result[ends[0]]) for ends in _intervals(result)])
     if any(isinstance(cell.value, sp.Expr) for cell in cells):
         return join_cells(cells)
@@ -77,37 +65,38 @@ def on_tables(
 
 
 def table_of(expr: sp.Basic) -> Table | None:
-    """Returns the table that a number, a condition or a choice by thresholds of t is, or None."""
+    """Returns the table that a number, a condition or a choice by thresholds of t is, or None.
+
+    Conditions are comparisons of t with rational numbers, and Boolean functions of them.
+    """
     pairs = expr.args if isinstance(expr, sp.Piecewise) else [(expr, sp.true)]
     if not isinstance(expr, sp.Expr):
         pairs = [(sp.true, expr), (sp.false, sp.true)]
     elif any(value.free_symbols for value, _ in pairs):
         return None
-    firsts = _firsts_of(condition for _, condition in pairs)
-    if firsts is None:
+    steps = firsts_of(condition for _, condition in pairs)
+    if steps is None:
         return None
-    elements = {
-        first: next((value for value, condition in pairs if _holds(condition, first)), None)
-        for first in firsts
-    }
-    return None if None in elements.values() else elements
+    elements: dict[int, sp.Basic] = {}
+    for value, condition in pairs:
+        for first, end in _intervals(firsts_of([condition]) or []):
+            truth = _decide_at(first, condition)
+            if truth not in (sp.true, sp.false):
+                return None
+            if truth == sp.true:  # on the steps that no branch before has
+                here = slice(bisect_left(steps, first), bisect_left(steps, end or math.inf))
+                elements |= dict.fromkeys(steps[here], value)
+                del steps[here]
+    return None if steps else sorted(elements.items(), key=itemgetter(0))
 
 
 def in_branches(expr: sp.Expr) -> sp.Expr:
     """Returns an expression with several choices by the same steps as one choice of formulas."""
     conditions = [tuple(condition for _, condition in p.args) for p in expr.atoms(sp.Piecewise)]
-    firsts = _firsts_of(c for branch in conditions for c in branch)
+    firsts = firsts_of(c for branch in conditions for c in branch)
     if firsts is None or len({*conditions}) == len(conditions):
         return expr
-    comparisons = expr.atoms(Relational)
-    cells = [
-        ValueRange(
-            first,
-            end,
-            expr.xreplace({c: sp.S.true if _holds(c, first) else sp.S.false for c in comparisons}),
-        )
-        for first, end in _intervals(dict.fromkeys(firsts))
-    ]
+    cells = [ValueRange(*ends, _decide_at(ends[0], expr)) for ends in _intervals(firsts)]
     return join_cells(simplify_cells(cells))
 
 
@@ -117,8 +106,8 @@ def between(first: int, end: int | None) -> sp.Basic:
     return after if end is None else sp.And(after, sp.Lt(t, end))
 
 
-def _firsts_of(conditions: Iterable[sp.Basic]) -> list[int] | None:
-    """Steps from which on conditions may be others; None if t is in another than a threshold."""
+def firsts_of(conditions: Iterable[sp.Basic]) -> list[int] | None:
+    """Returns steps where conditions may change; None if one has more than thresholds of t."""
     firsts = {0}
     for condition in conditions:
         for comparison in condition.atoms(Relational):
@@ -129,25 +118,17 @@ def _firsts_of(conditions: Iterable[sp.Basic]) -> list[int] | None:
     return sorted(first for first in firsts if first >= 0)
 
 
-def _holds(condition: sp.Basic, step: int) -> bool:
-    match condition:
-        case sp.And():
-            return all(_holds(part, step) for part in condition.args)
-        case sp.Or():
-            return any(_holds(part, step) for part in condition.args)
-        case sp.Not():
-            return not _holds(condition.args[0], step)
-        case Relational():
-            a, b = (step if x == t else Fraction(int(x.p), int(x.q)) for x in condition.args)
-            return _COMPARISONS[condition.func](Fraction(a), Fraction(b))
-    return bool(condition)
+def _decide_at(step: int, expr: sp.Basic) -> sp.Basic:
+    """An expression or condition with the truth values that its comparisons have at a step."""
+    number = {t: sp.Integer(step)}
+    return expr.xreplace({part: part.xreplace(number) for part in expr.atoms(Relational)})
 
 
-def _intervals(*tables: Table) -> list[tuple[int, int | None]]:
-    """The intervals of steps on which no table changes."""
-    firsts = sorted({first for table in tables for first in table})
+def _intervals(firsts: Iterable[int]) -> list[tuple[int, int | None]]:
+    """The intervals of steps that begin at steps, in order."""
+    firsts = sorted({*firsts})
     return [*zip(firsts, [*firsts[1:], None], strict=True)]
 
 
 def _element(table: Table, step: int) -> sp.Basic:
-    return table[max(first for first in table if first <= step)]
+    return table[bisect_right(table, step, key=itemgetter(0)) - 1][1]

@@ -21,7 +21,7 @@ CAPS = {
     "cli": 2963,
     "exporters": 3756,
     "frameworks": 19778,
-    "importers": 14377,
+    "importers": 14365,
     "ir": 3998,
     "language": 3963,
     "laws": 1436,

@@ -15,6 +15,7 @@ import sympy as sp
 
 import closedform as cf
 from closedform import t
+from closedform.effort import METER
 from closedform.errors import DefinitionError, DomainError, TraceError
 from closedform.importers.python import TracedSchedule, trace
 from closedform.importers.python.prover import ConditionRange
@@ -239,6 +240,19 @@ def test_parts_that_must_be_decided() -> None:
     for condition in CONDITIONS:
         parts = TracingProver().split(condition, 0, 120)
         assert condition in undecided or all(part.truth is not None for part in parts)
+
+
+@pytest.mark.parametrize("number", [t / 10, sp.sqrt(t)], ids=str)
+@pytest.mark.parametrize(("depth", "is_shared"), [(110, False), (14, True)])
+def test_nested_extrema_take_linear_work(number: sp.Expr, depth: int, is_shared: bool) -> None:
+    begun, root = METER.work, 70 if number == t / 10 else 49
+    for k in range(depth):
+        lower = sp.Min(number, t + 8 * k, evaluate=False) if is_shared else -k - t
+        number = sp.Max(sp.Min(number, t + 9 * k, evaluate=False), lower, evaluate=False)
+        assert number.is_extended_real  # noted level by level, where SymPy recurses
+    parts = TracingProver().split(sp.Lt(number, 7, evaluate=False), 0, None)
+    assert parts == [ConditionRange(0, root, True), ConditionRange(root, None, False)]
+    assert METER.work - begun < 800_000
 
 
 @pytest.mark.parametrize(

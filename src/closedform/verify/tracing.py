@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import sympy as sp
 from flint import arb, fmpq
 
-from closedform.effort import METER, Effort
+from closedform.effort import METER, Effort, OutOfEffort
 from closedform.errors import VerificationError
 from closedform.importers.python.exact import is_decimal
 from closedform.importers.python.prover import ConditionRange
@@ -28,7 +28,7 @@ from closedform.verify.terms.fractions import bits, simplest_between
 from closedform.verify.terms.limits import FOREVER, LIMITS
 from closedform.verify.terms.partition import Segment, Segments, partition
 from closedform.verify.terms.sympy_io import CLOCK, term
-from closedform.verify.terms.tree import RELATIONS, Op, Term, symbols, walk
+from closedform.verify.terms.tree import RELATIONS, Op, Term, fold, symbols, walk
 
 _ULPS = 2
 """A float that was computed is at most so many units in the last place from the exact number."""
@@ -91,14 +91,12 @@ class TracingProver:
         """
         last = FOREVER if end is None else end
         truths: list[Truths] = []
-        for part in _partition(term(condition), first, last, _LEVELS):
+        for part in self._partition(term(condition), first, last, _LEVELS):
             truths += self._decide_segment(part)
-        joined_truths = _merge_truths(truths)
-        if len(joined_truths) > _MOST_PARTS:
-            joined_truths = [(first, last, None)]
-        return [
-            ConditionRange(a, None if b >= FOREVER else b, truth) for a, b, truth in joined_truths
-        ]
+        truths = _merge_truths(truths)
+        if len(truths) > _MOST_PARTS:
+            truths = [(first, last, None)]
+        return [ConditionRange(a, None if b >= FOREVER else b, truth) for a, b, truth in truths]
 
     def _decide_segment(self, part: Segment[int]) -> list[Truths]:
         """The truths on a segment on which no comparison changes that moves in one direction."""
@@ -112,18 +110,14 @@ class TracingProver:
                 joined_truths = _merge_truths([*joined_truths, (step, step + 1, test.truth(step))])
                 if len(joined_truths) > _MOST_PARTS:
                     break
-            if len(joined_truths) <= _MOST_PARTS:
+            else:
                 return joined_truths
+        upper_bound = (less(CLOCK, rational(part.end)),) if part.end < FOREVER else ()
+        borders = (less_equal(rational(part.first), CLOCK), *upper_bound)
         for goal, truth in ((statement, True), (negate(statement), False)):
-            if self._is_proved_on(goal, part):
+            if self._is_proved(goal, borders):
                 return [(part.first, part.end, truth)]
         return [(part.first, part.end, None)]
-
-    def _is_proved_on(self, goal: Term, part: Segment[int]) -> bool:
-        borders = [less_equal(rational(part.first), CLOCK)]
-        if part.end < FOREVER:
-            borders.append(less(CLOCK, rational(part.end)))
-        return self._is_proved(goal, tuple(borders))
 
     def decide(self, condition: sp.Basic, facts: Sequence[sp.Basic]) -> bool | None:
         """Returns the truth of a condition wherever the facts hold; None if it is not decided."""
@@ -137,26 +131,52 @@ class TracingProver:
             return None
 
     def _is_proved(self, goal: Term, facts: tuple[Term, ...]) -> bool:
-        if _is_proved_by_parts(build.either(*map(negate, facts), goal)):
+        if self._is_proved_by_parts(build.either(*map(negate, facts), goal)):
             return True
         # Most functions ask nothing that needs a search: the prover takes 0.3 s to import.
         from closedform.verify.prover import prove
 
-        effort = self._question()
-        try:
+        with self._question() as effort:
             return prove(goal, assume=facts, effort=effort).proved
-        finally:
-            self._charge(effort)
 
-    def _question(self) -> Effort:
-        """The effort for one question."""
-        return Effort.of(min(LIMITS.question_work, self._work))
+    def _is_proved_by_parts(self, statement: Term) -> bool:
+        """Whether a statement about the clock is decided at all steps, and is true.
 
-    def _charge(self, effort: Effort) -> None:
-        """Charges the work of a question to that of the trace."""
+        The steps that the segments leave open, where remainders decide, are evaluated if they are
+        few.
+        """
+        if not _is_of_clock(statement):
+            return False
+        parts = [part for part in self._partition(statement, 0, FOREVER) if part.value != TRUE]
+        if sum(part.end - part.first for part in parts) > _LISTED_STEPS:
+            return False
+        test = _Steps.of(statement)
+        return all(test.truth(step) for part in parts for step in range(part.first, part.end))
+
+    def _partition(
+        self, statement: Term, first: int, end: int, levels: int = LIMITS.floor_levels
+    ) -> Segments[int]:
+        """The segments of a statement; open ones by the operands of minima and maxima."""
+        segments: Segments[int] = []
+        for part in partition(statement, CLOCK, first, end, levels=levels):
+            goal, parts = part.term(CLOCK), [part]
+            with contextlib.suppress(OutOfEffort), self._question() as effort, effort.enforce():
+                simpler = build.rewrite(goal, _without_extrema)
+                if simpler != goal:
+                    parts = partition(simpler, CLOCK, part.first, part.end, levels=levels)
+            # An open segment keeps the statement as it was written, with fewer comparisons.
+            segments += [s if s.value in (TRUE, FALSE) else replace(s, value=goal) for s in parts]
+        return segments
+
+    @contextlib.contextmanager
+    def _question(self) -> Iterator[Effort]:
+        """The effort for one question, whose work is charged to that of the trace."""
         # The work of all questions of a trace is bounded, not only that of each.
-        allowance = min(LIMITS.question_work, self._work)
-        self._work = max(0, self._work - (allowance - effort.signed_left))
+        effort, work_before = Effort.of(min(LIMITS.question_work, self._work)), METER.work
+        try:
+            yield effort
+        finally:
+            self._work = max(0, self._work - (METER.work - work_before))
 
     def _possible_truths(self, statement: Term, facts: tuple[Term, ...]) -> list[bool]:
         """The truths that a statement may have wherever some facts hold: what is worth a proof.
@@ -200,10 +220,9 @@ class TracingProver:
         def step(before: sp.Expr, _: sp.Expr) -> sp.Expr:
             return following.xreplace({previous: before})
 
+        effort = Effort.of(LIMITS.induction_work)
         try:
-            verdict = recurrence(Schedule(expr), first, step).judge(
-                Effort.of(LIMITS.induction_work)
-            )
+            verdict = recurrence(Schedule(expr), first, step).judge(effort)
         except VerificationError:
             return None
         return verdict.proved if verdict.proved or verdict.refuted else None
@@ -251,7 +270,8 @@ class _Steps:
             METER.work += self.size
             with contextlib.suppress(UndecidedError, ArithmeticError), ball_precision(_BITS):
                 return bool(self.function(step))
-        return _at(self.term, step)
+        truth = holds(self.term, {CLOCK.value.name: fmpq(step)})
+        return truth if isinstance(truth, bool) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,27 +315,6 @@ def _least_step(fact: Term) -> int:
     return int(fact.args[0].value.ceil()) if is_bound and build.is_rational(fact.args[0]) else 0
 
 
-def _partition(
-    statement: Term, first: int, end: int, levels: int = LIMITS.floor_levels
-) -> Segments[int]:
-    """The segments of a statement, with the operands of minima and maxima compared one by one."""
-    return partition(build.rewrite(statement, _without_extremum), CLOCK, first, end, levels=levels)
-
-
-def _is_proved_by_parts(statement: Term) -> bool:
-    """Whether a statement about the clock is decided at all steps, and is true.
-
-    The steps that the segments leave open, where remainders decide, are evaluated if they are few.
-    """
-    if not _is_of_clock(statement):
-        return False
-    parts = [part for part in _partition(statement, 0, FOREVER) if part.value != TRUE]
-    if sum(part.end - part.first for part in parts) > _LISTED_STEPS:
-        return False
-    test = _Steps.of(statement)
-    return all(test.truth(step) is True for part in parts for step in range(part.first, part.end))
-
-
 def _is_of_clock(statement: Term) -> bool:
     return set(symbols(statement)) <= {CLOCK.value.name}
 
@@ -334,8 +333,7 @@ def _exact(number: float) -> sp.Expr:
     if multiple is not None:
         return multiple * sp.pi if number > 0 else -multiple * sp.pi
     # 1 / sqrt(512), as of attention scales and inverse square root schedules.
-    squares = sorted((low * low, high * high))
-    square = simplest_between(squares[0], squares[1])
+    square = simplest_between(*sorted((low * low, high * high)))
     if bits(square) <= _FEW_BITS:
         root = sp.sqrt(_rational(square))
         return root if number > 0 else -root
@@ -346,9 +344,7 @@ def _rational(number: fmpq) -> sp.Rational:
     return sp.Rational(int(number.p), int(number.q))
 
 
-def _merge_truths(
-    parts: Sequence[Truths],
-) -> list[Truths]:
+def _merge_truths(parts: Sequence[Truths]) -> list[Truths]:
     joined_truths: list[Truths] = []
     for first, end, truth in parts:
         if joined_truths and joined_truths[-1][2] is truth:
@@ -358,27 +354,26 @@ def _merge_truths(
     return joined_truths
 
 
-def _without_extremum(statement: Term) -> Term:
-    """A comparison of a minimum or maximum as comparisons of its operands."""
-    for place in (0, 1) if statement.op in RELATIONS else ():
-        side, opposite = statement.args[place], statement.args[1 - place]
-        if side.op not in (Op.MINIMUM, Op.MAXIMUM):
-            continue
-        is_least = side.op is Op.MINIMUM
-        if statement.op is Op.EQUAL:
-            bounds = [(opposite, arg) if is_least else (arg, opposite) for arg in side.args]
-            is_one = build.either(*(build.equal(arg, opposite) for arg in side.args))
-            parts = [is_one, *(less_equal(*pair) for pair in bounds)]
-        else:
-            pairs = [(arg, opposite) if place == 0 else (opposite, arg) for arg in side.args]
-            parts = [build.rebuild(statement, pair) for pair in pairs]
-        # min(a, b) < c where a < c or b < c; c < min(a, b) where c < a and c < b.
-        is_any = statement.op is not Op.EQUAL and is_least == (place == 0)
-        simpler_parts = (build.rewrite(part, _without_extremum) for part in parts)
-        return (build.either if is_any else build.both)(*simpler_parts)
-    return statement
+def _without_extrema(statement: Term) -> Term:
+    """A comparison of minima and maxima as comparisons of their operands, each made once."""
+    is_extreme = [side.op in _EXTREMA for side in statement.args]
+    if statement.op not in RELATIONS or not any(is_extreme):
+        return statement
+    if statement.op is Op.EQUAL:
+        pairs = (statement.args, statement.args[::-1])
+        return build.both(*(_without_extrema(less_equal(*pair)) for pair in pairs))
+    place = is_extreme.index(True)
+    sides = list(statement.args)
+
+    def compare(node: Term, truths: list[Term]) -> Term:
+        if node.op in _EXTREMA:
+            # min(a, b) < c where a < c or b < c; c < min(a, b) where c < a and c < b.
+            is_any = (node.op is Op.MINIMUM) == (place == 0)
+            return (build.either if is_any else build.both)(*truths)
+        sides[place] = node
+        return _without_extrema(build.rebuild(statement, tuple(sides)))
+
+    return fold(sides[place], compare)
 
 
-def _at(statement: Term, step: int) -> bool | None:
-    truth = holds(statement, {"t": fmpq(step)})
-    return truth if isinstance(truth, bool) else None
+_EXTREMA = frozenset({Op.MINIMUM, Op.MAXIMUM})

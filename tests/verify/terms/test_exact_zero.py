@@ -1,5 +1,6 @@
 """Numbers that are exactly 0, and numbers next to 0 that are not; SymPy knows which is which."""
 
+import math
 import random
 
 import pytest
@@ -7,12 +8,21 @@ import sympy as sp
 from flint import fmpq
 
 from closedform.language import t
+from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import value
 from closedform.verify.terms.exact_zero import is_zero
+from closedform.verify.terms.quotients import coprime_factors, prime_powers
 from closedform.verify.terms.sympy_io import term
 
 _HALF = sp.Rational(1, 2)
 _NESTED = sp.sqrt(sp.sqrt(5) / 8 + sp.Rational(5, 8))
+
+
+_PRIME, _LONG = 2**60 + 33, 1000000007 * 1000000009
+
+
+def _log(number: int) -> sp.Expr:
+    return sp.log(number, evaluate=False)
 
 
 def _cosine(turns: sp.Rational) -> sp.Expr:
@@ -23,6 +33,12 @@ ZEROS = {
     "quotient of logarithms": sp.log(8) / sp.log(2) - 3,
     "rational quotient of logarithms": sp.log(27, evaluate=False) / sp.log(9) - sp.Rational(3, 2),
     "sum of logs": sp.log(12) - sp.log(4) - sp.log(3),
+    "logarithm of the square of a long prime": 2 * _log(_PRIME) - _log(_PRIME**2),
+    "logarithm of a product of long factors": _log(_LONG * 1000003) - _log(_LONG) - _log(1000003),
+    "logarithms without a common argument": _log(_PRIME * _LONG)
+    + _log(1000003 * (2**61 - 1))
+    - _log(_PRIME * 1000003)
+    - _log(_LONG * (2**61 - 1)),
     "product of radicals": sp.Pow(10, sp.Rational(1, 3)) * sp.Pow(100, sp.Rational(1, 3)) - 10,
     "radicals": sp.sqrt(12) - 2 * sp.sqrt(3),
     "cosine of a large field": sp.Add(
@@ -51,6 +67,21 @@ def test_zero(name: str) -> None:
 def test_numbers_next_to_zero_are_not_zero(name: str) -> None:
     near = term(sp.Add(ZEROS[name], sp.Rational(1, 10**80), evaluate=False))
     assert not is_zero(near, {"t": fmpq(10)}, value)
+
+
+def test_a_number_is_the_product_of_its_powers() -> None:
+    number = fmpq(_PRIME * _LONG * 12, _PRIME - 4)
+    powers = prime_powers(number, coprime_factors([fmpq(_PRIME), fmpq(12 * 1000000007)]))
+    assert math.prod(factor**times for factor, times in powers) == number
+    assert (fmpq(1000000009), 1) in powers
+
+
+def test_floors_of_logarithms_of_long_powers() -> None:
+    number = build.ZERO
+    for _ in range(9):
+        base_8 = build.log(build.power(build.rational(8), build.add(number, build.ONE)))
+        number = build.floor(build.divide(base_8, build.log(build.TWO)))
+    assert value(number, {}) == 29523
 
 
 def _radical(rng: random.Random) -> sp.Expr:

@@ -39,6 +39,7 @@ from closedform.verify.terms.quotients import (
     GENERATORS,
     Quotient,
     TooLarge,
+    coprime_factors,
     factors,
     from_terms,
     generator,
@@ -84,6 +85,7 @@ class Canonical:
         self._denominators: dict[Hashable, int] = {}  # of the multiples of an angle or exponent
         self._forms: dict[Term, Quotient] = {}
         self._scanning = False
+        self._coprime: set[int] = set()  # factors of the numbers that are too long to factor
 
     def is_zero(self, term: Term) -> bool:
         """Whether the numerator of a term is 0 by the relations of the generators."""
@@ -94,6 +96,7 @@ class Canonical:
 
     def of(self, term: Term) -> Quotient:
         """The canonical form. The first of two passes finds the common base angles."""
+        self._coprime = coprime_factors({n.value for n in walk(term) if n.op is Op.RATIONAL})
         # cos(x/2) and cos(x/3) are polynomials in cos(x/6): all denominators must be seen before
         # the first generator is chosen.
         for scanning in (True, False):
@@ -359,7 +362,7 @@ class Canonical:
         if constant is not None:
             if constant == 0:
                 raise NotCanonical
-            return _primes(constant) if constant > 0 else [(base, 1)]
+            return self._primes(constant) if constant > 0 else [(base, 1)]
         if base.below.is_one() and len(base.above) == 1 and base.above.total_degree() == 1:
             return [(base, 1)] if base.above.leading_coefficient() == 1 else self._positive(base)
         return self._positive(base)
@@ -386,12 +389,15 @@ class Canonical:
                 cofactor = cofactor * factor**times
         # All factors have signs: (x y)^p = x^p y^p.
         if cofactor.constant == 1:
-            return positive + zeros + _primes(content) if content > 0 else [(base, 1)]
+            return positive + zeros + self._primes(content) if content > 0 else [(base, 1)]
         for factor, times in zeros:
             cofactor = cofactor * factor**times
         if content < 0:
             content, cofactor = -content, number(fmpq(-1)) * cofactor
-        return [*positive, *_primes(content), (cofactor, 1)]
+        return [*positive, *self._primes(content), (cofactor, 1)]
+
+    def _primes(self, constant: fmpq) -> list[tuple[Quotient, int]]:
+        return [(number(prime), times) for prime, times in prime_powers(constant, self._coprime)]
 
     def _sign_of_form(self, form: Quotient) -> Sign:
         try:
@@ -540,7 +546,3 @@ def _on_grid(polynomial: Quotient) -> Quotient:
     steps = polynomial - number(constant)
     scale = _common_denominator(steps)
     return steps + number((scale * constant).floor() / fmpq(scale))
-
-
-def _primes(constant: fmpq) -> list[tuple[Quotient, int]]:
-    return [(number(prime), times) for prime, times in prime_powers(constant)]

@@ -62,16 +62,13 @@ def _is_algebraic_zero(number: Term, evaluate: Evaluate) -> bool:
     # A cosine of 26,000 bits takes 25 ms.
     spend(bits)
     result = evaluate(number, {}, 2 * bits + 64)
-    if isinstance(result, arb):
-        return bool(result.contains(0) and result.abs_upper() < arb(2) ** -bits)
-    return isinstance(result, fmpq) and bool(result == 0)
+    return isinstance(result, arb | fmpq) and bool(arb(result).abs_upper() < arb(2) ** -bits)
 
 
 def _separation_bits(number: Term) -> int | None:
     """Bits b, such that a number that is not 0 is at least ``2**-b`` in size; None if unknown."""
     degree = 1
     angles = 1
-    roots: set[Term] = set()
 
     def visit(node: Term, bounds: list[tuple[float, float] | None]) -> tuple[float, float] | None:
         nonlocal degree, angles
@@ -80,20 +77,17 @@ def _separation_bits(number: Term) -> int | None:
             return None
         match node.op:
             case Op.RATIONAL:
-                return float(abs(int(node.value.p)).bit_length()), float(
-                    int(node.value.q).bit_length()
-                )
+                return float(abs(node.value.p).bit_length()), float(node.value.q.bit_length())
             case Op.ADD:
                 upper, lower = operands[0]
                 for other_upper, other_lower in operands[1:]:
                     upper = max(upper + other_lower, lower + other_upper) + 1
                     lower += other_lower
                 return upper, lower
-            case Op.MULTIPLY:
+            case Op.MULTIPLY | Op.DIVIDE:
+                if node.op is Op.DIVIDE:
+                    operands[1] = operands[1][::-1]
                 return sum(bound[0] for bound in operands), sum(bound[1] for bound in operands)
-            case Op.DIVIDE:
-                (upper, lower), (other_upper, other_lower) = operands
-                return upper + other_lower, lower + other_upper
             case Op.COSPI | Op.SINPI if node.args[0].op is Op.RATIONAL:
                 # sin(x) is cos(pi/2 - x), an angle of twice the denominator.
                 angles = math.lcm(angles, 4 * int(node.args[0].value.q))
@@ -102,9 +96,7 @@ def _separation_bits(number: Term) -> int | None:
                 exponent = node.args[1].value
                 upper, lower = operands[0] if exponent > 0 else operands[0][::-1]
                 times, root = abs(int(exponent.p)), int(exponent.q)
-                if node not in roots:
-                    roots.add(node)
-                    degree *= root
+                degree *= root
                 upper, lower = times * upper, times * lower
                 if upper >= lower:
                     return (upper + (root - 1) * lower) / root, lower

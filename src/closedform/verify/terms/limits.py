@@ -98,7 +98,7 @@ class Limits:
     divisor_terms: int = 40_000  # products of monomials for a common divisor
     divisor_degree: int = 300  # degree for a common divisor
     power_terms: int = 100  # exponent times monomials of a power
-    power_bits: int = 20_000  # bits of the coefficients of a power
+    power_bits: int = 100_000  # bits of the coefficients of a power
     factored_degree: int = 40  # degree of a polynomial that is factored
     factored_terms: int = 60  # monomials of a polynomial that is factored
     angle_multiples: int = 64  # multiples of an angle that are expanded

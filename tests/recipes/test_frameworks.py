@@ -334,3 +334,26 @@ def test_bad_argument_is_refused(name: str) -> None:
     with pytest.raises(kind) as caught:
         build()
     assert str(caught.value) == message
+
+
+_ADAM = {"type": "AdamW", "params": {"lr": 0.01}}
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"param_groups": [], "optimizer_lr": 0.01}, "each of 0 param groups, got 2"),
+        ({"group_lrs": [0.1, 0.2], "group_index": 2}, r"must be in 0\.\.1, got 2"),
+    ],
+)
+def test_a_group_that_is_not_there_is_refused(facts: dict[str, Any], message: str) -> None:
+    numbers = {"warmup_num_steps": 4, "warmup_min_lr": [0, 0.01]}
+    config = {"optimizer": _ADAM, "scheduler": {"type": "WarmupLR", "params": numbers}}
+    with pytest.raises(DefinitionError, match=message):
+        frameworks.schedule("deepspeed", "WarmupLR", config, facts=facts)
+
+
+def test_the_argument_that_selects_a_curve_is_named_as_it_is_given() -> None:
+    arguments = {"--lr_scheduler": "cosine", "--learning_rate": 1e-3, "--max_train_steps": 100}
+    with pytest.raises(DefinitionError, match="give --lr_scheduler='linear'"):
+        frameworks.schedule("kohya", "linear", arguments)

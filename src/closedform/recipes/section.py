@@ -475,16 +475,16 @@ def section_entries(
             values = [
                 kind.read(root.section(place) if place else root) for place, kind in layout.items()
             ]
-            if style is not None and (own := style(*values)) != name:
+            if style is not None and (style_name := style(*values)) != name:
                 # The key that selects it, where it has the name as its value.
                 parts = ((part, key) for part in values for key in part.keys)
                 keys = (
                     f"{part.prefix}{part.spell(key)}"
                     for part, key in parts
-                    if getattr(part, key, None) == own
+                    if getattr(part, key, None) == style_name
                 )
                 raise DefinitionError(
-                    f"the config must ask for {name!r}, got {own!r}",
+                    f"the config must ask for {name!r}, got {style_name!r}",
                     where=context.where,
                     hint=next((f"give {key}={name!r}" for key in keys), None),
                 )

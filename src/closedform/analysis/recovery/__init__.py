@@ -25,6 +25,7 @@ from closedform.language.aliases import Number
 from closedform.language.sizes import check_exponentials
 from closedform.magnitude import LAST_STEP
 from closedform.recipes.logs import OFFSETS, Log, logged_values, read_log
+from closedform.recipes.logs.printed import DIGITS_OF_LEVELS, is_in_levels
 
 LogSource = str | PathLike[str] | Log | Mapping[int, Number]
 """A file, a log, or the values by step."""
@@ -34,12 +35,6 @@ FEWEST_POINTS = 3
 
 MOST_POINTS, SEARCHED_POINTS = 20_000, 2_000
 """A longer log is searched with fewer values; what is found must have all of them."""
-
-DIGITS_OF_LEVELS = 6
-"""Digits with which the values of a log in levels are taken first."""
-
-_VALUES_PER_LEVEL = 4
-"""Values of each level, on average, of a log in levels."""
 
 _FEWEST_OF_A_LAG = 20
 """Values from which skipped updates are recovered: a lag fits a short log by chance."""
@@ -192,7 +187,7 @@ def _are_levels(points: Points) -> bool:
     changes = np.flatnonzero(np.diff(points.values))
     units = 2 * np.minimum(points.errors[changes], points.errors[changes + 1])
     return bool(
-        len(np.unique(points.values)) * _VALUES_PER_LEVEL <= len(points.values)
+        is_in_levels(points.values)
         and np.any(points.errors > 10.0**-DIGITS_OF_LEVELS * np.abs(points.values))
         and np.all(np.abs(np.diff(points.values)[changes]) > 1.5 * units)
     )

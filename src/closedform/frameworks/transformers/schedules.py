@@ -107,8 +107,8 @@ def _polynomial(n: float, run: ScheduleNumbers, keys: Polynomial) -> sp.Expr:
     # No max(1, ·) here: a warmup of the whole run divides by zero after the last update.
     if length == 0:
         raise ZeroDivisionError("division by zero")
-    rest = (run.total - n) ** keys.power / length**keys.power
-    return along_line(end, run.default, rest) / run.default
+    factor = (run.total - n) ** keys.power / length**keys.power
+    return along_line(end, run.default, factor) / run.default
 
 
 def _constant(n: float, run: ScheduleNumbers, keys: kit.Section) -> sp.Expr:

@@ -42,7 +42,7 @@ _SINGLE_ULP = 2**29
 _VALUES_PER_LEVEL = 4
 """Values of each level, on average, of a column that is constant in stretches."""
 
-_SHORT_DIGITS = 6
+DIGITS_OF_LEVELS = 6
 """Digits of such a column of floats in full: shorter numbers are those floats."""
 
 
@@ -114,15 +114,18 @@ def logged_values(
     most, least = int(digits[is_nonzero].max()), int(exponents[is_nonzero].min())
     # 0.1, 0.01, 0.001 in JSON are floats in full, not values rounded to one digit: half a unit of
     # 0.1 is half of it.
-    levels = len(np.unique(nonzero))
-    is_in_steps = levels * _VALUES_PER_LEVEL <= max(len(nonzero), _VALUES_PER_LEVEL)
-    if are_floats and (is_in_steps or most == 1):
-        most = max(most, _SHORT_DIGITS)
+    if are_floats and (is_in_levels(nonzero) or most == 1):
+        most = max(most, DIGITS_OF_LEVELS)
         least -= most
     # The unit of the last digit in a format with ``most`` digits, none below that of ``least``.
     in_all = np.where(is_zero, least, exponents + digits - most)
     units = np.minimum(exponents, np.maximum(least, in_all))
     return Series(numbers, _half_units(units))
+
+
+def is_in_levels(numbers: FloatArray) -> bool:
+    """Returns whether each value of a column occurs several times, on average."""
+    return len(np.unique(numbers)) * _VALUES_PER_LEVEL <= max(len(numbers), _VALUES_PER_LEVEL)
 
 
 def number_of(text: str | None) -> float:

@@ -217,12 +217,11 @@ class Forward:
 
     def uncopied_tensors(self, *tensors: Tensors) -> Tensors:
         """Returns the tensors that ``writable`` does not copy."""
-        parameters = self._parameters()
         return {
             name: value
             for tensors_by_name in tensors
-            for name, value in tensors_by_name.items()
-            if name in parameters and name not in self.copied_params
+            for name, value in self.only_params(tensors_by_name).items()
+            if name not in self.copied_params
         }
 
     def only_params(self, tensors: Tensors) -> Tensors:

@@ -201,7 +201,7 @@ def run_eagerly(
         check_seed()
     written_params = writes.names_of_written(of.only_params({**outcome.params, **outcome.buffers}))
     # The copy in float32 of a parameter in 16 bits is memory of the forward: it is seen here only.
-    for name in written_params - of.copied_params:
+    for name in sorted(written_params - of.copied_params):
         raise rare_write_error(name, of.where)
     return Pending(_run(outcome, written_params, new_draws), outcome.loss, leaves, written_params)
 
